@@ -1,0 +1,310 @@
+//! What the engine says: JSON Lines on its stdout, one `LoadEvent` or `ProbeEvent` a line. All times are integer ns,
+//! instants CLOCK_MONOTONIC; one wall-clock anchor comes with `hello`. Histograms are HdrHistogram V2-deflate in
+//! base64, 3 significant digits, values in ns from 1 to 3.6e12 (1 h; longer values are clamped), and are the only
+//! form in which times of requests leave the engine: merge them, never their quantiles.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+
+/// Requests by outcome; outcomes that did not occur are left out.
+pub type Outcomes = BTreeMap<Outcome, u64>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Warmup,
+    Measure,
+    Drain,
+}
+
+/// A line of `powerband-engine load`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LoadEvent {
+    Hello(Hello),
+    /// The spec is accepted, addresses are resolved, threads stand ready: waiting for `go`.
+    Armed {
+        at_ns: u64,
+    },
+    /// A phase began.
+    Phase {
+        phase: Phase,
+        at_ns: u64,
+    },
+    Interval(Interval),
+    Summary(Box<Summary>),
+    /// The run ended early or never began; nothing follows.
+    Error(ErrorEvent),
+}
+
+/// First line of every engine process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    pub protocol: u32,
+    pub version: String,
+    pub pid: u32,
+    pub monotonic_ns: u64,
+    /// Wall clock (ns since 1970) at the same instant as `monotonic_ns`.
+    pub wall_ns: u64,
+    /// This process's soft descriptor limit.
+    pub descriptor_limit: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorEvent {
+    /// `spec`, `limit`, `resolve`, `internal`, `launch`.
+    pub kind: String,
+    /// What, where, why, what to do next; one sentence or two.
+    pub message: String,
+}
+
+/// What happened in one interval. Counts are events within [start, end); `*_now` are levels at its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub phase: Phase,
+    pub scheduled: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    /// Requests that ended in the interval.
+    pub outcomes: Outcomes,
+    pub in_flight_now: u64,
+    pub connections_now: u64,
+    pub users_now: u64,
+    /// Over the `ok` requests that ended in the interval.
+    pub response_time_ns_sum: u64,
+    pub response_time_ns_max: u64,
+    pub service_time_ns_sum: u64,
+    /// Over the requests sent in the interval.
+    pub send_lag_ns_max: u64,
+    /// CPU that this engine process used in the interval, user and kernel.
+    pub cpu_ns: u64,
+    /// Response times of the `ok` requests since the last interval that carried one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time_ns: Option<String>,
+}
+
+/// The whole run, and its measured window, in numbers. Last line.
+///
+/// Two views of the window, each exact: `cohort` follows the requests *intended* within it to their end (times, outcomes);
+/// `window` counts what *ended* within it (rates, Little's law).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    pub go_ns: u64,
+    pub measure_start_ns: u64,
+    pub measure_end_ns: u64,
+    pub end_ns: u64,
+    /// Everything since `go`: scheduled == sent + dropped; sent == sum of outcomes (`unfinished` included).
+    pub total: Counts,
+    /// Requests intended in the window: the same two equalities hold.
+    pub cohort: Counts,
+    pub cohort_times: Times,
+    /// The same by step, in scenario order.
+    pub steps: Vec<StepSummary>,
+    pub window: Window,
+    pub connections: Connections,
+    /// CPU of the process from `measure_start_ns` to `measure_end_ns`.
+    pub cpu_user_ns: u64,
+    pub cpu_system_ns: u64,
+    /// CPU of each engine thread over the window.
+    pub thread_cpu_ns: Vec<u64>,
+    pub max_rss_bytes: u64,
+    /// Why it ended: `time`, `work` (all users left), `drain`, `stop`, `deadline`, `interrupted`.
+    pub ended_by: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    pub scheduled: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    pub outcomes: Outcomes,
+}
+
+/// Histograms (base64 V2-deflate); empty ones are present too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// done - intended, of `ok` requests.
+    pub response_time_ns: String,
+    /// done - sent, of `ok` requests.
+    pub service_time_ns: String,
+    /// done - intended, of all other outcomes.
+    pub failed_time_ns: String,
+    /// sent - intended, of all sent requests.
+    pub send_lag_ns: String,
+    /// given up - intended, of dropped work.
+    pub dropped_wait_ns: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepSummary {
+    pub name: String,
+    pub outcomes: Outcomes,
+    pub response_time_ns: String,
+    pub service_time_ns: String,
+}
+
+/// What ended between `measure_start_ns` and `measure_end_ns`, whenever it was intended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    pub outcomes: Outcomes,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    /// Sum of done - intended over all that ended, ok or not (Little's law: N = X (R + Z)).
+    pub time_in_system_ns_sum: u64,
+    /// Sum of the pauses that users finished or interrupted within the window, and their number.
+    pub think_ns_sum: u64,
+    /// Time integral over the window of users present (closed model), in user-ns; divided by its length: N.
+    pub user_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Connections {
+    pub opened: u64,
+    pub failed: u64,
+    pub closed_by_peer: u64,
+    pub open_max: u64,
+    /// Time to connect (TCP, and TLS where used), as a histogram.
+    pub connect_time_ns: String,
+}
+
+/// A line of `powerband-engine probe`. Counters are cumulative since the tree was first seen unless they say `_now`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ProbeEvent {
+    Hello(Hello),
+    Launched {
+        name: String,
+        pid: i32,
+        at_ns: u64,
+    },
+    Sample(Box<Sample>),
+    Threads(Threads),
+    Exited(Exited),
+    /// Last line. `killed`: processes of the launched tree that had to be killed after the grace.
+    End {
+        at_ns: u64,
+        killed: u32,
+        cpu_ns: u64,
+        samples: u64,
+        samples_late: u64,
+    },
+    Error(ErrorEvent),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    pub at_ns: u64,
+    pub trees: Vec<TreeSample>,
+    pub host: HostSample,
+}
+
+/// One process tree, all its processes added up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TreeSample {
+    pub name: String,
+    pub processes_now: u32,
+    pub threads_now: u32,
+    /// Threads created since the tree was first seen, exited ones included; absent where the kernel does not tell.
+    pub threads_started: Option<u64>,
+    /// CPU of all threads, exited ones included.
+    pub cpu_user_ns: u64,
+    pub cpu_system_ns: u64,
+    pub rss_bytes_now: u64,
+    /// Proportional set size; sampled once a second (it is dear), repeated in between; absent where not permitted.
+    pub pss_bytes_now: Option<u64>,
+    /// Exact, exited threads included (perf); absent where perf is not permitted.
+    pub context_switches: Option<u64>,
+    /// Sums over the threads alive at the sample plus the last seen values of the exited.
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// Time runnable but waiting for a CPU, live threads plus last seen values of the exited.
+    pub run_wait_ns: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub descriptors_now: u32,
+    pub sockets_now: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostSample {
+    pub cpu_busy_ns: u64,
+    pub cpu_idle_ns: u64,
+    pub cpu_steal_ns: u64,
+    pub context_switches: u64,
+    pub forks: u64,
+    pub runnable_now: u32,
+    pub load_average_1m: f64,
+    pub memory_available_bytes_now: u64,
+    /// PSI totals (`some`), ns; absent where the kernel has no PSI.
+    pub psi_cpu_some_ns: Option<u64>,
+    pub psi_memory_some_ns: Option<u64>,
+    pub psi_io_some_ns: Option<u64>,
+    /// TcpExt ListenOverflows and ListenDrops of the host (network namespace).
+    pub listen_overflows: u64,
+    pub listen_drops: u64,
+    /// Connections waiting in the accept queues of the watched ports, and those queues' limit.
+    pub accept_queue_now: u32,
+    pub accept_queue_limit: u32,
+}
+
+/// Threads by pool, once a second (pool: the thread name without its trailing number).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Threads {
+    pub at_ns: u64,
+    pub tree: String,
+    pub pools: Vec<PoolSample>,
+}
+
+/// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime; counters are sums over threads alive
+/// now plus the last seen values of threads of this pool that exited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSample {
+    pub pool: String,
+    pub threads_now: u32,
+    pub on_cpu_ns: u64,
+    pub run_wait_ns: u64,
+    pub blocked_ns: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// Threads by kernel state letter at the sample (R, S, D, ...).
+    pub states_now: BTreeMap<String, u32>,
+    /// For sleeping threads: what they wait on, by kernel wait channel where readable.
+    pub wait_channels_now: BTreeMap<String, u32>,
+}
+
+/// The launched process ended (its tree may live on until `end`). rusage covers it and its waited-for children, exactly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Exited {
+    pub name: String,
+    pub at_ns: u64,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Whether `stop` had been asked for.
+    pub asked: bool,
+    pub cpu_user_ns: u64,
+    pub cpu_system_ns: u64,
+    pub max_rss_bytes: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}

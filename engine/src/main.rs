@@ -1,0 +1,47 @@
+//! powerband-engine: everything of powerband that must be cheap or exact, in one binary.
+//! `load` drives users, `probe` starts and samples process trees, `serve` is the reference subject,
+//! `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
+
+mod events;
+mod load;
+mod outcome;
+mod probe;
+mod schema;
+mod serve;
+mod spec;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "powerband-engine",
+    version,
+    about = "Load generator, process probe and reference server of powerband"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Program,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Drive a load: JSON spec on stdin, JSON Lines on stdout; or alone, with a URL
+    Load(load::Args),
+    /// Start and sample process trees: JSON spec on stdin, JSON Lines on stdout
+    Probe(probe::Args),
+    /// The reference server: one tiny HTTP service in every concurrency model
+    Serve(serve::Args),
+    /// Write the JSON Schemas of the wire contract into a folder
+    Schema(schema::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Program::Load(args) => load::main(args),
+        Program::Probe(args) => probe::main(args),
+        Program::Serve(args) => serve::main(args),
+        Program::Schema(args) => schema::main(args),
+    }
+}

@@ -1,0 +1,93 @@
+//! How one request ended: the exhaustive list. Every request that was sent has exactly one outcome, so
+//! `sent == sum of outcomes` holds at the end of a run; work that was never sent is `dropped`, which is no outcome.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The end of one request. Only `Ok` counts towards goodput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Outcome {
+    /// A complete response that passed every check.
+    Ok,
+    /// The peer refused the connection (ECONNREFUSED).
+    ConnectRefused,
+    /// No connection within the connect timeout.
+    ConnectTimeout,
+    /// Any other failure to connect (unreachable, reset while connecting).
+    ConnectFailed,
+    /// The TLS handshake or a TLS record failed.
+    TlsFailed,
+    /// The peer reset the connection (ECONNRESET, EPIPE) while the request was in flight.
+    Reset,
+    /// The peer closed the connection before the response was complete.
+    ClosedEarly,
+    /// No complete response within the request timeout.
+    Timeout,
+    /// Bytes that are no valid response of the protocol.
+    BadResponse,
+    /// A valid response whose status the step does not accept.
+    StatusRejected,
+    /// A valid response whose body failed a check of the step.
+    CheckFailed,
+    /// This machine had no descriptor left for a connection (EMFILE, ENFILE): the generator was the limit.
+    NoDescriptors,
+    /// This machine had no ephemeral port left (EADDRNOTAVAIL): the generator was the limit.
+    NoPorts,
+    /// Still in flight when the drain phase ended.
+    Unfinished,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of the enum; `Outcome::ALL[o as usize] == o`.
+    pub const ALL: [Outcome; 14] = [
+        Outcome::Ok,
+        Outcome::ConnectRefused,
+        Outcome::ConnectTimeout,
+        Outcome::ConnectFailed,
+        Outcome::TlsFailed,
+        Outcome::Reset,
+        Outcome::ClosedEarly,
+        Outcome::Timeout,
+        Outcome::BadResponse,
+        Outcome::StatusRejected,
+        Outcome::CheckFailed,
+        Outcome::NoDescriptors,
+        Outcome::NoPorts,
+        Outcome::Unfinished,
+    ];
+
+    /// The outcome's name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::ConnectRefused => "connect_refused",
+            Outcome::ConnectTimeout => "connect_timeout",
+            Outcome::ConnectFailed => "connect_failed",
+            Outcome::TlsFailed => "tls_failed",
+            Outcome::Reset => "reset",
+            Outcome::ClosedEarly => "closed_early",
+            Outcome::Timeout => "timeout",
+            Outcome::BadResponse => "bad_response",
+            Outcome::StatusRejected => "status_rejected",
+            Outcome::CheckFailed => "check_failed",
+            Outcome::NoDescriptors => "no_descriptors",
+            Outcome::NoPorts => "no_ports",
+            Outcome::Unfinished => "unfinished",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lists_every_outcome_in_order_with_its_wire_name() {
+        for (i, outcome) in Outcome::ALL.iter().enumerate() {
+            assert_eq!(*outcome as usize, i);
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What the engine is told: the JSON on its stdin. The first line is a `LoadSpec` or `ProbeSpec`; every later line is a
+//! `Command`. The end of stdin means the controller has gone: the engine stops at once (deadman).
+//! Nothing is resolved or defaulted elsewhere. All times are integer ns; instants are CLOCK_MONOTONIC, so engine
+//! processes and the control plane on one host share them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of the wire contract; a spec of any other version is refused.
+pub const PROTOCOL: u32 = 1;
+
+/// One engine process's share of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    pub protocol: u32,
+    pub target: Target,
+    /// The steps that a user goes through in order, again and again. At least one.
+    pub scenario: Vec<Step>,
+    pub model: Model,
+    #[serde(default)]
+    pub connection: ConnectionPolicy,
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    pub phases: Phases,
+    /// Event loops, one thread each.
+    #[serde(default = "one")]
+    pub threads: u32,
+    /// CPUs that the threads may run on; empty: any.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+    /// How late a scheduled send may be in order to share a wake-up with its neighbours. 0: never on purpose,
+    /// the last stretch before each send is spun.
+    #[serde(default = "default_precision_ns")]
+    pub precision_ns: u64,
+    /// Period of the `interval` events.
+    #[serde(default = "default_interval_ns")]
+    pub interval_ns: u64,
+    /// Every how many intervals one carries a histogram of the response times since the last.
+    #[serde(default = "default_histogram_every")]
+    pub histogram_every: u32,
+    /// Seed of every random choice; engines of one fleet get different `first_user` and the same seed.
+    #[serde(default)]
+    pub seed: u64,
+    /// Index of this engine's first user (closed) or arrival stream (open) in the fleet.
+    #[serde(default)]
+    pub first_user: u64,
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `http://host:port` or `https://host:port`; a path is refused (paths belong to steps).
+    pub url: String,
+    /// Addresses to connect to, dealt to connections in turn; empty: the URL's host is resolved once.
+    #[serde(default)]
+    pub addresses: Vec<SocketAddr>,
+    /// Local addresses, dealt to connections in turn (past about 12,000 connections to one address); empty: the kernel's choice.
+    #[serde(default)]
+    pub source_addresses: Vec<IpAddr>,
+    #[serde(default)]
+    pub tls: Tls,
+    /// Without this, only loopback addresses are accepted.
+    #[serde(default)]
+    pub allow_remote: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// PEM file of trusted roots; absent: the Mozilla roots.
+    #[serde(default)]
+    pub ca_file: Option<String>,
+    /// Accept any certificate.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Name to verify and to send as SNI; absent: the URL's host.
+    #[serde(default)]
+    pub server_name: Option<String>,
+}
+
+/// One request of a scenario, its checks, and the pause after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Names the step in results.
+    pub name: String,
+    #[serde(default = "get")]
+    pub method: String,
+    /// Path with query, starting with `/`.
+    #[serde(default = "slash")]
+    pub path: String,
+    /// In order; `Host`, `Content-Length` and `Connection` are added where absent.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+    #[serde(default)]
+    pub body: Option<String>,
+    #[serde(default)]
+    pub checks: Checks,
+    /// Pause after this step; absent: the model's `think`.
+    #[serde(default)]
+    pub think: Option<Duration>,
+}
+
+/// What makes a response `ok`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checks {
+    /// Accepted status codes; empty: 200 to 399.
+    #[serde(default)]
+    pub status: Vec<u16>,
+    /// Each must occur in the body.
+    #[serde(default)]
+    pub body_contains: Vec<String>,
+}
+
+/// Who decides when the next request starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Model {
+    /// A fixed number of users, each sending again once answered and done thinking.
+    Closed {
+        users: u32,
+        /// Pause between a response and the user's next request.
+        #[serde(default)]
+        think: Duration,
+        /// Users start evenly over this time.
+        #[serde(default)]
+        ramp_ns: u64,
+        /// Each user leaves after this many requests; the run ends when all have left.
+        #[serde(default)]
+        requests_per_user: Option<u64>,
+    },
+    /// Arrivals on a schedule that does not wait for answers. Each arrival runs the whole scenario once.
+    Open {
+        arrivals: Arrivals,
+        /// Arrivals per second over all threads of this engine.
+        rate_per_s: f64,
+        /// Rate grows linearly from `from_per_s` to `rate_per_s` over `over_ns`, from the start of the run.
+        #[serde(default)]
+        ramp: Option<Ramp>,
+        /// Arrivals that find this many in flight are dropped: counted, and their wait is timed.
+        max_in_flight: u32,
+        /// Pause between the steps of one arrival.
+        #[serde(default)]
+        think: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ramp {
+    pub from_per_s: f64,
+    pub over_ns: u64,
+}
+
+/// A constant or random time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Duration {
+    Constant { ns: u64 },
+    Uniform { min_ns: u64, max_ns: u64 },
+    Exponential { mean_ns: u64 },
+}
+
+impl Default for Duration {
+    fn default() -> Self {
+        Duration::Constant { ns: 0 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionPolicy {
+    /// A user keeps its connection; otherwise each request has its own.
+    #[serde(default = "yes")]
+    pub keep_alive: bool,
+    /// Requests that one connection may have in flight. In the closed model each user keeps this many in flight.
+    #[serde(default = "one")]
+    pub pipeline: u32,
+}
+
+impl Default for ConnectionPolicy {
+    fn default() -> Self {
+        ConnectionPolicy { keep_alive: true, pipeline: 1 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    pub connect_ns: u64,
+    /// From sent to done.
+    pub request_ns: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts { connect_ns: 5_000_000_000, request_ns: 30_000_000_000 }
+    }
+}
+
+/// warmup -> measure -> drain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// Length of the warm-up; absent: until the `measure` command.
+    #[serde(default)]
+    pub warmup_ns: Option<u64>,
+    /// Length of the measured window; absent: until every user has left, or the `drain` command.
+    #[serde(default)]
+    pub measure_ns: Option<u64>,
+    /// At most this long for what is in flight to finish.
+    pub drain_ns: u64,
+    /// The engine ends itself this long after `go`, whatever happens.
+    pub deadline_ns: u64,
+    /// Start as soon as armed instead of waiting for `go`.
+    #[serde(default)]
+    pub go_at_once: bool,
+}
+
+/// What a probe process watches and, with `launch`, starts and owns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeSpec {
+    pub protocol: u32,
+    /// A command to start, watch from its first instruction, and end together with everything it forked.
+    #[serde(default)]
+    pub launch: Option<Launch>,
+    /// Running process trees to watch as well.
+    #[serde(default)]
+    pub watch: Vec<Watch>,
+    /// Period of the `sample` events.
+    #[serde(default = "default_interval_ns")]
+    pub interval_ns: u64,
+    /// Listening TCP ports whose accept queues are watched.
+    #[serde(default)]
+    pub ports: Vec<u16>,
+    /// CPUs that the probe itself runs on; empty: any.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// Name of this tree in the events (usually `subject`).
+    pub name: String,
+    /// The program and its arguments; never given to a shell.
+    pub argv: Vec<String>,
+    /// Added to the environment.
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
+    /// Working directory; absent: the probe's.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// stdout and stderr are appended here.
+    pub log_file: String,
+    /// CPUs of the tree; empty: any.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+    /// Signal that asks it to stop (15: SIGTERM).
+    #[serde(default = "sigterm")]
+    pub stop_signal: i32,
+    /// After this long, whatever is left of the tree is killed.
+    #[serde(default = "default_grace_ns")]
+    pub grace_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// Name of this tree in the events (e.g. `engine`).
+    pub name: String,
+    pub pid: i32,
+}
+
+/// A line on stdin after the spec.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// load: start the schedule at this monotonic instant (0: now).
+    Go { at_ns: u64 },
+    /// load: end the warm-up and start the measured window at this instant (0: now).
+    Measure { at_ns: u64 },
+    /// load: end the measured window now and drain.
+    Drain,
+    /// probe: watch another tree as well.
+    Watch { name: String, pid: i32 },
+    /// load: drain nothing, report and end. probe: stop what was launched, report and end.
+    Stop,
+}
+
+fn one() -> u32 {
+    1
+}
+fn yes() -> bool {
+    true
+}
+fn get() -> String {
+    "GET".into()
+}
+fn slash() -> String {
+    "/".into()
+}
+fn sigterm() -> i32 {
+    15
+}
+fn default_precision_ns() -> u64 {
+    100_000
+}
+fn default_interval_ns() -> u64 {
+    100_000_000
+}
+fn default_histogram_every() -> u32 {
+    10
+}
+fn default_grace_ns() -> u64 {
+    5_000_000_000
+}
