@@ -1,0 +1,1 @@
+"""Reads run directories and turns them into measurements, intervals and verdicts; starts nothing."""

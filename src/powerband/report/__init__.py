@@ -1,0 +1,1 @@
+"""Renders an analysis for people and machines; computes no statistics."""

@@ -1,0 +1,1 @@
+"""Starts subjects, engines and probes, and writes the run directory; computes no statistics."""

@@ -1,0 +1,1 @@
+"""Decides which trial comes next, from the history of those that were."""

@@ -1,0 +1,210 @@
+"""The run directory: the only thing that running and analysing share. Written here, read here; nothing is computed.
+
+    runs/<time>-<name>/  experiment.yaml  host.json  plan.jsonl
+      trials/0001/       spec.json events.jsonl probe.jsonl subject.log record.json
+      analysis.json report.html                                      derived
+
+A trial without `record.json` did not happen: `record.json` is written last and atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from powerband.errors import MeasurementError, UsageError
+from powerband.plan import TrialSpec
+
+RECORD_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a trial could not be measured: a stable code (`not_ready`, `died`, ...) and a sentence for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """Raw facts of one trial, as they were; judging them is analysis.
+
+    `phases`: monotonic ns of launched, ready, go, measure, drain, end (those that were reached).
+    `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
+    `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
+    `cpus`: CPU lists of subject, engine and probe.
+    """
+
+    spec: TrialSpec
+    status: str  # measured | failed | interrupted
+    failure: Failure | None
+    wall_ns: int
+    monotonic_ns: int
+    phases: Mapping[str, int]
+    warmup_ended_by: str | None  # steady | limit | fixed
+    engines: tuple[Mapping[str, Any], ...] = ()
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    cpus: Mapping[str, list[int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": RECORD_FORMAT,
+            "spec": self.spec.to_json(),
+            "status": self.status,
+            "failure": None if self.failure is None else {"code": self.failure.code, "message": self.failure.message},
+            "wall_ns": self.wall_ns,
+            "monotonic_ns": self.monotonic_ns,
+            "phases": dict(self.phases),
+            "warmup_ended_by": self.warmup_ended_by,
+            "engines": [dict(engine) for engine in self.engines],
+            "subject": dict(self.subject),
+            "cpus": dict(self.cpus),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrialRecord:
+        failure = data["failure"]
+        return cls(
+            spec=TrialSpec.from_json(data["spec"]),
+            status=data["status"],
+            failure=None if failure is None else Failure(failure["code"], failure["message"]),
+            wall_ns=data["wall_ns"],
+            monotonic_ns=data["monotonic_ns"],
+            phases=data["phases"],
+            warmup_ended_by=data["warmup_ended_by"],
+            engines=tuple(data["engines"]),
+            subject=data["subject"],
+            cpus=data["cpus"],
+        )
+
+
+class TrialDir:
+    """The files of one trial."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = path / "spec.json"
+        self.events = path / "events.jsonl"  # engine lines, each with an `engine` index added
+        self.probe = path / "probe.jsonl"
+        self.log = path / "subject.log"
+        self.record = path / "record.json"
+
+    def write_record(self, record: TrialRecord) -> None:
+        write_atomically(self.record, json.dumps(record.to_json()))
+
+    def read_record(self) -> TrialRecord:
+        return TrialRecord.from_json(json.loads(self.record.read_text()))
+
+    def read_events(self) -> Iterator[dict[str, Any]]:
+        return read_json_lines(self.events)
+
+    def read_probe(self) -> Iterator[dict[str, Any]]:
+        return read_json_lines(self.probe)
+
+
+class RunDir:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.experiment = path / "experiment.yaml"
+        self.host = path / "host.json"
+        self.plan = path / "plan.jsonl"
+        self.trials = path / "trials"
+        self.analysis = path / "analysis.json"
+        self.report = path / "report.html"
+
+    @classmethod
+    def create(cls, root: Path, name: str, experiment_yaml: str, host: Mapping[str, Any]) -> RunDir:
+        """Makes `root/<time>-<name>`; a second run within the second gets a number.
+
+        Raises MeasurementError where the disk refuses."""
+        stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(name)}"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            run = cls(_fresh_directory(root, stem))
+            run.trials.mkdir()
+            write_atomically(run.host, json.dumps(host, indent=2))
+            write_atomically(run.experiment, experiment_yaml)
+        except OSError as error:
+            raise disk_error(root, error) from error
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        run = cls(path)
+        if not run.experiment.is_file():
+            raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
+        return run
+
+    def append_plan(self, spec: TrialSpec) -> None:
+        """Adds one trial to the plan, flushed before the trial starts."""
+        try:
+            with self.plan.open("a") as file:
+                file.write(json.dumps(spec.to_json()) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+
+    def planned(self) -> list[TrialSpec]:
+        return [TrialSpec.from_json(line) for line in read_json_lines(self.plan)]
+
+    def trial(self, number: int) -> TrialDir:
+        return TrialDir(self.trials / f"{number:04d}")
+
+    def records(self) -> list[TrialRecord]:
+        """The trials that happened, by number."""
+        directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
+        return [TrialDir(path).read_record() for path in directories if (path / "record.json").is_file()]
+
+
+def slug(name: str) -> str:
+    """A safe file name: lower-case letters, digits and single hyphens; at most 40 characters."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file has either its old content or the whole new one, also after a power cut. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Every whole line; a last line that was cut off by a kill is left out."""
+    if not path.is_file():
+        return
+    with path.open() as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def disk_error(path: Path, error: OSError) -> MeasurementError:
+    """The sentence for a disk that refuses."""
+    return MeasurementError(
+        f"cannot write to {path}: {error.strerror or error}; trials finished so far are kept: "
+        "free some space or choose another folder with --runs, then `powerband resume` the run"
+    )
+
+
+def _fresh_directory(root: Path, stem: str) -> Path:
+    for number in range(1, 1000):
+        path = root / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            continue
+    raise UsageError(f"{root} holds a thousand runs named {stem}")
