@@ -5,7 +5,7 @@
       ExperimentError     3    an experiment or subject file is not valid
       SubjectError        4    the server did not start, get ready, or stay alive
       MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
-      Interrupted       130    Ctrl-C
+      UserInterruptError 130    Ctrl-C
 
 Exit code 1 is no error: a claim or threshold failed. A message says what, where, why and what to do next.
 """
@@ -60,5 +60,5 @@ class MeasurementError(PowerbandError):
     exit_code = 5
 
 
-class Interrupted(PowerbandError):
+class UserInterruptError(PowerbandError):
     exit_code = 130

@@ -44,7 +44,7 @@ def grid(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
 class TrialSpec:
     """One fresh start of the subject that is to be measured.
 
-    `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (a repeat of an invalid trial has 2, ...).
+    `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
     `seed` decides every random choice of the load, and is the same for all settings of a block.
     """
 

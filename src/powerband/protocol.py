@@ -1,1 +1,1 @@
-"""The wire contract seen from the control plane (protocol/*.schema.json): specs to engines and probes, and their events."""
+"""The wire contract seen from the control plane (protocol/*.schema.json): specs to engines and probes, their events."""

@@ -22,7 +22,7 @@ def parse_duration_ns(value: Any) -> Any:
     """`"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (how resolved values are stored).
 
     Raises ValueError for a number without a unit written as text, and for an unknown unit."""
-    if value is None or isinstance(value, int) and not isinstance(value, bool):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     match = _DURATION.match(str(value))
     if match is None:

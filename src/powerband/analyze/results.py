@@ -1,4 +1,6 @@
-"""What analysis says, as values: trial results, estimates with intervals, verdicts, the answer. `to_json` is the documented
+"""What analysis says, as values: trial results, estimates with intervals, verdicts, the answer.
+
+`to_json` is the documented
 shape of `analysis.json` and of `--format json`. No computing and no I/O here."""
 
 from __future__ import annotations
