@@ -161,6 +161,20 @@ class Objective(Frozen):
     confidence: Share = 0.95
 
 
+class Pinning(Frozen):
+    """CPU lists as the kernel writes them (`0-3,6`); `probe` None: the engine's."""
+
+    subject: str
+    engine: str
+    probe: str | None = None
+
+
+class HostUse(Frozen):
+    """How this machine's CPUs are dealt out. `auto`: disjoint sets where there are cores enough; `off`: no pinning."""
+
+    pinning: Literal["auto", "off"] | Pinning = "auto"
+
+
 class Claim(Frozen):
     """A published statement; `holds` is checked after a run (expression over metrics by setting)."""
 
@@ -181,6 +195,7 @@ class Experiment(Frozen):
     design: Design = Design()
     objective: Objective = Objective()
     claims: tuple[Claim, ...] = ()
+    host: HostUse = HostUse()
     profile: str | None = None  # the profile that was applied
     allow_hosts: tuple[str, ...] = ()
 

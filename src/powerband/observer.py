@@ -13,7 +13,8 @@ from powerband.store import RunDir, TrialRecord
 
 
 class Observer:
-    """In order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed now and then."""
+    """In order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed now and
+    then."""
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         """`done` of `planned_total` trials are there already (resume)."""
@@ -25,8 +26,8 @@ class Observer:
         """`launch`, `ready`, `warmup`, `measure`, `drain` or `stop` begins."""
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
-        """A few times a second under load, merged over the fleet: requests that ended ok per second, their mean response
-        time (None where none ended), and requests in flight now."""
+        """A few times a second under load, merged over the fleet: requests that ended ok per second, their mean
+        response time (None where none ended), and requests in flight now."""
 
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         """A trial is on disk and measured (or failed: see `record.failure`, `result.problems`)."""
