@@ -1,0 +1,125 @@
+"""The generators compared: how each is started against a URL, and how many requests it says it completed."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pairs import Usage, run, which
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / ".tools" / "peers"
+
+
+@dataclass(frozen=True)
+class Generator:
+    """`argv(port, connections, seconds)` starts it; `requests(usage)` counts what it completed."""
+
+    name: str
+    argv: Callable[[int, int, int], list[str]]
+    requests: Callable[[Usage], int]
+    seconds: int
+
+    def cpu_us_per_request(self, port: int, connections: int, cpus: set[int]) -> float:
+        """One run. JVM and other start-up CPU is included, as a user pays it; `seconds` is long enough to dilute it."""
+        usage = run(self.argv(port, connections, self.seconds), cpus)
+        return usage.cpu_s / self.requests(usage) * 1e6
+
+
+def ours(engine: str, seconds: int = 4, extra: tuple[str, ...] = ()) -> Generator:
+    return Generator(
+        "powerband",
+        lambda port, connections, s: [
+            engine, "load", url(port), "-c", str(connections), "-t", "1", "-d", f"{s}s", "--json", *extra,
+        ],
+        lambda usage: summary(usage)["total"]["outcomes"].get("ok", 0),
+        seconds,
+    )  # fmt: skip
+
+
+def summary(usage: Usage) -> dict:  # type: ignore[type-arg]
+    """The last JSON line of the engine's output."""
+    return json.loads(usage.stdout.strip().splitlines()[-1])
+
+
+def peers() -> tuple[list[Generator], list[str]]:
+    """Those that are installed, and a sentence for each that is not."""
+    found: list[Generator] = []
+    missing: list[str] = []
+    for name, make in (("wrk", _wrk), ("oha", _oha), ("k6", _k6)):
+        program = which(name, PEERS / "bin")
+        if program is None:
+            missing.append(f"{name} is not installed: run `make bench-peers`")
+        else:
+            found.append(make(program))
+    java = which("java", PEERS)
+    if java is not None and (PEERS / "jmeter" / "bin" / "ApacheJMeter.jar").is_file():
+        found.append(_jmeter(java))
+    else:
+        missing.append("JMeter is not installed: run `make bench-peers` (Java 17 and Maven)")
+    return found, missing
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/"
+
+
+def _wrk(program: str) -> Generator:
+    return Generator(
+        "wrk",
+        lambda port, connections, s: [program, "-t1", f"-c{connections}", f"-d{s}s", "--latency", url(port)],
+        lambda usage: int(_search(r"(\d+) requests in", usage.stdout)),
+        4,
+    )
+
+
+def _oha(program: str) -> Generator:
+    def count(usage: Usage) -> int:
+        return sum(json.loads(usage.stdout)["statusCodeDistribution"].values())
+
+    def argv(port: int, connections: int, s: int) -> list[str]:
+        return [program, "-z", f"{s}s", "-c", str(connections), "--no-tui", "--output-format", "json", url(port)]
+
+    return Generator("oha", argv, count, 4)
+
+
+def _k6(program: str) -> Generator:
+    script = Path(tempfile.mkdtemp(prefix="powerband-k6-")) / "script.js"
+    script.write_text(
+        "import http from 'k6/http';\nexport const options = { discardResponseBodies: true };\n"
+        "export default function () { http.get(__ENV.URL); }\n"
+    )
+    return Generator(
+        "k6",
+        lambda port, connections, s: [
+            program, "run", "--no-usage-report", "--no-color", "--vus", str(connections), "--duration", f"{s}s",
+            "-e", f"URL={url(port)}", str(script),
+        ],
+        lambda usage: int(_search(r"http_reqs[. ]*:\s*(\d+)", usage.stdout)),
+        8,
+    )  # fmt: skip
+
+
+def _jmeter(java: str) -> Generator:
+    home = PEERS / "jmeter"
+
+    def argv(port: int, connections: int, s: int) -> list[str]:
+        log = tempfile.mkdtemp(prefix="powerband-jmeter-")
+        return [
+            java, "-Xmx1g", "-cp", f"{home}/bin/ApacheJMeter.jar:{home}/lib/ext/*", f"-Djmeter.home={home}",
+            "org.apache.jmeter.NewDriver", "-n", "-t", str(ROOT / "benchmarks/jmeter/plan.jmx"), f"-Jport={port}",
+            f"-Jseconds={s}", f"-Jusers={connections}", "-l", f"{log}/results.jtl", "-j", f"{log}/jmeter.log",
+        ]  # fmt: skip
+
+    return Generator("JMeter", argv, lambda usage: int(re.findall(r"summary =\s*(\d+) in", usage.stdout)[-1]), 20)
+
+
+def _search(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    if match is None:
+        raise RuntimeError(f"no {pattern!r} in the output: {text[-400:]}")
+    return match[1]

@@ -1,0 +1,98 @@
+"""HTTP load: CPU per request against peers, memory per connection, and the trade-off of lateness and CPU in open loop."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hdrh.histogram import HdrHistogram
+
+from benchmarks.generators import Generator, ours, peers, summary
+from benchmarks.pairs import Comparison, compare, run
+from benchmarks.server import reference
+
+GENERATOR_CPUS, SERVER_CPUS = {0}, {1}
+SERVER = ("--model", "event-loop", "--threads", "1")
+AT_MOST = {"wrk": 0.85, "oha": 0.6, "k6": 1 / 7, "JMeter": 1 / 12}
+
+
+def cpu_per_request(engine: str, pairs: int) -> Iterator[str]:
+    """Engine CPU per keep-alive request, one thread, every response time recorded, against each peer."""
+    installed, missing = peers()
+    yield from (f"skipped: {sentence}" for sentence in missing)
+    yield "| against | connections | ours us | theirs us | ratio (range) | at most | |"
+    yield "|---|---|---|---|---|---|---|"
+    with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
+        for peer in installed:
+            for connections in (64, 1_000, 10_000) if peer.name == "wrk" else (64,):
+                result = _against(ours(engine), peer, port, connections, pairs)
+                yield _row(peer.name, str(connections), result, AT_MOST[peer.name])
+        wrk = next((peer for peer in installed if peer.name == "wrk"), None)
+        if wrk is not None:
+            result = _against(ours(engine, extra=("--pipeline", "16")), _pipelined(wrk), port, 64, pairs)
+            yield _row("wrk, pipelined 16", "64", result, AT_MOST["wrk"])
+
+
+def memory_per_connection(engine: str, pairs: int) -> Iterator[str]:
+    """(peak resident set at 10,000 connections - at 1) / 9,999."""
+    del pairs
+    with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
+        many, one = (
+            run(ours(engine).argv(port, connections, 4), GENERATOR_CPUS).max_rss_bytes for connections in (10_000, 1)
+        )
+    each = (many - one) / 9_999
+    yield f"peak at 1 connection {one / 2**20:.1f} MiB, at 10,000 {many / 2**20:.1f} MiB"
+    yield f"{each:,.0f} bytes a connection; target at most 2,048: {_met(each <= 2048)}"
+
+
+def open_loop(engine: str, pairs: int) -> Iterator[str]:
+    """20,000 constant arrivals a second: send lag and CPU per request by `precision`; medians over rounds."""
+    rate, seconds = 20_000, 4
+    yield "| precision | send lag p50 us | p99 us | p99.9 us | CPU us a request |"
+    yield "|---|---|---|---|---|"
+    precisions = ("0ns", "1ns", "50us", "100us", "200us", "1ms")
+    rows: dict[str, list[tuple[float, ...]]] = {precision: [] for precision in precisions}
+    with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
+        for _ in range(pairs):
+            for precision in precisions:
+                options = ("-r", str(rate), "--precision", precision)
+                usage = run(ours(engine, extra=options).argv(port, 64, seconds), GENERATOR_CPUS)
+                result = summary(usage)
+                lag = HdrHistogram.decode(result["cohort_times"]["send_lag_ns"])
+                quantiles = [lag.get_value_at_percentile(p) / 1e3 for p in (50, 99, 99.9)]
+                rows[precision].append((*quantiles, usage.cpu_s / result["total"]["outcomes"]["ok"] * 1e6))
+    for precision, figures in rows.items():
+        cells = [statistics.median(column) for column in zip(*figures, strict=True)]
+        yield f"| {precision} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |"
+    yield "0ns spins the last stretch, 1ns is a timer for each request; target: p99 under 200 us at no more CPU than 1ns"
+
+
+def _against(mine: Generator, peer: Generator, port: int, connections: int, pairs: int) -> Comparison:
+    return compare(
+        lambda: mine.cpu_us_per_request(port, connections, GENERATOR_CPUS),
+        lambda: peer.cpu_us_per_request(port, connections, GENERATOR_CPUS),
+        pairs,
+    )
+
+
+def _pipelined(wrk: Generator) -> Generator:
+    script = Path(tempfile.mkdtemp(prefix="powerband-wrk-")) / "pipeline.lua"
+    script.write_text(
+        "init = function(args)\n  local r = {}\n  for i = 1, 16 do r[i] = wrk.format() end\n"
+        "  req = table.concat(r)\nend\nrequest = function() return req end\n"
+    )
+    return Generator(wrk.name, lambda port, c, s: [*wrk.argv(port, c, s), "-s", str(script)], wrk.requests, wrk.seconds)
+
+
+def _row(name: str, connections: str, result: Comparison, at_most: float) -> str:
+    return (
+        f"| {name} | {connections} | {result.ours:.2f} | {result.theirs:.2f} "
+        f"| {result.ratio:.3f} ({result.ratio_low:.3f}-{result.ratio_high:.3f}) "
+        f"| {at_most:.3f} | {_met(result.ratio <= at_most)} |"
+    )
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "NOT met"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Brings the generators that `make bench` compares with into .tools/peers; each is skipped, and said so, where its
+# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, JMeter through Maven.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+peers="$PWD/.tools/peers"
+mkdir -p "$peers/bin"
+missing() { echo "skipped: $1 ($2)"; }
+
+if ! command -v wrk >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y -q wrk || missing wrk "apt-get failed"
+  else missing wrk "install Debian's package wrk"; fi
+fi
+if [ ! -x "$peers/bin/k6" ]; then
+  if command -v go >/dev/null; then GOBIN="$peers/bin" go install go.k6.io/k6@latest || missing k6 "go install failed"
+  else missing k6 "Go is missing"; fi
+fi
+if [ ! -x "$peers/bin/oha" ]; then cargo install --quiet --locked --root "$peers" oha || missing oha "cargo install failed"; fi
+if [ ! -d "$peers/jmeter/lib" ]; then
+  if command -v mvn >/dev/null && command -v unzip >/dev/null; then
+    mkdir -p "$peers/jmeter/bin"
+    mvn -q -B -f benchmarks/jmeter/pom.xml dependency:copy-dependencies "-DoutputDirectory=$peers/jmeter/lib/ext" \
+      && unzip -q -o "$peers"/jmeter/lib/ext/ApacheJMeter_config-*.jar 'bin/*' -d "$peers/jmeter" \
+      && cp "$peers"/jmeter/lib/ext/ApacheJMeter-*.jar "$peers/jmeter/bin/ApacheJMeter.jar" \
+      || missing JMeter "Maven failed"
+  else missing JMeter "Maven or unzip is missing"; fi
+fi

@@ -1,0 +1,87 @@
+"""Runs commands in alternating pairs and accounts for each by the kernel's own figures (wait4 of the finished process)."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One finished command: CPU of the process and its waited-for children, largest resident set, and its stdout."""
+
+    cpu_s: float
+    wall_s: float
+    max_rss_bytes: int
+    stdout: str
+
+
+def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float = 300) -> Usage:
+    """Runs `argv` on `cpus` to its end. Raises RuntimeError where it fails, with the end of its stderr."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, tempfile.TemporaryFile("w+") as inp:
+        inp.write(stdin)
+        inp.seek(0)
+        start = time.monotonic()
+        process = subprocess.Popen(
+            argv, stdin=inp, stdout=out, stderr=err, preexec_fn=lambda: os.sched_setaffinity(0, cpus)
+        )
+        try:
+            status, usage = _wait(process.pid, start + timeout_s)
+        except TimeoutError:
+            process.kill()
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode != 0:
+            raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {err.read()[-500:]}")
+        return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss * 1024, out.read())
+
+
+def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: ignore[name-defined]
+    while time.monotonic() < deadline:
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if done:
+            return status, usage
+        time.sleep(0.02)
+    raise TimeoutError(f"process {pid} did not end in time")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Medians over pairs; `ratio` is the median of the ratios within a pair, with the range over pairs."""
+
+    ours: float
+    theirs: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    pairs: int
+
+
+def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> Comparison:
+    """A B, B A, A B, ...: the order within a pair alternates, so that drift favours neither."""
+    a: list[float] = []
+    b: list[float] = []
+    for number in range(pairs):
+        first, second = (ours, theirs) if number % 2 == 0 else (theirs, ours)
+        x, y = first(), second()
+        a.append(x if number % 2 == 0 else y)
+        b.append(y if number % 2 == 0 else x)
+    ratios = [x / y for x, y in zip(a, b, strict=True)]
+    return Comparison(
+        statistics.median(a), statistics.median(b), statistics.median(ratios), min(ratios), max(ratios), pairs
+    )
+
+
+def which(name: str, extra: Path) -> str | None:
+    """The program on PATH or in `extra`."""
+    from shutil import which as find
+
+    return find(name, path=f"{extra}{os.pathsep}{os.environ.get('PATH', '')}")

@@ -1,0 +1,30 @@
+"""A reference subject for a benchmark, started on its own CPU and ended with the block."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def reference(engine: str, cpus: set[int], *options: str) -> Iterator[tuple[int, int]]:
+    """Yields (port, pid) of `powerband-engine serve` once it listens. Raises RuntimeError where it does not."""
+    process = subprocess.Popen(
+        [engine, "serve", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if "listening on" not in line:
+            raise RuntimeError(f"the reference server did not start: {line!r}")
+        yield int(line.rsplit(":", 1)[1]), process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        if process.stdout is not None:
+            process.stdout.close()

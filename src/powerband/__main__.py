@@ -1,0 +1,5 @@
+"""`python -m powerband` is the `powerband` command."""
+
+from powerband.cli import main
+
+main()
