@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import subprocess
@@ -28,10 +29,7 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
         used += _cpu_at(samples, end) - _cpu_at(samples, start)
         watched += end - start
     share = used / watched * 100
-    gaps = [
-        (later.phases["launched"] - earlier.phases["end"]) / 1e9
-        for earlier, later in zip(records, records[1:], strict=False)
-    ]
+    gaps = [(later.phases["launched"] - earlier.phases["end"]) / 1e9 for earlier, later in itertools.pairwise(records)]
     yield f"{share:.2f} % of one core over {watched:.0f} s of measuring; target under 2 %: {_met(share < 2)}"
     gap, worst = statistics.median(gaps), max(gaps)
     yield f"{gap:.3f} s from the end of one trial to the launch of the next (worst {worst:.3f}); {_met(worst < 1)}"

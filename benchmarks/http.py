@@ -1,4 +1,4 @@
-"""HTTP load: CPU per request against peers, memory per connection, and the trade-off of lateness and CPU in open loop."""
+"""HTTP load: CPU per request against peers, memory per connection, lateness against CPU in open loop."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def open_loop(engine: str, pairs: int) -> Iterator[str]:
     for precision, figures in rows.items():
         cells = [statistics.median(column) for column in zip(*figures, strict=True)]
         yield f"| {precision} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |"
-    yield "0ns spins the last stretch, 1ns is a timer for each request; target: p99 under 200 us at no more CPU than 1ns"
+    yield "0ns spins the last stretch, 1ns is a timer for each request; target: p99 under 200 us for the CPU of 1ns"
 
 
 def _against(mine: Generator, peer: Generator, port: int, connections: int, pairs: int) -> Comparison:

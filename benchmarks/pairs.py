@@ -1,13 +1,15 @@
-"""Runs commands in alternating pairs and accounts for each by the kernel's own figures (wait4 of the finished process)."""
+"""Runs commands in alternating pairs and accounts for each by the kernel's figures (wait4 of the finished process)."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +30,8 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         inp.write(stdin)
         inp.seek(0)
         start = time.monotonic()
-        process = subprocess.Popen(
-            argv, stdin=inp, stdout=out, stderr=err, preexec_fn=lambda: os.sched_setaffinity(0, cpus)
-        )
+        with pinned(cpus):
+            process = subprocess.Popen(argv, stdin=inp, stdout=out, stderr=err)
         try:
             status, usage = _wait(process.pid, start + timeout_s)
         except TimeoutError:
@@ -42,6 +43,17 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         if process.returncode != 0:
             raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {err.read()[-500:]}")
         return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss * 1024, out.read())
+
+
+@contextmanager
+def pinned(cpus: set[int]) -> Iterator[None]:
+    """Processes started within inherit these CPUs."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: ignore[name-defined]
@@ -82,6 +94,4 @@ def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) 
 
 def which(name: str, extra: Path) -> str | None:
     """The program on PATH or in `extra`."""
-    from shutil import which as find
-
-    return find(name, path=f"{extra}{os.pathsep}{os.environ.get('PATH', '')}")
+    return shutil.which(name, path=f"{extra}{os.pathsep}{os.environ.get('PATH', '')}")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from benchmarks.pairs import pinned
 
 
 @contextmanager
 def reference(engine: str, cpus: set[int], *options: str) -> Iterator[tuple[int, int]]:
     """Yields (port, pid) of `powerband-engine serve` once it listens. Raises RuntimeError where it does not."""
-    process = subprocess.Popen(
-        [engine, "serve", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-    )
+    with pinned(cpus):
+        process = subprocess.Popen([engine, "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
