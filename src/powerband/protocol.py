@@ -1,1 +1,497 @@
-"""The wire contract seen from the control plane (protocol/*.schema.json): specs to engines and probes, their events."""
+"""The wire contract seen from the control plane: specs and commands that go to engine processes, events that come back.
+
+Mirrors engine/src/spec.rs and events.rs field by field (`protocol/*.schema.json`; a contract test holds both to the
+same examples). While a trial runs, lines are copied to disk as they came: `kind_of` looks at a line without decoding
+it. All times are integer ns; instants are CLOCK_MONOTONIC, which every process of one host shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+PROTOCOL = 1
+
+
+class Wire(BaseModel):
+    """Base of all messages: exact types, unknown keys refused, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Count = Annotated[int, Field(ge=0, lt=2**64)]
+Cpus = tuple[Count, ...]
+
+
+# --- specs: the first line on stdin -----------------------------------------------------------------------------------
+
+
+class ConstantTime(Wire):
+    kind: Literal["constant"] = "constant"
+    ns: Count
+
+
+class UniformTime(Wire):
+    kind: Literal["uniform"] = "uniform"
+    min_ns: Count
+    max_ns: Count
+
+
+class ExponentialTime(Wire):
+    kind: Literal["exponential"] = "exponential"
+    mean_ns: Count
+
+
+Time = Annotated[ConstantTime | UniformTime | ExponentialTime, Field(discriminator="kind")]
+NO_TIME = ConstantTime(ns=0)
+
+
+class Tls(Wire):
+    ca_file: str | None = None
+    insecure: bool = False
+    server_name: str | None = None
+
+
+class Target(Wire):
+    """`url` has no path; `source_addresses` are dealt to connections in turn."""
+
+    url: str
+    addresses: tuple[str, ...] = ()
+    source_addresses: tuple[str, ...] = ()
+    tls: Tls = Tls()
+    allow_remote: bool = False
+
+
+class Checks(Wire):
+    status: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
+    body_contains: tuple[str, ...] = ()
+
+
+class Step(Wire):
+    name: str
+    method: str = "GET"
+    path: str = "/"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+    checks: Checks = Checks()
+    think: Time | None = None
+
+
+class Closed(Wire):
+    kind: Literal["closed"] = "closed"
+    users: Count
+    think: Time = NO_TIME
+    ramp_ns: Count = 0
+    requests_per_user: Count | None = None
+
+
+class Ramp(Wire):
+    from_per_s: float
+    over_ns: Count
+
+
+class Open(Wire):
+    kind: Literal["open"] = "open"
+    arrivals: Literal["constant", "poisson"]
+    rate_per_s: float
+    ramp: Ramp | None = None
+    max_in_flight: Count
+    think: Time = NO_TIME
+
+
+Model = Annotated[Closed | Open, Field(discriminator="kind")]
+
+
+class ConnectionPolicy(Wire):
+    keep_alive: bool = True
+    pipeline: Count = 1
+
+
+class Timeouts(Wire):
+    connect_ns: Count
+    request_ns: Count
+
+
+DEFAULT_TIMEOUTS = Timeouts(connect_ns=5_000_000_000, request_ns=30_000_000_000)
+
+
+class Phases(Wire):
+    """`warmup_ns` None: until the `measure` command; `measure_ns` None: until all users have left, or `drain`."""
+
+    warmup_ns: Count | None = None
+    measure_ns: Count | None = None
+    drain_ns: Count
+    deadline_ns: Count
+    go_at_once: bool = False
+
+
+class LoadSpec(Wire):
+    """One engine process's share of a load."""
+
+    protocol: Count = PROTOCOL
+    target: Target
+    scenario: tuple[Step, ...]
+    model: Model
+    connection: ConnectionPolicy = ConnectionPolicy()
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    phases: Phases
+    threads: Count = 1
+    cpus: Cpus = ()
+    precision_ns: Count = 100_000
+    interval_ns: Count = 100_000_000
+    histogram_every: Count = 10
+    seed: Count = 0
+    first_user: Count = 0
+
+
+class Launch(Wire):
+    """A command that the probe starts, watches and ends together with everything it forked."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    log_file: str
+    cpus: Cpus = ()
+    stop_signal: int = 15
+    grace_ns: Count = 5_000_000_000
+
+
+class Watch(Wire):
+    name: str
+    pid: int
+
+
+class ProbeSpec(Wire):
+    protocol: Count = PROTOCOL
+    launch: Launch | None = None
+    watch: tuple[Watch, ...] = ()
+    interval_ns: Count = 100_000_000
+    ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
+    cpus: Cpus = ()
+
+
+# --- commands: every later line on stdin ------------------------------------------------------------------------------
+
+
+class Go(Wire):
+    type: Literal["go"] = "go"
+    at_ns: Count
+
+
+class StartMeasure(Wire):
+    type: Literal["measure"] = "measure"
+    at_ns: Count
+
+
+class Drain(Wire):
+    type: Literal["drain"] = "drain"
+
+
+class WatchAlso(Wire):
+    type: Literal["watch"] = "watch"
+    name: str
+    pid: int
+
+
+class Stop(Wire):
+    type: Literal["stop"] = "stop"
+
+
+Command = Annotated[Go | StartMeasure | Drain | WatchAlso | Stop, Field(discriminator="type")]
+
+
+# --- events: lines on stdout ------------------------------------------------------------------------------------------
+
+PhaseName = Literal["warmup", "measure", "drain"]
+OUTCOMES = (
+    "ok",
+    "connect_refused",
+    "connect_timeout",
+    "connect_failed",
+    "tls_failed",
+    "reset",
+    "closed_early",
+    "timeout",
+    "bad_response",
+    "status_rejected",
+    "check_failed",
+    "no_descriptors",
+    "no_ports",
+    "unfinished",
+)
+Outcome = Literal[
+    "ok",
+    "connect_refused",
+    "connect_timeout",
+    "connect_failed",
+    "tls_failed",
+    "reset",
+    "closed_early",
+    "timeout",
+    "bad_response",
+    "status_rejected",
+    "check_failed",
+    "no_descriptors",
+    "no_ports",
+    "unfinished",
+]
+Outcomes = Mapping[Outcome, Count]
+
+
+class Hello(Wire):
+    type: Literal["hello"]
+    protocol: Count
+    version: str
+    pid: Count
+    monotonic_ns: Count
+    wall_ns: Count
+    descriptor_limit: Count
+
+
+class Armed(Wire):
+    type: Literal["armed"]
+    at_ns: Count
+
+
+class PhaseBegan(Wire):
+    type: Literal["phase"]
+    phase: PhaseName
+    at_ns: Count
+
+
+class Interval(Wire):
+    """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests."""
+
+    type: Literal["interval"]
+    start_ns: Count
+    end_ns: Count
+    phase: PhaseName
+    scheduled: Count
+    sent: Count
+    dropped: Count
+    outcomes: Outcomes
+    in_flight_now: Count
+    connections_now: Count
+    users_now: Count
+    response_time_ns_sum: Count
+    response_time_ns_max: Count
+    service_time_ns_sum: Count
+    send_lag_ns_max: Count
+    cpu_ns: Count
+    response_time_ns: str | None = None
+
+
+class Counts(Wire):
+    """scheduled == sent + dropped; sent == sum of outcomes."""
+
+    scheduled: Count
+    sent: Count
+    dropped: Count
+    outcomes: Outcomes
+
+
+class Times(Wire):
+    """Histograms, base64 of HdrHistogram V2-deflate, ns."""
+
+    response_time_ns: str
+    service_time_ns: str
+    failed_time_ns: str
+    send_lag_ns: str
+    dropped_wait_ns: str
+
+
+class StepSummary(Wire):
+    name: str
+    outcomes: Outcomes
+    response_time_ns: str
+    service_time_ns: str
+
+
+class Window(Wire):
+    """What ended within the measured window, whenever it was intended."""
+
+    outcomes: Outcomes
+    bytes_received: Count
+    bytes_sent: Count
+    time_in_system_ns_sum: Count
+    think_ns_sum: Count
+    user_ns: Count
+
+
+class Connections(Wire):
+    opened: Count
+    failed: Count
+    closed_by_peer: Count
+    open_max: Count
+    connect_time_ns: str
+
+
+class Summary(Wire):
+    """An engine's last line: the whole run (`total`), the requests intended in the window (`cohort`), the window."""
+
+    type: Literal["summary"]
+    go_ns: Count
+    measure_start_ns: Count
+    measure_end_ns: Count
+    end_ns: Count
+    total: Counts
+    cohort: Counts
+    cohort_times: Times
+    steps: tuple[StepSummary, ...]
+    window: Window
+    connections: Connections
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    thread_cpu_ns: tuple[Count, ...]
+    max_rss_bytes: Count
+    ended_by: str
+
+
+class ErrorEvent(Wire):
+    """`kind`: spec, limit, resolve, internal, launch."""
+
+    type: Literal["error"]
+    kind: str
+    message: str
+
+
+LoadEvent = Annotated[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent, Field(discriminator="type")]
+
+
+class Launched(Wire):
+    type: Literal["launched"]
+    name: str
+    pid: int
+    at_ns: Count
+
+
+class TreeSample(Wire):
+    name: str
+    processes_now: Count
+    threads_now: Count
+    threads_started: Count | None = None
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    rss_bytes_now: Count
+    pss_bytes_now: Count | None = None
+    context_switches: Count | None = None
+    voluntary_switches: Count
+    involuntary_switches: Count
+    run_wait_ns: Count
+    minor_faults: Count
+    major_faults: Count
+    descriptors_now: Count
+    sockets_now: Count
+
+
+class HostSample(Wire):
+    cpu_busy_ns: Count
+    cpu_idle_ns: Count
+    cpu_steal_ns: Count
+    context_switches: Count
+    forks: Count
+    runnable_now: Count
+    load_average_1m: float
+    memory_available_bytes_now: Count
+    psi_cpu_some_ns: Count | None = None
+    psi_memory_some_ns: Count | None = None
+    psi_io_some_ns: Count | None = None
+    listen_overflows: Count
+    listen_drops: Count
+    accept_queue_now: Count
+    accept_queue_limit: Count
+
+
+class Sample(Wire):
+    type: Literal["sample"]
+    at_ns: Count
+    trees: tuple[TreeSample, ...]
+    host: HostSample
+
+
+class PoolSample(Wire):
+    pool: str
+    threads_now: Count
+    on_cpu_ns: Count
+    run_wait_ns: Count
+    blocked_ns: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+    states_now: Mapping[str, Count]
+    wait_channels_now: Mapping[str, Count]
+
+
+class Threads(Wire):
+    type: Literal["threads"]
+    at_ns: Count
+    tree: str
+    pools: tuple[PoolSample, ...]
+
+
+class Exited(Wire):
+    """The launched process ended; rusage covers it and its waited-for children."""
+
+    type: Literal["exited"]
+    name: str
+    at_ns: Count
+    exit_code: int | None = None
+    signal: int | None = None
+    asked: bool
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    max_rss_bytes: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+
+
+class End(Wire):
+    """The probe's last line; `killed`: processes of the launched tree that had to be killed."""
+
+    type: Literal["end"]
+    at_ns: Count
+    killed: Count
+    cpu_ns: Count
+    samples: Count
+    samples_late: Count
+
+
+ProbeEvent = Annotated[
+    Hello | Launched | Sample | Threads | Exited | End | ErrorEvent,
+    Field(discriminator="type"),
+]
+
+LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)
+PROBE_EVENT: TypeAdapter[Hello | Launched | Sample | Threads | Exited | End | ErrorEvent] = TypeAdapter(ProbeEvent)
+COMMAND: TypeAdapter[Go | StartMeasure | Drain | WatchAlso | Stop] = TypeAdapter(Command)
+
+
+@dataclass(frozen=True)
+class WarmupSeries:
+    """What a trial has shown so far, fleet-merged, one entry per interval since `go`; what decides that it is steady
+    sees only this.
+
+    `rate_per_s`: requests that ended ok per second; `response_time_ns_mean`: of those, NaN where there was none."""
+
+    interval_s: float
+    rate_per_s: tuple[float, ...]
+    response_time_ns_mean: tuple[float, ...]
+    elapsed_s: float
+
+
+_TYPE = b'{"type":"'
+
+
+def kind_of(line: bytes) -> str:
+    """An event line's type without decoding the line; empty where the line does not begin with it."""
+    if not line.startswith(_TYPE):
+        return ""
+    return line[len(_TYPE) : line.find(b'"', len(_TYPE))].decode("ascii", "replace")
+
+
+def encode(message: Wire) -> bytes:
+    """One line, newline included; absent values are left out."""
+    return message.model_dump_json(exclude_none=True).encode() + b"\n"

@@ -1,0 +1,55 @@
+"""A person's wish to stop: the first Ctrl-C (or SIGTERM) finishes gracefully, the second quits at once.
+
+`StopRequest` is passed down to whatever waits; `fileno` becomes readable on the first request, so that a selector
+wakes without polling. Without `on_signals` it is an ordinary flag that a test or another caller may set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from powerband.errors import UserInterruptError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    def __init__(self) -> None:
+        self.requested = False
+        self._read, self._write = os.pipe()
+
+    @classmethod
+    @contextmanager
+    def on_signals(cls) -> Iterator[StopRequest]:
+        """Takes over SIGINT and SIGTERM until the block is left. A second signal raises UserInterruptError where the
+        program is; context managers clean up on its way out."""
+        stop = cls()
+
+        def handler(_number: int, _frame: FrameType | None) -> None:
+            if stop.requested:
+                raise UserInterruptError("stopped at once: the trial in flight is lost, finished trials are kept")
+            stop.request()
+
+        previous = {number: signal.signal(number, handler) for number in SIGNALS}
+        try:
+            yield stop
+        finally:
+            for number, old in previous.items():
+                signal.signal(number, old)
+            stop.close()
+
+    def request(self) -> None:
+        """Asks everything that waits to finish gracefully. May be called from a signal handler."""
+        self.requested = True
+        os.write(self._write, b"s")
+
+    def fileno(self) -> int:
+        return self._read
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
