@@ -1,11 +1,159 @@
-//! (serve: entry point)
+//! `serve`, the reference subject: the same tiny HTTP service in every concurrency model, with work whose amount is set
+//! by the caller, so that its capacity is known in advance and any bottleneck can be planted.
+//! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. It ends, with exit
+//! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. No TLS, no HTTP/2.
 
+mod connections;
+mod downstream;
+mod event_loop;
+mod http;
+mod management;
+mod metrics;
+mod misbehave;
+mod options;
+mod pool;
+mod pooled_requests;
+mod service;
+mod sys;
+mod work;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-#[derive(clap::Args)]
-pub struct Args {}
+pub use options::Args;
+use options::{Accept, Concurrency, Config, Misbehave, Unit};
+use service::Service;
+use sys::Signals;
 
-pub fn main(_args: Args) -> ExitCode {
-    eprintln!("not built yet");
-    ExitCode::from(2)
+pub fn main(args: Args) -> ExitCode {
+    let config = match args.resolve() {
+        Ok(config) => config,
+        Err(message) => {
+            eprintln!("powerband-engine serve: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&config) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("powerband-engine serve: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts everything, then waits to be stopped. The error is a sentence for the user.
+fn run(config: &Config) -> Result<ExitCode, String> {
+    sys::raise_descriptor_limit();
+    sys::set_timer_slack();
+    if config.misbehave == Misbehave::ForkEscape {
+        let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;
+        println!("escaped process {pid}");
+    }
+    // Before any thread starts, so that all of them leave the signals to this one.
+    let signals = block_signals(config.misbehave);
+    if config.misbehave != Misbehave::NeverReady {
+        open(config)?;
+    }
+    Ok(wait_for_the_end(&signals, config.misbehave))
+}
+
+fn block_signals(misbehave: Misbehave) -> Signals {
+    if misbehave == Misbehave::IgnoreSigterm {
+        sys::ignore(libc::SIGTERM);
+        return Signals::block(&[libc::SIGINT]);
+    }
+    Signals::block(&[libc::SIGTERM, libc::SIGINT])
+}
+
+/// Listens, starts the threads of the model, and says where it listens.
+fn open(config: &Config) -> Result<(), String> {
+    let sockets = match config.concurrency {
+        Concurrency::EventLoop { instances, accept: Accept::Reuseport } => instances,
+        _ => 1,
+    };
+    let listeners = listen(config, config.port, sockets)?;
+    let address = address_of(&listeners[0])?;
+    let service = Service::new(config);
+    let mut lines = format!("listening on {address}\n");
+    if let Some(port) = config.management_port {
+        let listener = listen(config, port, 1)?.remove(0);
+        lines += &format!("management on {}\n", address_of(&listener)?);
+        management::start(Arc::clone(&service), listener).map_err(no_thread)?;
+    }
+    start_model(config, &service, listeners).map_err(no_thread)?;
+    // Whoever closed our stdout does not want to know.
+    let _ = io::stdout().write_all(lines.as_bytes()).and_then(|()| io::stdout().flush());
+    Ok(())
+}
+
+fn start_model(config: &Config, service: &Arc<Service>, mut listeners: Vec<OwnedFd>) -> io::Result<()> {
+    let service = Arc::clone(service);
+    if matches!(config.misbehave, Misbehave::Garbage | Misbehave::Close | Misbehave::Silent) {
+        return misbehave::start(service, listeners.remove(0), config.misbehave);
+    }
+    match &config.concurrency {
+        Concurrency::ThreadPerConnection => connections::start_threads(service, listeners.remove(0)),
+        Concurrency::Pool { rules, unit: Unit::Connection } => {
+            connections::start_pool(service, listeners.remove(0), rules.clone())
+        }
+        Concurrency::Pool { rules, unit: Unit::Request } => {
+            pooled_requests::start(service, listeners.remove(0), rules.clone())
+        }
+        Concurrency::EventLoop { instances, .. } => event_loop::start(&service, listeners, *instances),
+    }
+}
+
+/// As many listening sockets on one port as asked for.
+fn listen(config: &Config, port: u16, sockets: usize) -> Result<Vec<OwnedFd>, String> {
+    let explain = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "port {port} on {} is already in use by another process: choose another --port, or 0 for a free one",
+            config.host
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("port {port} may not be used by this user: choose a --port above 1023, or 0 for a free one")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} is no address of this machine: choose another --host", config.host)
+        }
+        _ => format!("cannot listen on {} port {port}: {error}", config.host),
+    };
+    if sockets == 1 {
+        return Ok(vec![sys::listen(config.host, port, config.backlog, false).map_err(explain)?]);
+    }
+    // A shared port would silently be shared with a foreign server too, so it has to be free first.
+    drop(sys::listen(config.host, port, config.backlog, false).map_err(explain)?);
+    let first = sys::listen(config.host, port, config.backlog, true).map_err(explain)?;
+    let port = address_of(&first)?.port();
+    let mut all = vec![first];
+    for _ in 1..sockets {
+        all.push(sys::listen(config.host, port, config.backlog, true).map_err(explain)?);
+    }
+    Ok(all)
+}
+
+fn address_of(listener: &OwnedFd) -> Result<SocketAddr, String> {
+    sys::local_address(listener).map_err(|error| format!("cannot tell the port that was bound: {error}"))
+}
+
+fn no_thread(error: io::Error) -> String {
+    format!("cannot start its threads: {error}; ask for fewer, or raise the limit on processes (ulimit -u)")
+}
+
+fn wait_for_the_end(signals: &Signals, misbehave: Misbehave) -> ExitCode {
+    let Misbehave::DieAfter { ns } = misbehave else {
+        signals.wait(None);
+        return ExitCode::SUCCESS;
+    };
+    match signals.wait(Some(ns)) {
+        Some(_) => ExitCode::SUCCESS,
+        None => {
+            eprintln!("powerband-engine serve: dying now, as --misbehave die-after asks");
+            ExitCode::from(70)
+        }
+    }
 }

@@ -1,0 +1,128 @@
+//! The models in which a thread holds a connection until it closes, as small servers do: a new thread for each
+//! connection, or a pool whose tasks are connections (a keep-alive connection then pins its thread, and connections
+//! beyond the pool wait unserved). One acceptor thread; all sockets block.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::http::{self, Parsed};
+use super::pool::{Pool, Rules, STACK_BYTES, Submitted};
+use super::service::{Service, Socket, Step};
+use super::sys::{self, Epoll};
+
+const READ_BYTES: usize = 16 << 10;
+
+/// Starts a thread for each connection.
+pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
+    accept_each(Arc::clone(&service), listener, move |socket| {
+        let (its_service, builder) = (Arc::clone(&service), std::thread::Builder::new().name("connection-1".into()));
+        if let Err(error) = builder.stack_size(STACK_BYTES).spawn(move || serve(&its_service, &socket)) {
+            // The connection is closed with the closure that was to serve it.
+            eprintln!("powerband-engine serve: the system refuses another thread: {error}");
+        }
+    })
+}
+
+/// Hands each connection to a pool.
+pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
+    let in_pool = Arc::clone(&service);
+    let pool = Pool::new(rules.clone(), "pool", move |_, socket: Socket| serve(&in_pool, &socket));
+    let watched = Arc::clone(&pool);
+    service.metrics.watch_pool(rules, move || watched.snapshot());
+    let limbo = Limbo::start()?;
+    accept_each(Arc::clone(&service), listener, move |socket| match pool.execute(socket) {
+        Submitted::Accepted => {}
+        Submitted::AcceptedInsteadOf(socket) | Submitted::Discarded(socket) => limbo.keep(socket),
+        Submitted::RunInCaller(socket) => serve(&service, &socket),
+        // Closing is all that is left to do for a client that does not take its answer.
+        Submitted::Aborted(socket) => drop(service.refuse(socket.fd(), false)),
+    })
+}
+
+fn accept_each(service: Arc<Service>, listener: OwnedFd, handle: impl Fn(Socket) + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
+        loop {
+            if let Ok(fd) = sys::accept(&listener, false) {
+                service.work.stall_gate();
+                handle(service.admit(fd));
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Serves a connection until either side closes it.
+fn serve(service: &Service, socket: &Socket) {
+    let mut input = Vec::new();
+    let mut buffer = [0u8; READ_BYTES];
+    while let Ok(n @ 1..) = sys::read(socket.fd(), &mut buffer) {
+        service.work.stall_gate();
+        input.extend_from_slice(&buffer[..n]);
+        match serve_input(service, socket, &input) {
+            Some(taken) => drop(input.drain(..taken)),
+            None => return,
+        }
+    }
+}
+
+/// Serves the whole requests in `input`, in order; how many bytes they took, or none when the connection has to end.
+fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize> {
+    let mut taken = 0;
+    loop {
+        let mut out = Vec::new();
+        let keep_alive = match http::parse(&input[taken..]) {
+            Parsed::Partial => return Some(taken),
+            Parsed::Bad(status) => {
+                service.complain(status, &mut out);
+                false
+            }
+            Parsed::Complete(request, length) => {
+                taken += length;
+                match service.step(&request, &mut out) {
+                    Step::Answered { keep_alive } => keep_alive,
+                    Step::Work(job) => {
+                        service.serve(&job, socket.fd()).ok()?;
+                        job.keep_alive()
+                    }
+                }
+            }
+        };
+        sys::write_all(socket.fd(), &out).ok()?;
+        if !keep_alive {
+            return None;
+        }
+    }
+}
+
+/// Where discarded connections stay, open and unanswered, until their clients give up.
+struct Limbo {
+    epoll: Arc<Epoll>,
+}
+
+impl Limbo {
+    fn start() -> io::Result<Limbo> {
+        let epoll = Arc::new(Epoll::new()?);
+        let watched = Arc::clone(&epoll);
+        std::thread::Builder::new().name("limbo-1".into()).spawn(move || {
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+            loop {
+                let n = watched.wait(&mut events, None).expect("the epoll descriptor is open");
+                for event in &events[..n] {
+                    // SAFETY: the pointer was made by `keep`; being one-shot, its only event is this one.
+                    drop(unsafe { Box::from_raw(event.u64 as *mut Socket) });
+                }
+            }
+        })?;
+        Ok(Limbo { epoll })
+    }
+
+    fn keep(&self, socket: Socket) {
+        let fd = socket.fd();
+        let data = Box::into_raw(Box::new(socket)) as u64;
+        if self.epoll.add(fd, libc::EPOLLRDHUP | libc::EPOLLONESHOT, data).is_err() {
+            // SAFETY: the kernel did not take the pointer, so it is still ours alone.
+            drop(unsafe { Box::from_raw(data as *mut Socket) });
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A downstream that serves K requests at a time, like a database's connection pool: a fair semaphore whose permits are
+//! handed from one request to the next. It serves blocked threads and event loops alike; how long a permit is held is
+//! its holder's business.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::Thread;
+
+use super::sys::now_ns;
+
+pub struct Downstream {
+    limit: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    in_use: usize,
+    waiting: VecDeque<Grant>,
+}
+
+/// Tells a waiter the instant at which it got its permit. The permit works from that instant on, not from when the
+/// waiter wakes up: K permits held for t each give K / t per second, without the machine's wake-up times in it.
+type Grant = Box<dyn FnOnce(u64) + Send>;
+
+impl Downstream {
+    pub fn new(limit: usize) -> Downstream {
+        Downstream { limit, state: Mutex::new(State { in_use: 0, waiting: VecDeque::new() }) }
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub fn in_use(&self) -> usize {
+        self.lock().in_use
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Takes a permit at once, or queues and has `grant` called later, by the thread that gives one up.
+    /// Returns the instant (monotonic ns) of a permit taken at once.
+    pub fn acquire_or_queue(&self, grant: impl FnOnce(u64) + Send + 'static) -> Option<u64> {
+        let mut state = self.lock();
+        if state.in_use < self.limit {
+            state.in_use += 1;
+            return Some(now_ns());
+        }
+        state.waiting.push_back(Box::new(grant));
+        None
+    }
+
+    /// Waits for a permit; the instant (monotonic ns) since which it is held.
+    pub fn acquire(&self) -> u64 {
+        let granted: Arc<Mutex<Option<u64>>> = Arc::default();
+        let (slot, waiter): (_, Thread) = (Arc::clone(&granted), std::thread::current());
+        let at_once = self.acquire_or_queue(move |at_ns| {
+            *slot.lock().expect("nothing panics with it") = Some(at_ns);
+            waiter.unpark();
+        });
+        if let Some(at_ns) = at_once {
+            return at_ns;
+        }
+        loop {
+            std::thread::park();
+            if let Some(at_ns) = granted.lock().expect("nothing panics with it").take() {
+                return at_ns;
+            }
+        }
+    }
+
+    /// Gives a permit up: to the longest waiting, if any waits.
+    pub fn release(&self) {
+        let mut state = self.lock();
+        match state.waiting.pop_front() {
+            Some(grant) => {
+                drop(state);
+                grant(now_ns());
+            }
+            None => state.in_use -= 1,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it is held")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn permits_are_limited_and_handed_on_in_order() {
+        let downstream = Downstream::new(2);
+        let (sender, receiver) = mpsc::channel();
+        for i in 0..5 {
+            let sender = sender.clone();
+            if downstream.acquire_or_queue(move |_| sender.send(i).unwrap()).is_some() {
+                assert!(i < 2);
+            }
+        }
+        assert_eq!((downstream.in_use(), downstream.waiting()), (2, 3));
+        for expected in 2..5 {
+            downstream.release();
+            assert_eq!(receiver.recv(), Ok(expected));
+            assert_eq!(downstream.in_use(), 2);
+        }
+        downstream.release();
+        downstream.release();
+        assert_eq!((downstream.in_use(), downstream.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn a_blocked_thread_gets_the_permit_that_another_gives_up() {
+        let downstream = Downstream::new(1);
+        let first_ns = downstream.acquire();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| downstream.acquire());
+            while downstream.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            downstream.release();
+            assert!(second.join().unwrap() >= first_ns);
+        });
+        assert_eq!(downstream.in_use(), 1);
+    }
+}

@@ -1,0 +1,397 @@
+//! N event loops, one thread each. CPU work and the lock run on the loop and hold up everything else on it, as they do
+//! in any event-loop framework; waits and the downstream are timers and queues, which hold up only their own connection.
+//! Each request costs one read and one write; pipelined answers share a write. A connection's requests are served
+//! one after the other: while one waits, the rest stay unread.
+//!
+//! Connections reach the loops dealt in turn by an acceptor thread, straight into the loop's epoll (no wake-up: the
+//! first event is the first request), or by the kernel's hash over one listening socket per loop. A single loop accepts itself.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use super::http::{self, Parsed};
+use super::metrics::LoopGauges;
+use super::service::{Job, Service, Socket, Step};
+use super::sys::{self, Bell, Epoll, note_lateness, now_ns, wake_early_ns};
+
+/// Event data: descriptors, and these two.
+const LISTENER: u64 = u64::MAX;
+const BELL: u64 = u64::MAX - 1;
+const READ_BYTES: usize = 64 << 10;
+const EVENTS: usize = 512;
+/// Answers are written once this much has gathered, so that deep pipelines of large bodies need not much memory.
+const WRITE_BYTES: usize = 64 << 10;
+const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+const CLOSING: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+/// Starts the loops: one for each listener, or, with a single listener, `instances` that are dealt its connections.
+pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usize) -> io::Result<()> {
+    let mut epolls = Vec::new();
+    let dealt = listeners.len() < instances;
+    let dealer = if dealt { listeners.pop() } else { None };
+    for index in 0..instances {
+        let listener = if dealt { None } else { listeners.pop() };
+        let mut event_loop = EventLoop::new(Arc::clone(service), index, listener)?;
+        epolls.push(Arc::clone(&event_loop.epoll));
+        std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?;
+    }
+    if let Some(listener) = dealer {
+        std::thread::Builder::new().name("acceptor-1".into()).spawn(move || deal(&listener, &epolls))?;
+    }
+    Ok(())
+}
+
+fn deal(listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
+    for epoll in epolls.iter().cycle() {
+        let fd = loop {
+            if let Ok(fd) = sys::accept(listener, true) {
+                break fd.into_raw_fd();
+            }
+        };
+        if epoll.add(fd, READABLE, fd as u64).is_err() {
+            // SAFETY: no loop knows this descriptor, so it is still ours alone.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+}
+
+struct Connection {
+    socket: Socket,
+    /// Bytes read and not yet served; empty between requests.
+    input: Vec<u8>,
+    /// Answers that the socket did not take yet; empty nearly always.
+    output: Vec<u8>,
+    /// The socket may hold bytes that are not read yet.
+    readable: bool,
+    /// Its request that waits for something.
+    pending: Option<Pending>,
+    /// To be closed as soon as `output` is written.
+    ending: bool,
+}
+
+enum Pending {
+    ForDownstream(Job),
+    AtDownstream(Job),
+    Wait(Job),
+}
+
+/// A permit of the downstream that was handed to a connection of this loop, since an instant.
+type Grants = Mutex<Vec<(RawFd, u64)>>;
+
+struct EventLoop {
+    service: Arc<Service>,
+    index: usize,
+    epoll: Arc<Epoll>,
+    listener: Option<OwnedFd>,
+    bell: Arc<Bell>,
+    grants: Arc<Grants>,
+    /// By descriptor.
+    connections: Vec<Option<Box<Connection>>>,
+    /// (due, descriptor). A connection has at most one timer, and is not closed while it has one.
+    timers: BinaryHeap<Reverse<(u64, RawFd)>>,
+    buffer: Vec<u8>,
+    /// Answers of the connection being served.
+    out: Vec<u8>,
+}
+
+impl EventLoop {
+    fn new(service: Arc<Service>, index: usize, listener: Option<OwnedFd>) -> io::Result<EventLoop> {
+        let epoll = Arc::new(Epoll::new()?);
+        let bell = Arc::new(Bell::new()?);
+        epoll.add(bell.fd(), libc::EPOLLIN, BELL)?;
+        if let Some(listener) = &listener {
+            sys::set_nonblocking(listener)?;
+            epoll.add(listener.as_raw_fd(), libc::EPOLLIN, LISTENER)?;
+        }
+        Ok(EventLoop {
+            service,
+            index,
+            epoll,
+            listener,
+            bell,
+            grants: Arc::default(),
+            connections: Vec::new(),
+            timers: BinaryHeap::new(),
+            buffer: vec![0; READ_BYTES],
+            out: Vec::with_capacity(2 * WRITE_BYTES),
+        })
+    }
+
+    fn run(&mut self) {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        loop {
+            let timeout_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
+            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            let turn_start_ns = now_ns();
+            self.service.work.stall_gate();
+            for event in &events[..n] {
+                match event.u64 {
+                    LISTENER => self.accept(),
+                    BELL => self.take_grants(),
+                    fd => self.on_event(fd as RawFd, event.events),
+                }
+            }
+            // After the events, because a timer may close a connection that has an event in this batch.
+            self.fire_timers();
+            self.gauges().note_turn(now_ns() - turn_start_ns);
+        }
+    }
+
+    fn gauges(&self) -> &LoopGauges {
+        &self.service.metrics.loops[self.index]
+    }
+
+    fn accept(&mut self) {
+        let listener = self.listener.as_ref().expect("only a loop with a listener hears of it");
+        while let Ok(socket) = sys::accept(listener, true) {
+            let fd = socket.as_raw_fd();
+            if self.epoll.add(fd, READABLE, fd as u64).is_ok() {
+                // Known by its descriptor from the first event on, like a dealt one.
+                let _ = socket.into_raw_fd();
+            }
+        }
+    }
+
+    fn on_event(&mut self, fd: RawFd, events: u32) {
+        let mut connection = self.check_out(fd);
+        connection.readable |= events & (libc::EPOLLIN as u32 | CLOSING) != 0;
+        if events & libc::EPOLLOUT as u32 != 0 && !self.write_rest(&mut connection) {
+            return self.close(connection);
+        }
+        self.drive(connection, events & CLOSING != 0);
+    }
+
+    /// The connection of a descriptor, new at its first event. It must be checked in again, or closed.
+    fn check_out(&mut self, fd: RawFd) -> Box<Connection> {
+        let index = fd as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index].take().unwrap_or_else(|| {
+            self.gauges().connections.fetch_add(1, Relaxed);
+            // SAFETY: this loop's epoll holds the descriptor, which nobody else owns.
+            let socket = self.service.admit(unsafe { OwnedFd::from_raw_fd(fd) });
+            let (input, output) = (Vec::new(), Vec::new());
+            Box::new(Connection { socket, input, output, readable: false, pending: None, ending: false })
+        })
+    }
+
+    fn check_in(&mut self, connection: Box<Connection>) {
+        let index = connection.socket.fd() as usize;
+        self.connections[index] = Some(connection);
+    }
+
+    fn close(&mut self, connection: Box<Connection>) {
+        self.gauges().connections.fetch_sub(1, Relaxed);
+        drop(connection);
+    }
+
+    /// Serves a connection as far as it goes without waiting. `to_the_end`: the peer is closing, so that a short read
+    /// does not mean that the socket is empty.
+    fn drive(&mut self, mut connection: Box<Connection>, to_the_end: bool) {
+        while connection.readable && connection.pending.is_none() && connection.output.is_empty() && !connection.ending
+        {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let result = sys::read(connection.socket.fd(), &mut buffer);
+            let alive = match result {
+                Ok(0) => false,
+                Ok(n) => {
+                    // A short read has emptied the socket; whatever comes later makes a new edge.
+                    connection.readable = n == buffer.len() || to_the_end;
+                    self.feed(&mut connection, &buffer[..n])
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.readable = false;
+                    true
+                }
+                Err(_) => false,
+            };
+            self.buffer = buffer;
+            if !alive {
+                return self.close(connection);
+            }
+        }
+        self.check_in(connection);
+    }
+
+    /// Serves newly read bytes, and writes the answers. False: the connection is to be closed.
+    fn feed(&mut self, connection: &mut Connection, bytes: &[u8]) -> bool {
+        if connection.input.is_empty() {
+            let taken = self.serve(connection, bytes);
+            connection.input.extend_from_slice(&bytes[taken..]);
+        } else {
+            connection.input.extend_from_slice(bytes);
+            self.serve_input(connection);
+        }
+        self.flush(connection)
+    }
+
+    /// Serves what was read earlier.
+    fn serve_input(&mut self, connection: &mut Connection) {
+        let mut input = std::mem::take(&mut connection.input);
+        let taken = self.serve(connection, &input);
+        input.drain(..taken);
+        if !input.is_empty() {
+            connection.input = input;
+        }
+    }
+
+    /// Serves whole requests until one has to wait; how many bytes they took.
+    fn serve(&mut self, connection: &mut Connection, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while connection.pending.is_none() && !connection.ending && taken < bytes.len() {
+            match http::parse(&bytes[taken..]) {
+                Parsed::Partial => break,
+                Parsed::Bad(status) => {
+                    self.service.complain(status, &mut self.out);
+                    connection.ending = true;
+                }
+                Parsed::Complete(request, length) => {
+                    taken += length;
+                    match self.service.step(&request, &mut self.out) {
+                        Step::Answered { keep_alive } => connection.ending = !keep_alive,
+                        Step::Work(job) => self.begin(connection, job),
+                    }
+                }
+            }
+            if self.out.len() >= WRITE_BYTES && (!self.flush(connection) || !connection.output.is_empty()) {
+                break;
+            }
+        }
+        taken
+    }
+
+    fn begin(&mut self, connection: &mut Connection, job: Job) {
+        self.service.work.cpu_and_lock(&job.plan);
+        let Some(downstream) = &self.service.work.downstream else { return self.begin_wait(connection, job) };
+        let fd = connection.socket.fd();
+        let (bell, grants) = (Arc::clone(&self.bell), Arc::clone(&self.grants));
+        let at_once = downstream.acquire_or_queue(move |granted_ns| {
+            grants.lock().expect("nothing panics with it").push((fd, granted_ns));
+            bell.ring();
+        });
+        self.gauges().pending.fetch_add(1, Relaxed);
+        connection.pending = Some(match at_once {
+            Some(granted_ns) => {
+                self.set_timer(fd, granted_ns, job.plan.downstream_ns);
+                Pending::AtDownstream(job)
+            }
+            None => Pending::ForDownstream(job),
+        });
+    }
+
+    fn begin_wait(&mut self, connection: &mut Connection, job: Job) {
+        let wait_ns = self.service.work.draw(job.plan.wait);
+        if wait_ns == 0 {
+            return self.finish(connection, &job);
+        }
+        self.gauges().pending.fetch_add(1, Relaxed);
+        self.set_timer(connection.socket.fd(), now_ns(), wait_ns);
+        connection.pending = Some(Pending::Wait(job));
+    }
+
+    fn finish(&mut self, connection: &mut Connection, job: &Job) {
+        self.service.answer(job, &mut self.out);
+        self.gauges().count_request();
+        connection.ending = !job.keep_alive();
+    }
+
+    fn set_timer(&mut self, fd: RawFd, from_ns: u64, wait_ns: u64) {
+        self.timers.push(Reverse((from_ns + wait_ns - wake_early_ns(wait_ns), fd)));
+    }
+
+    fn take_grants(&mut self) {
+        self.bell.silence();
+        let grants = std::mem::take(&mut *self.grants.lock().expect("nothing panics with it"));
+        for (fd, granted_ns) in grants {
+            let mut connection = self.check_out(fd);
+            let Some(Pending::ForDownstream(job)) = connection.pending.take() else {
+                unreachable!("a connection that waits for a permit stays until it has it");
+            };
+            self.set_timer(fd, granted_ns, job.plan.downstream_ns);
+            connection.pending = Some(Pending::AtDownstream(job));
+            self.check_in(connection);
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
+            let now_ns = now_ns();
+            if due_ns > now_ns {
+                return;
+            }
+            note_lateness(now_ns - due_ns);
+            self.timers.pop();
+            self.on_timer(fd);
+        }
+    }
+
+    fn on_timer(&mut self, fd: RawFd) {
+        self.service.work.stall_gate();
+        let mut connection = self.check_out(fd);
+        self.gauges().pending.fetch_sub(1, Relaxed);
+        match connection.pending.take() {
+            Some(Pending::AtDownstream(job)) => {
+                self.service.work.downstream.as_ref().expect("it gave a permit").release();
+                self.begin_wait(&mut connection, job);
+            }
+            Some(Pending::Wait(job)) => self.finish(&mut connection, &job),
+            Some(Pending::ForDownstream(_)) | None => unreachable!("a timer belongs to a request that waits for it"),
+        }
+        self.serve_input(&mut connection);
+        if self.flush(&mut connection) {
+            self.drive(connection, true);
+        } else {
+            self.close(connection);
+        }
+    }
+
+    /// Writes the gathered answers; what the socket does not take is kept. False: the connection is to be closed.
+    fn flush(&mut self, connection: &mut Connection) -> bool {
+        if !connection.output.is_empty() {
+            connection.output.append(&mut self.out);
+            return true;
+        }
+        if self.out.is_empty() {
+            return !connection.ending;
+        }
+        self.service.work.stall_gate();
+        let fd = connection.socket.fd();
+        let written = match sys::write(fd, &self.out) {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(_) => {
+                self.out.clear();
+                return false;
+            }
+        };
+        if written < self.out.len() {
+            connection.output.extend_from_slice(&self.out[written..]);
+            self.out.clear();
+            return self.epoll.modify(fd, READABLE | libc::EPOLLOUT, fd as u64).is_ok();
+        }
+        self.out.clear();
+        !connection.ending
+    }
+
+    /// Goes on with what the socket did not take before, then with what was read meanwhile.
+    fn write_rest(&mut self, connection: &mut Connection) -> bool {
+        let fd = connection.socket.fd();
+        while !connection.output.is_empty() {
+            match sys::write(fd, &connection.output) {
+                Ok(n) => drop(connection.output.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+        if connection.ending || self.epoll.modify(fd, READABLE, fd as u64).is_err() {
+            return false;
+        }
+        self.serve_input(connection);
+        self.flush(connection)
+    }
+}

@@ -1,0 +1,153 @@
+//! What the server says of itself, in Prometheus' text format (version 0.0.4). Counters are kept where things happen;
+//! pool and downstream are asked when somebody looks. No rates and no histograms: those are the observer's business.
+
+use std::fmt::{Display, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use super::downstream::Downstream;
+use super::pool::{Rules, Snapshot};
+
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Default)]
+pub struct Metrics {
+    /// Requests answered by the threads of a pool or of a connection (event loops count their own).
+    pub requests: AtomicU64,
+    pub accepted: AtomicU64,
+    pub connections: AtomicI64,
+    pub loops: Vec<LoopGauges>,
+    pool: OnceLock<PoolView>,
+}
+
+/// Written by one loop only; a cache line of its own, so that loops do not slow each other down.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct LoopGauges {
+    pub requests: AtomicU64,
+    pub connections: AtomicI64,
+    /// Requests that wait for a timer or for the downstream.
+    pub pending: AtomicI64,
+    /// Time spent outside the kernel's wait for events.
+    pub busy_ns: AtomicU64,
+    /// The longest single turn of the loop, during which nothing else was served.
+    pub turn_ns_max: AtomicU64,
+}
+
+impl LoopGauges {
+    /// An increment without a locked instruction: there is one writer.
+    pub fn count_request(&self) {
+        self.requests.store(self.requests.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub fn note_turn(&self, ns: u64) {
+        self.busy_ns.store(self.busy_ns.load(Relaxed) + ns, Relaxed);
+        if ns > self.turn_ns_max.load(Relaxed) {
+            self.turn_ns_max.store(ns, Relaxed);
+        }
+    }
+}
+
+struct PoolView {
+    rules: Rules,
+    snapshot: Box<dyn Fn() -> Snapshot + Send + Sync>,
+}
+
+impl Metrics {
+    pub fn new(event_loops: usize) -> Metrics {
+        Metrics { loops: (0..event_loops).map(|_| LoopGauges::default()).collect(), ..Metrics::default() }
+    }
+
+    /// Shows a pool from now on. At most one per server.
+    pub fn watch_pool(&self, rules: Rules, snapshot: impl Fn() -> Snapshot + Send + Sync + 'static) {
+        let first = self.pool.set(PoolView { rules, snapshot: Box::new(snapshot) }).is_ok();
+        assert!(first, "a server has one pool");
+    }
+
+    /// The whole page.
+    pub fn render(&self, downstream: Option<&Downstream>) -> String {
+        let mut page = Page(String::with_capacity(4096));
+        let in_loops: u64 = self.loops.iter().map(|gauges| gauges.requests.load(Relaxed)).sum();
+        page.counter("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);
+        page.counter("connections_accepted_total", "Connections accepted.", self.accepted.load(Relaxed));
+        page.gauge("connections", "Connections open.", self.connections.load(Relaxed));
+        if let Some(pool) = self.pool.get() {
+            page.pool(&pool.rules, &(pool.snapshot)());
+        }
+        if !self.loops.is_empty() {
+            page.loops(&self.loops);
+        }
+        if let Some(downstream) = downstream {
+            page.gauge("downstream_limit", "Requests that may be with the downstream at once.", downstream.limit());
+            page.gauge("downstream_in_use", "Requests with the downstream.", downstream.in_use());
+            page.gauge("downstream_waiting", "Requests that wait for the downstream.", downstream.waiting());
+        }
+        page.0
+    }
+}
+
+struct Page(String);
+
+impl Page {
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help, "counter");
+        self.line(format_args!("{name} {value}"));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help, "gauge");
+        self.line(format_args!("{name} {value}"));
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        writeln!(self.0, "{text}").expect("writing to a String cannot fail");
+    }
+
+    fn pool(&mut self, rules: &Rules, now: &Snapshot) {
+        let queue_limit = rules.queue_limit.map_or("+Inf".to_owned(), |limit| limit.to_string());
+        self.gauge("pool_core", "Threads that are started before anything is queued.", rules.core);
+        self.gauge("pool_max", "Threads at most.", rules.max);
+        self.gauge("pool_threads", "Threads of the pool.", now.threads);
+        self.gauge("pool_active", "Threads of the pool that run a task.", now.active);
+        self.gauge("pool_largest", "Most threads that the pool has had at once.", now.largest);
+        self.gauge("queue_limit", "Tasks that the queue takes at most.", queue_limit);
+        self.gauge("queue_length", "Tasks in the queue.", now.queued);
+        self.counter("tasks_completed_total", "Tasks that the pool's threads have finished.", now.completed);
+        self.counter("tasks_rejected_total", "Tasks that the pool refused, whatever its policy did.", now.rejected);
+    }
+
+    fn loops(&mut self, loops: &[LoopGauges]) {
+        self.gauge("event_loops", "Event loops.", loops.len());
+        let seconds = |ns: &AtomicU64| ns.load(Relaxed) as f64 / 1e9;
+        self.each("event_loop_requests_total", "Requests answered.", "counter", loops, |g| {
+            g.requests.load(Relaxed) as f64
+        });
+        self.each("event_loop_connections", "Connections open.", "gauge", loops, |g| {
+            g.connections.load(Relaxed) as f64
+        });
+        self.each("event_loop_pending", "Requests that wait for a timer or the downstream.", "gauge", loops, |g| {
+            g.pending.load(Relaxed) as f64
+        });
+        self.each("event_loop_busy_seconds_total", "Time not spent waiting for events.", "counter", loops, |g| {
+            seconds(&g.busy_ns)
+        });
+        self.each(
+            "event_loop_turn_seconds_max",
+            "Longest time in which nothing else was served.",
+            "gauge",
+            loops,
+            |g| seconds(&g.turn_ns_max),
+        );
+    }
+
+    fn each(&mut self, name: &str, help: &str, kind: &str, loops: &[LoopGauges], value: impl Fn(&LoopGauges) -> f64) {
+        self.head(name, help, kind);
+        for (i, gauges) in loops.iter().enumerate() {
+            self.line(format_args!("{name}{{loop=\"{i}\"}} {}", value(gauges)));
+        }
+    }
+}

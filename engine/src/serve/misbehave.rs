@@ -1,0 +1,91 @@
+//! Servers that are bad on purpose, to test that the bench names the fault and leaves nothing behind. `garbage` and
+//! `silent` still answer `/health` and `/metrics`, so that a bench gets past its readiness check and meets them under load.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use super::http::{self, Parsed};
+use super::options::Misbehave;
+use super::pool::STACK_BYTES;
+use super::service::Service;
+use super::sys;
+
+const GARBAGE: &[u8] = b"\x16\x03\x01\xffthis is not the protocol you are looking for\r\n\r\n";
+/// The process that `fork-escape` leaves behind ends itself after this long, should nobody end it.
+const ESCAPED_SECONDS: libc::c_uint = 600;
+
+/// Serves connections in the given bad way, a thread for each.
+pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {
+    std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
+        loop {
+            let Ok(socket) = sys::accept(&listener, false) else { continue };
+            if how == Misbehave::Close {
+                continue;
+            }
+            let service = Arc::clone(&service);
+            let builder = std::thread::Builder::new().name("connection-1".into()).stack_size(STACK_BYTES);
+            // Refused a thread, the connection is closed, which is bad as well.
+            let _ = builder.spawn(move || serve(&service, &socket, how));
+        }
+    })?;
+    Ok(())
+}
+
+fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
+    let mut input = Vec::new();
+    let mut buffer = [0u8; 4096];
+    while let Ok(n @ 1..) = sys::read(socket.as_raw_fd(), &mut buffer) {
+        input.extend_from_slice(&buffer[..n]);
+        while let Parsed::Complete(request, length) = http::parse(&input) {
+            let mut out = Vec::new();
+            match request.path {
+                "/health" | "/metrics" => service.look(request.path, request.reply, &mut out),
+                _ if how == Misbehave::Garbage => out.extend_from_slice(GARBAGE),
+                _ => {}
+            }
+            let last = !out.is_empty() && !request.reply.keep_alive;
+            input.drain(..length);
+            if sys::write_all(socket.as_raw_fd(), &out).is_err() || last {
+                return;
+            }
+        }
+    }
+}
+
+/// Starts a process that is no descendant of this one any more and shares no session with it; its pid.
+/// Must be called before any thread is started.
+pub fn escape() -> io::Result<libc::pid_t> {
+    let (reader, mut writer) = io::pipe()?;
+    // SAFETY: only this thread exists, so that the children may do what they like.
+    unsafe {
+        match libc::fork() {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                libc::setsid();
+                if libc::fork() != 0 {
+                    libc::_exit(0);
+                }
+                let _ = io::Write::write_all(&mut writer, &libc::getpid().to_ne_bytes());
+                live_on();
+            }
+            child => libc::waitpid(child, std::ptr::null_mut(), 0),
+        };
+    }
+    drop(writer);
+    let mut pid = [0; size_of::<libc::pid_t>()];
+    io::Read::read_exact(&mut { reader }, &mut pid)?;
+    Ok(libc::pid_t::from_ne_bytes(pid))
+}
+
+/// Lets go of all descriptors, and sleeps.
+fn live_on() -> ! {
+    // SAFETY: nothing in this process uses a descriptor any more.
+    unsafe {
+        for fd in 0..64 {
+            libc::close(fd);
+        }
+        libc::sleep(ESCAPED_SECONDS);
+        libc::_exit(0)
+    }
+}

@@ -1,0 +1,359 @@
+//! The command line of `serve`: as typed (`Args`), then resolved once into a `Config` that every other file uses.
+//! Contradictions are refused here, in one sentence each; nothing is defaulted later.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::pool::{Policy, Rules};
+use super::work::{Amount, Distribution, LockKind, Plan};
+
+/// A server whose capacity is known in advance, in a choice of concurrency models.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Port to listen on; 0 picks a free one and prints it
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// Serve /health and /metrics on this port too, by a thread of their own; 0 picks a free one
+    #[arg(long, value_name = "PORT")]
+    pub management_port: Option<u16>,
+    /// Length of the accept queue (the kernel caps it at net.core.somaxconn)
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    pub backlog: u32,
+
+    /// Who does the work
+    #[arg(long, value_enum, default_value = "fixed")]
+    pub model: Model,
+    /// fixed: threads of the pool
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub threads: usize,
+    /// bounded: threads that are started, one per task, before anything is queued
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub core: usize,
+    /// bounded: threads at most; those beyond the core are started only when the queue refuses a task
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub max: usize,
+    /// bounded: length of the queue; 0 hands each task to an idle thread or refuses it
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub queue: usize,
+    /// bounded, cached: how long a thread beyond the core stays idle before it ends
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    pub keep_alive: Span,
+    /// bounded: what happens to a request that the pool refuses
+    #[arg(long, value_enum, default_value = "abort")]
+    pub policy: PolicyName,
+    /// fixed, bounded, cached: what a pool thread takes on: one request, or a connection until it closes
+    #[arg(long, value_enum, default_value = "request")]
+    pub unit: Unit,
+    /// event-loop: number of event loops, one thread each
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub instances: usize,
+    /// event-loop: how connections reach the loops: dealt in turn, or hashed by the kernel (SO_REUSEPORT)
+    #[arg(long, value_enum, default_value = "dealt")]
+    pub accept: Accept,
+
+    /// CPU time burned for each request
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub cpu: Span,
+    #[arg(long, value_enum, default_value = "constant")]
+    pub cpu_distribution: Distribution,
+    /// Time that each request waits without using the CPU
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub wait: Span,
+    #[arg(long, value_enum, default_value = "constant")]
+    pub wait_distribution: Distribution,
+    /// Bytes of the response's body
+    #[arg(long, default_value_t = 128, value_name = "BYTES")]
+    pub payload: usize,
+    /// How the body is framed
+    #[arg(long, value_enum, default_value = "content-length")]
+    pub response: Framing,
+    /// Each request holds the one global lock for this long
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub lock: Span,
+    /// What a request does while it holds the lock
+    #[arg(long, value_enum, default_value = "sleep")]
+    pub lock_kind: LockKind,
+    /// At most this many requests are with the downstream at once; 0: there is no downstream
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    pub downstream_limit: usize,
+    /// How long each request is with the downstream
+    #[arg(long, default_value = "5ms", value_name = "TIME")]
+    pub downstream_wait: Span,
+    /// The whole server freezes once in this time, counted from its start; 0: never
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub stall_every: Span,
+    /// How long each freeze lasts
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    pub stall_for: Span,
+    /// Seed of the random times
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+
+    /// Be a bad server on purpose, to test the bench: none, never-ready, die-after:TIME, garbage, close, silent,
+    /// ignore-sigterm, fork-escape
+    #[arg(long, default_value = "none", value_name = "HOW")]
+    pub misbehave: Misbehave,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Model {
+    /// A new thread for each connection
+    ThreadPerConnection,
+    /// A pool without limit whose idle threads end after --keep-alive
+    Cached,
+    /// A pool of --threads threads with a queue without limit
+    Fixed,
+    /// A pool with --core, --max, --queue, --keep-alive, as java.util.concurrent.ThreadPoolExecutor has them
+    Bounded,
+    /// --instances event loops
+    EventLoop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// Answer 503
+    Abort,
+    /// Let the thread that reads requests do it (nothing is read meanwhile)
+    CallerRuns,
+    /// Never answer it
+    Discard,
+    /// Never answer the one that has queued longest, and queue this one
+    DiscardOldest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Unit {
+    Request,
+    Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Accept {
+    Dealt,
+    Reuseport,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Framing {
+    ContentLength,
+    Chunked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misbehave {
+    None,
+    NeverReady,
+    DieAfter { ns: u64 },
+    Garbage,
+    Close,
+    Silent,
+    IgnoreSigterm,
+    ForkEscape,
+}
+
+impl FromStr for Misbehave {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Misbehave, String> {
+        Ok(match text {
+            "none" => Misbehave::None,
+            "never-ready" => Misbehave::NeverReady,
+            "garbage" => Misbehave::Garbage,
+            "close" => Misbehave::Close,
+            "silent" => Misbehave::Silent,
+            "ignore-sigterm" => Misbehave::IgnoreSigterm,
+            "fork-escape" => Misbehave::ForkEscape,
+            _ => match text.strip_prefix("die-after:") {
+                Some(time) => Misbehave::DieAfter { ns: time.parse::<Span>()?.ns },
+                None => {
+                    return Err("expected none, never-ready, die-after:TIME, garbage, close, silent, ignore-sigterm \
+                                or fork-escape"
+                        .into());
+                }
+            },
+        })
+    }
+}
+
+/// A length of time as people write it: `250us`, `1.5ms`, `2s`, `1m`, `0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub ns: u64,
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let help = || format!("`{text}` is no time: write a number and ns, us, ms, s, m or h, as in 250us or 1.5ms");
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let number: f64 = text[..split].parse().map_err(|_| help())?;
+        let unit_ns = match &text[split..] {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            "" if number == 0.0 => 1.0,
+            _ => return Err(help()),
+        };
+        let ns = number * unit_ns;
+        if ns > 86_400e9 {
+            return Err(format!("`{text}` is longer than a day"));
+        }
+        Ok(Span { ns: ns.round() as u64 })
+    }
+}
+
+/// Everything the server needs to know, with nothing left open.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub host: IpAddr,
+    pub port: u16,
+    pub management_port: Option<u16>,
+    pub backlog: u32,
+    pub concurrency: Concurrency,
+    pub plan: Plan,
+    pub downstream_limit: usize,
+    pub stall: Option<StallSpec>,
+    pub seed: u64,
+    pub misbehave: Misbehave,
+}
+
+#[derive(Clone, Debug)]
+pub enum Concurrency {
+    ThreadPerConnection,
+    Pool { rules: Rules, unit: Unit },
+    EventLoop { instances: usize, accept: Accept },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StallSpec {
+    pub every_ns: u64,
+    pub length_ns: u64,
+}
+
+/// Largest payload that a request may ask for.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+impl Args {
+    /// Checks what clap cannot, and resolves the rest. The error is a sentence for the user.
+    pub fn resolve(&self) -> Result<Config, String> {
+        if self.payload > PAYLOAD_BYTES_MAX {
+            return Err(format!("--payload {} is more than {PAYLOAD_BYTES_MAX} bytes", self.payload));
+        }
+        Ok(Config {
+            host: self.host,
+            port: self.port,
+            management_port: self.management_port,
+            backlog: self.backlog,
+            concurrency: self.concurrency()?,
+            plan: Plan {
+                cpu: Amount { mean_ns: self.cpu.ns, distribution: self.cpu_distribution },
+                wait: Amount { mean_ns: self.wait.ns, distribution: self.wait_distribution },
+                lock_ns: self.lock.ns,
+                lock_kind: self.lock_kind,
+                downstream_ns: self.downstream_wait.ns,
+                payload_bytes: self.payload,
+                chunked: self.response == Framing::Chunked,
+            },
+            downstream_limit: self.downstream_limit,
+            stall: self.stall()?,
+            seed: self.seed,
+            misbehave: self.misbehave,
+        })
+    }
+
+    fn concurrency(&self) -> Result<Concurrency, String> {
+        let keep_alive = Duration::from_nanos(self.keep_alive.ns);
+        let rules = match self.model {
+            Model::ThreadPerConnection => return Ok(Concurrency::ThreadPerConnection),
+            Model::EventLoop => {
+                at_least_one("--instances", self.instances)?;
+                return Ok(Concurrency::EventLoop { instances: self.instances, accept: self.accept });
+            }
+            Model::Cached => Rules::cached(keep_alive),
+            Model::Fixed => {
+                at_least_one("--threads", self.threads)?;
+                Rules::fixed(self.threads)
+            }
+            Model::Bounded => self.bounded(keep_alive)?,
+        };
+        Ok(Concurrency::Pool { rules, unit: self.unit })
+    }
+
+    fn bounded(&self, keep_alive: Duration) -> Result<Rules, String> {
+        at_least_one("--max", self.max)?;
+        if self.core > self.max {
+            return Err(format!(
+                "--core {} is more than --max {}; a pool's core is part of its maximum",
+                self.core, self.max
+            ));
+        }
+        if self.policy == PolicyName::DiscardOldest && self.queue == 0 {
+            return Err(
+                "--policy discard-oldest needs a --queue of at least 1: with 0 there is never an oldest to discard \
+                        (ThreadPoolExecutor recurses there until its stack overflows)"
+                    .into(),
+            );
+        }
+        let policy = match self.policy {
+            PolicyName::Abort => Policy::Abort,
+            PolicyName::CallerRuns => Policy::CallerRuns,
+            PolicyName::Discard => Policy::Discard,
+            PolicyName::DiscardOldest => Policy::DiscardOldest,
+        };
+        Ok(Rules { core: self.core, max: self.max, queue_limit: Some(self.queue), keep_alive, policy })
+    }
+
+    fn stall(&self) -> Result<Option<StallSpec>, String> {
+        if self.stall_every.ns == 0 || self.stall_for.ns == 0 {
+            return Ok(None);
+        }
+        if self.stall_for.ns >= self.stall_every.ns {
+            return Err("--stall-for must be shorter than --stall-every, or the server never runs".into());
+        }
+        Ok(Some(StallSpec { every_ns: self.stall_every.ns, length_ns: self.stall_for.ns }))
+    }
+}
+
+fn at_least_one(option: &str, value: usize) -> Result<(), String> {
+    if value == 0 { Err(format!("{option} must be at least 1")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, ns) in [
+            ("0", 0),
+            ("0ms", 0),
+            ("250us", 250_000),
+            ("1.5ms", 1_500_000),
+            ("2s", 2_000_000_000),
+            ("1m", 60_000_000_000),
+        ] {
+            assert_eq!(text.parse::<Span>(), Ok(Span { ns }), "{text}");
+        }
+        for text in ["", "5", "ms", "1.2.3s", "-1ms", "10 ms", "5sec", "25h"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn misbehaviours_are_read() {
+        assert_eq!("die-after:2s".parse(), Ok(Misbehave::DieAfter { ns: 2_000_000_000 }));
+        assert_eq!("none".parse(), Ok(Misbehave::None));
+        assert!("die-after:2".parse::<Misbehave>().is_err());
+        assert!("explode".parse::<Misbehave>().is_err());
+    }
+}

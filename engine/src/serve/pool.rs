@@ -1,0 +1,298 @@
+//! A thread pool with exactly the rules of `java.util.concurrent.ThreadPoolExecutor` (JDK 17, `allowCoreThreadTimeOut`
+//! off). Tasks come in through `execute`; what the caller must do with a refused one comes back. What a task is, and
+//! what a refusal means to a client, is not known here.
+//!
+//! The rules: (1) fewer threads than `core`: start one for this task, even where others idle; (2) else queue it;
+//! (3) does the queue refuse, and there are fewer than `max`: start one for this task; (4) else the policy decides.
+//! A thread that finds no task for `keep_alive` ends if there are more than `core`. There are no "core threads": any
+//! thread may be the one that ends. A queue of 0 is a `SynchronousQueue`: it takes a task only if a thread waits for one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Address space of a worker's stack; only the pages it touches cost memory.
+pub const STACK_BYTES: usize = 256 << 10;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub core: usize,
+    /// At least 1 and at least `core`.
+    pub max: usize,
+    /// Absent: no limit. 0: tasks are handed over, never queued.
+    pub queue_limit: Option<usize>,
+    pub keep_alive: Duration,
+    pub policy: Policy,
+}
+
+impl Rules {
+    /// `Executors.newFixedThreadPool`.
+    pub fn fixed(threads: usize) -> Rules {
+        Rules { core: threads, max: threads, queue_limit: None, keep_alive: Duration::ZERO, policy: Policy::Abort }
+    }
+
+    /// `Executors.newCachedThreadPool`, where `keep_alive` is 60 s.
+    pub fn cached(keep_alive: Duration) -> Rules {
+        Rules { core: 0, max: i32::MAX as usize, queue_limit: Some(0), keep_alive, policy: Policy::Abort }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Abort,
+    CallerRuns,
+    Discard,
+    /// Needs a queue of at least 1 (the original overflows its stack without one).
+    DiscardOldest,
+}
+
+/// What became of a task, and what is left for the caller to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Submitted<T> {
+    Accepted,
+    /// Accepted; this older one was thrown out of the queue.
+    AcceptedInsteadOf(T),
+    /// The caller has to run it.
+    RunInCaller(T),
+    /// Refused, and whoever asked should be told.
+    Aborted(T),
+    /// Refused in silence.
+    Discarded(T),
+}
+
+/// The state of a pool at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    pub threads: usize,
+    /// Threads that run a task.
+    pub active: usize,
+    pub largest: usize,
+    pub queued: usize,
+    pub completed: u64,
+    /// Tasks that met the policy, whatever it did with them.
+    pub rejected: u64,
+}
+
+pub struct Pool<T> {
+    rules: Rules,
+    thread_name: &'static str,
+    run: Box<Run<T>>,
+    state: Mutex<State<T>>,
+}
+
+type Run<T> = dyn Fn(&Arc<Pool<T>>, T) + Send + Sync;
+
+struct State<T> {
+    threads: usize,
+    active: usize,
+    largest: usize,
+    completed: u64,
+    rejected: u64,
+    /// Threads ever started; numbers their names.
+    started: u64,
+    queue: VecDeque<T>,
+    /// Threads that wait for a task, the longest waiting first.
+    idle: VecDeque<Arc<Seat<T>>>,
+}
+
+/// Where one thread waits.
+struct Seat<T> {
+    bell: Condvar,
+    /// A task handed to this very thread: its first one, or one passed on without a queue.
+    handed: Mutex<Option<T>>,
+    /// Whether `State::idle` holds this seat. Changed under the state's lock only.
+    seated: AtomicBool,
+}
+
+impl<T: Send + 'static> Pool<T> {
+    /// A pool without threads yet. `run` is called with each task by the thread that has it; it must not panic.
+    pub fn new(
+        rules: Rules,
+        thread_name: &'static str,
+        run: impl Fn(&Arc<Pool<T>>, T) + Send + Sync + 'static,
+    ) -> Arc<Pool<T>> {
+        assert!(rules.max >= 1 && rules.max >= rules.core, "checked when the options are resolved");
+        assert!(rules.policy != Policy::DiscardOldest || rules.queue_limit != Some(0), "ditto");
+        let state = State {
+            threads: 0,
+            active: 0,
+            largest: 0,
+            completed: 0,
+            rejected: 0,
+            started: 0,
+            queue: VecDeque::new(),
+            idle: VecDeque::new(),
+        };
+        Arc::new(Pool { rules, thread_name, run: Box::new(run), state: Mutex::new(state) })
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        Snapshot {
+            threads: state.threads,
+            active: state.active,
+            largest: state.largest,
+            queued: state.queue.len(),
+            completed: state.completed,
+            rejected: state.rejected,
+        }
+    }
+
+    /// `ThreadPoolExecutor.execute`. Never blocks but on the pool's own short lock.
+    pub fn execute(self: &Arc<Self>, task: T) -> Submitted<T> {
+        let mut state = self.lock();
+        if state.threads < self.rules.core {
+            return self.start_thread(state, Some(task));
+        }
+        match self.offer(&mut state, task) {
+            // With a core of 0 a queued task may find no thread at all.
+            Ok(_) if state.threads == 0 => self.start_thread(state, None),
+            Ok(waiter) => {
+                drop(state);
+                if let Some(seat) = waiter {
+                    seat.bell.notify_one();
+                }
+                Submitted::Accepted
+            }
+            Err(task) if state.threads < self.rules.max => self.start_thread(state, Some(task)),
+            Err(task) => self.reject(state, task),
+        }
+    }
+
+    /// `queue.offer`: the thread to wake if it took the task, or the task back.
+    fn offer(&self, state: &mut State<T>, task: T) -> Result<Option<Arc<Seat<T>>>, T> {
+        if self.rules.queue_limit == Some(0) {
+            // A SynchronousQueue is a stack of waiting threads: the last to come is the first to be served, so that
+            // under a falling load the others stay idle long enough to end.
+            let Some(seat) = state.idle.pop_back() else { return Err(task) };
+            seat.seated.store(false, Relaxed);
+            *seat.handed.lock().expect("no thread panics with it") = Some(task);
+            return Ok(Some(seat));
+        }
+        if self.rules.queue_limit.is_some_and(|limit| state.queue.len() >= limit) {
+            return Err(task);
+        }
+        state.queue.push_back(task);
+        // A LinkedBlockingQueue wakes the longest waiting; a thread that just finished may still be faster.
+        let waiter = state.idle.pop_front();
+        if let Some(seat) = &waiter {
+            seat.seated.store(false, Relaxed);
+        }
+        Ok(waiter)
+    }
+
+    fn reject(&self, mut state: MutexGuard<'_, State<T>>, task: T) -> Submitted<T> {
+        state.rejected += 1;
+        match self.rules.policy {
+            Policy::Abort => Submitted::Aborted(task),
+            Policy::CallerRuns => Submitted::RunInCaller(task),
+            Policy::Discard => Submitted::Discarded(task),
+            Policy::DiscardOldest => {
+                let oldest = state.queue.pop_front().expect("a queue that refuses a task is full, and not of length 0");
+                state.queue.push_back(task);
+                Submitted::AcceptedInsteadOf(oldest)
+            }
+        }
+    }
+
+    /// Counts a new thread, then starts it outside the lock. Where the system refuses a thread its task is aborted.
+    fn start_thread(self: &Arc<Self>, mut state: MutexGuard<'_, State<T>>, first: Option<T>) -> Submitted<T> {
+        state.threads += 1;
+        state.started += 1;
+        state.active += usize::from(first.is_some());
+        state.largest = state.largest.max(state.threads);
+        let has_first = first.is_some();
+        let name = format!("{}-{}", self.thread_name, state.started);
+        drop(state);
+        let seat = Arc::new(Seat { bell: Condvar::new(), handed: Mutex::new(first), seated: AtomicBool::new(false) });
+        let (pool, its_seat) = (Arc::clone(self), Arc::clone(&seat));
+        match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || pool.work(&its_seat)) {
+            Ok(_) => Submitted::Accepted,
+            Err(error) => self.thread_refused(&error, &seat, has_first),
+        }
+    }
+
+    fn thread_refused(&self, error: &io::Error, seat: &Seat<T>, has_first: bool) -> Submitted<T> {
+        let mut state = self.lock();
+        state.threads -= 1;
+        state.active -= usize::from(has_first);
+        state.rejected += 1;
+        let task = seat.handed.lock().expect("no thread panics with it").take().or_else(|| state.queue.pop_back());
+        eprintln!("powerband-engine serve: the system refuses thread number {}: {error}", state.threads + 1);
+        task.map_or(Submitted::Accepted, Submitted::Aborted)
+    }
+
+    /// A worker's life.
+    fn work(self: Arc<Self>, seat: &Arc<Seat<T>>) {
+        let mut task = seat.handed.lock().expect("no thread panics with it").take().or_else(|| self.next(seat, false));
+        while let Some(current) = task {
+            (self.run)(&self, current);
+            task = self.next(seat, true);
+        }
+    }
+
+    /// `getTask`: the next task, or none when this thread has to end (and is no longer counted).
+    fn next(&self, seat: &Arc<Seat<T>>, finished_one: bool) -> Option<T> {
+        let mut state = self.lock();
+        state.active -= usize::from(finished_one);
+        state.completed += u64::from(finished_one);
+        let mut timed_out = false;
+        loop {
+            let timed = state.threads > self.rules.core;
+            if timed && timed_out && (state.threads > 1 || state.queue.is_empty()) {
+                // The original may have to replace a thread that ends while tasks are queued; under one lock it never does.
+                state.threads -= 1;
+                return None;
+            }
+            let (back, task) = self.poll(state, seat, timed.then_some(self.rules.keep_alive));
+            state = back;
+            if task.is_some() {
+                state.active += 1;
+                return task;
+            }
+            timed_out = true;
+        }
+    }
+
+    /// `queue.poll(timeout)`, or `queue.take()` without one.
+    fn poll<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<T>>,
+        seat: &Arc<Seat<T>>,
+        timeout: Option<Duration>,
+    ) -> (MutexGuard<'a, State<T>>, Option<T>) {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let handed = seat.handed.lock().expect("no thread panics with it").take();
+            if let Some(task) = handed.or_else(|| state.queue.pop_front()) {
+                stand_up(&mut state, seat);
+                return (state, Some(task));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                stand_up(&mut state, seat);
+                return (state, None);
+            }
+            if !seat.seated.swap(true, Relaxed) {
+                state.idle.push_back(Arc::clone(seat));
+            }
+            state = match left {
+                Some(left) => seat.bell.wait_timeout(state, left).expect("no thread panics with it").0,
+                None => seat.bell.wait(state).expect("no thread panics with it"),
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("no thread panics while it holds the pool")
+    }
+}
+
+/// Takes a thread off the list of those that wait, if it is on it.
+fn stand_up<T>(state: &mut State<T>, seat: &Arc<Seat<T>>) {
+    if seat.seated.swap(false, Relaxed) {
+        state.idle.retain(|other| !Arc::ptr_eq(other, seat));
+    }
+}

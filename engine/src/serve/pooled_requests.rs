@@ -1,0 +1,183 @@
+//! A pool whose tasks are requests, as in Tomcat's NIO connector: one poller thread accepts connections and reads whole
+//! requests from them; each is handed to the pool, whose thread does the work, writes the answer and gives the
+//! connection back. Idle connections cost no thread. `/health` and `/metrics` are answered by the poller itself.
+//!
+//! A connection has one owner at a time: the kernel's epoll while it is idle (one-shot, its pointer in the event's
+//! data), the poller while it is read, a task while it is served.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use super::http::{self, Parsed};
+use super::pool::{Pool, Rules, Submitted};
+use super::service::{Job, Service, Socket, Step};
+use super::sys::{self, Epoll};
+
+/// Event data of the listening socket; no pointer is null.
+const LISTENER: u64 = 0;
+const READ_BYTES: usize = 64 << 10;
+
+struct Connection {
+    socket: Socket,
+    /// Bytes read and not yet served.
+    input: Vec<u8>,
+    /// A request was discarded: nothing more is answered here, so that no answer can be taken for its.
+    silenced: bool,
+}
+
+struct Task {
+    connection: Box<Connection>,
+    job: Job,
+}
+
+struct Front {
+    service: Arc<Service>,
+    epoll: Epoll,
+}
+
+/// Starts the poller; the pool starts its threads as tasks come.
+pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
+    let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
+    sys::set_nonblocking(&listener)?;
+    front.epoll.add(listener.as_raw_fd(), libc::EPOLLIN, LISTENER)?;
+    let in_pool = Arc::clone(&front);
+    let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
+    let watched = Arc::clone(&pool);
+    service.metrics.watch_pool(rules, move || watched.snapshot());
+    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(&listener, &pool))?;
+    Ok(())
+}
+
+impl Front {
+    fn poll(&self, listener: &OwnedFd, pool: &Arc<Pool<Task>>) {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
+        let mut buffer = vec![0u8; READ_BYTES];
+        loop {
+            let n = self.epoll.wait(&mut events, None).expect("the epoll descriptor is open");
+            self.service.work.stall_gate();
+            for event in &events[..n] {
+                if event.u64 == LISTENER {
+                    self.accept(listener);
+                } else {
+                    // SAFETY: the pointer was made by `arm` from a box; being one-shot, its event comes once per arming.
+                    let connection = unsafe { Box::from_raw(event.u64 as *mut Connection) };
+                    self.read(connection, &mut buffer, pool);
+                }
+            }
+        }
+    }
+
+    /// Takes all connections that wait. Out of descriptors, they keep waiting in the accept queue.
+    fn accept(&self, listener: &OwnedFd) {
+        while let Ok(fd) = sys::accept(listener, true) {
+            let socket = self.service.admit(fd);
+            self.arm(Box::new(Connection { socket, input: Vec::new(), silenced: false }), libc::EPOLL_CTL_ADD);
+        }
+    }
+
+    /// Gives an idle connection to the kernel until it can be read.
+    fn arm(&self, connection: Box<Connection>, operation: libc::c_int) {
+        let interest = if connection.silenced { libc::EPOLLRDHUP } else { libc::EPOLLIN | libc::EPOLLRDHUP };
+        let (events, fd) = (interest | libc::EPOLLONESHOT, connection.socket.fd());
+        let data = Box::into_raw(connection) as u64;
+        let result = match operation {
+            libc::EPOLL_CTL_ADD => self.epoll.add(fd, events, data),
+            _ => self.epoll.modify(fd, events, data),
+        };
+        if result.is_err() {
+            // SAFETY: the kernel did not take the pointer, so it is still ours alone.
+            drop(unsafe { Box::from_raw(data as *mut Connection) });
+        }
+    }
+
+    /// One read: what it leaves in the socket makes the next arming fire again.
+    fn read(&self, mut connection: Box<Connection>, buffer: &mut [u8], pool: &Arc<Pool<Task>>) {
+        if connection.silenced {
+            return;
+        }
+        match sys::read(connection.socket.fd(), buffer) {
+            Ok(0) => {}
+            Ok(n) => {
+                connection.input.extend_from_slice(&buffer[..n]);
+                self.advance(connection, pool);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.arm(connection, libc::EPOLL_CTL_MOD),
+            Err(_) => {}
+        }
+    }
+
+    /// What a pool thread does.
+    fn run(&self, pool: &Arc<Pool<Task>>, task: Task) {
+        if let Some(connection) = self.serve(task) {
+            self.advance(connection, pool);
+        }
+    }
+
+    /// Serves one request; the connection, if it goes on.
+    fn serve(&self, task: Task) -> Option<Box<Connection>> {
+        let served = self.service.serve(&task.job, task.connection.socket.fd());
+        (served.is_ok() && task.job.keep_alive()).then_some(task.connection)
+    }
+
+    /// Hands on the next whole request of a connection, or gives the connection back to the kernel.
+    /// Pipelined requests are thus tasks of their own, one after the other, and answered in order.
+    fn advance(&self, mut connection: Box<Connection>, pool: &Arc<Pool<Task>>) {
+        loop {
+            let Some(job) = self.next_job(&mut connection) else { return };
+            let Some(job) = job else { return self.arm(connection, libc::EPOLL_CTL_MOD) };
+            connection = match pool.execute(Task { connection, job }) {
+                Submitted::Accepted => return,
+                Submitted::AcceptedInsteadOf(oldest) => return self.silence(oldest.connection),
+                Submitted::Discarded(task) => return self.silence(task.connection),
+                Submitted::RunInCaller(task) => match self.serve(task) {
+                    Some(connection) => connection,
+                    None => return,
+                },
+                Submitted::Aborted(task) => {
+                    let keep_alive = task.job.keep_alive();
+                    if self.service.refuse(task.connection.socket.fd(), keep_alive).is_err() || !keep_alive {
+                        return;
+                    }
+                    task.connection
+                }
+            };
+        }
+    }
+
+    /// The next job of a connection's input, after answering what needs none; `Some(None)`: it has to be read first;
+    /// none: it is to be closed.
+    fn next_job(&self, connection: &mut Connection) -> Option<Option<Job>> {
+        let mut out = Vec::new();
+        let mut taken = 0;
+        let next = loop {
+            match http::parse(&connection.input[taken..]) {
+                Parsed::Partial => break Some(None),
+                Parsed::Bad(status) => {
+                    self.service.complain(status, &mut out);
+                    break None;
+                }
+                Parsed::Complete(request, length) => {
+                    let step = self.service.step(&request, &mut out);
+                    taken += length;
+                    match step {
+                        Step::Work(job) => break Some(Some(job)),
+                        Step::Answered { keep_alive: true } => {}
+                        Step::Answered { keep_alive: false } => break None,
+                    }
+                }
+            }
+        };
+        connection.input.drain(..taken);
+        if !out.is_empty() && sys::write_all(connection.socket.fd(), &out).is_err() {
+            return None;
+        }
+        next
+    }
+
+    /// Keeps a connection open without ever answering it, until its client gives up.
+    fn silence(&self, mut connection: Box<Connection>) {
+        connection.silenced = true;
+        self.arm(connection, libc::EPOLL_CTL_MOD);
+    }
+}

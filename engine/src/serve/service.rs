@@ -1,0 +1,159 @@
+//! What the service answers, the same in every concurrency model: a request comes in, and out comes either an answer
+//! already written or a job whose work some model has to do first. Sockets and threads are the models' business.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::metrics::{self, Metrics};
+use super::options::{Concurrency, Config};
+use super::work::{Plan, Work};
+
+const TEXT: &str = "text/plain";
+const FILLER: &[u8] = b"The quick brown fox jumps over the lazy dog. 0123456789 abcdef.\n";
+
+pub struct Service {
+    pub work: Work,
+    pub metrics: Metrics,
+    plan: Plan,
+    /// The answer to a request that overrides nothing and keeps its connection: by far the most frequent.
+    usual_answer: Vec<u8>,
+}
+
+/// Work to do, and how to answer once it is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    pub plan: Plan,
+    reply: ReplyForm,
+}
+
+impl Job {
+    pub fn keep_alive(&self) -> bool {
+        self.reply.keep_alive
+    }
+}
+
+pub enum Step {
+    /// The answer is written; whether the connection goes on.
+    Answered {
+        keep_alive: bool,
+    },
+    Work(Job),
+}
+
+impl Service {
+    pub fn new(config: &Config) -> Arc<Service> {
+        let loops = match config.concurrency {
+            Concurrency::EventLoop { instances, .. } => instances,
+            _ => 0,
+        };
+        let mut service = Service {
+            work: Work::new(config),
+            metrics: Metrics::new(loops),
+            plan: config.plan,
+            usual_answer: Vec::new(),
+        };
+        let mut answer = Vec::new();
+        service.render(&Job { plan: config.plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }, &mut answer);
+        service.usual_answer = answer;
+        Arc::new(service)
+    }
+
+    /// Answers what needs no work into `out`, and says what work the rest needs.
+    pub fn step(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Step {
+        let reply = request.reply;
+        match request.path {
+            "/" | "/work" if request.query.is_empty() => return Step::Work(Job { plan: self.plan, reply }),
+            "/" | "/work" => match self.plan.with_query(request.query) {
+                Ok(plan) => return Step::Work(Job { plan, reply }),
+                Err(message) => http::respond(out, Status::BadRequest, TEXT, (message + "\n").as_bytes(), reply),
+            },
+            _ => self.look(request.path, reply, out),
+        }
+        Step::Answered { keep_alive: reply.keep_alive }
+    }
+
+    /// `/health` and `/metrics`, and 404 for the rest.
+    pub fn look(&self, path: &str, reply: ReplyForm, out: &mut Vec<u8>) {
+        match path {
+            "/health" => http::respond(out, Status::Ok, TEXT, b"ok\n", reply),
+            "/metrics" => {
+                let page = self.metrics.render(self.work.downstream.as_ref());
+                http::respond(out, Status::Ok, metrics::CONTENT_TYPE, page.as_bytes(), reply);
+            }
+            _ => http::respond(out, Status::NotFound, TEXT, b"there are /, /work, /health and /metrics\n", reply),
+        }
+    }
+
+    /// Appends the answer to a job whose work is done.
+    pub fn answer(&self, job: &Job, out: &mut Vec<u8>) {
+        let usual = job.reply == ReplyForm { keep_alive: true, ..LAST_ANSWER }
+            && (job.plan.payload_bytes, job.plan.chunked) == (self.plan.payload_bytes, self.plan.chunked);
+        if usual {
+            out.extend_from_slice(&self.usual_answer);
+        } else {
+            self.render(job, out);
+        }
+    }
+
+    fn render(&self, job: &Job, out: &mut Vec<u8>) {
+        let body: Vec<u8> = FILLER.iter().copied().cycle().take(job.plan.payload_bytes).collect();
+        if job.plan.chunked && !job.reply.http_1_0 {
+            http::respond_chunked(out, TEXT, &body, job.reply);
+        } else {
+            http::respond(out, Status::Ok, TEXT, &body, job.reply);
+        }
+    }
+
+    /// Does the work of a job in the calling thread, and writes its answer.
+    pub fn serve(&self, job: &Job, fd: RawFd) -> io::Result<()> {
+        self.work.all(&job.plan);
+        let mut out = Vec::with_capacity(self.usual_answer.len());
+        self.answer(job, &mut out);
+        self.work.stall_gate();
+        // Counted before the client can know of it: whoever has its answer finds it in the count.
+        self.metrics.requests.fetch_add(1, Relaxed);
+        super::sys::write_all(fd, &out)
+    }
+
+    /// Answers 503: the pool refused the request. `keep_alive`: the connection goes on.
+    pub fn refuse(&self, fd: RawFd, keep_alive: bool) -> io::Result<()> {
+        let mut out = Vec::new();
+        let form = ReplyForm { keep_alive, ..LAST_ANSWER };
+        http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", form);
+        self.work.stall_gate();
+        super::sys::write_all(fd, &out)
+    }
+
+    /// Appends the answer to what is no request; the connection must then be closed.
+    pub fn complain(&self, status: Status, out: &mut Vec<u8>) {
+        http::respond(out, status, TEXT, b"this cannot be read as an HTTP/1.1 request\n", LAST_ANSWER);
+    }
+
+    /// Counts a connection in for as long as the returned value lives.
+    pub fn admit(self: &Arc<Self>, fd: OwnedFd) -> Socket {
+        self.metrics.accepted.fetch_add(1, Relaxed);
+        self.metrics.connections.fetch_add(1, Relaxed);
+        Socket { fd, service: Arc::clone(self) }
+    }
+}
+
+/// An accepted connection, counted as long as it lives.
+pub struct Socket {
+    fd: OwnedFd,
+    service: Arc<Service>,
+}
+
+impl Socket {
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.service.metrics.connections.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,368 @@
+//! The few system calls that std does not offer, each wrapped once: sockets with a backlog, epoll, exact sleeping, the
+//! CPU clock of a thread, limits and signals. No policy here: callers decide what an error means.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Turns the -1 of a system call into `errno`.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+// ---------------------------------------------------------------------------------------------------------- sockets
+
+/// A listening TCP socket. `TCP_NODELAY` is set here because accepted sockets inherit it, which saves a call each.
+///
+/// Errors: those of socket, bind and listen, `AddrInUse` among them.
+pub fn listen(host: IpAddr, port: u16, backlog: u32, share_port: bool) -> io::Result<OwnedFd> {
+    let family = if host.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: socket takes no pointers; the descriptor is owned from here on.
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(checked(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_TCP))?)
+    };
+    set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR)?;
+    set_flag(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
+    if share_port {
+        set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT)?;
+    }
+    bind(&socket, host, port)?;
+    // SAFETY: listen takes no pointers.
+    checked(unsafe { libc::listen(socket.as_raw_fd(), backlog.min(i32::MAX as u32) as i32) })?;
+    Ok(socket)
+}
+
+fn set_flag(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: `on` outlives the call and its size is passed.
+    checked(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+fn bind(socket: &OwnedFd, host: IpAddr, port: u16) -> io::Result<()> {
+    // SAFETY: both address structs are plain integers, for which all zeroes is a value; bind copies them.
+    let result = unsafe {
+        match host {
+            IpAddr::V4(ip) => {
+                let mut address: libc::sockaddr_in = std::mem::zeroed();
+                address.sin_family = libc::AF_INET as libc::sa_family_t;
+                address.sin_port = port.to_be();
+                address.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
+                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+            }
+            IpAddr::V6(ip) => {
+                let mut address: libc::sockaddr_in6 = std::mem::zeroed();
+                address.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                address.sin6_port = port.to_be();
+                address.sin6_addr.s6_addr = ip.octets();
+                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+            }
+        }
+    };
+    checked(result).map(|_| ())
+}
+
+/// The address a listening socket is bound to (the port that the kernel chose for port 0).
+pub fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    std::net::TcpListener::from(socket.try_clone()?).local_addr()
+}
+
+/// Makes `accept` on this socket return `WouldBlock` instead of waiting.
+pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
+    // SAFETY: fcntl with these commands takes no pointers.
+    unsafe {
+        let flags = checked(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?;
+        checked(libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK))?;
+    }
+    Ok(())
+}
+
+/// The next connection. Connections that died while they waited are passed over; out of descriptors, it waits
+/// 10 ms before it reports, so that no caller's loop can spin on it.
+pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    loop {
+        // SAFETY: null address pointers are allowed; the returned descriptor is owned by nobody else.
+        let result = unsafe {
+            checked(libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags))
+                .map(|fd| OwnedFd::from_raw_fd(fd))
+        };
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => continue,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                return Err(error);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// One `read`. 0: the peer has closed its side.
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the buffer is valid for its length.
+        let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// One `send`, never raising SIGPIPE.
+pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the bytes are valid for their length.
+        let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Waits until the socket can be read without waiting; false at the timeout.
+pub fn wait_readable(socket: &OwnedFd, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd, valid during the call.
+    unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
+}
+
+/// Writes everything, blocking or not; a peer that takes nothing for 5 s is an error.
+pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match write(fd, bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one pollfd, valid during the call.
+                if unsafe { libc::poll(&mut poll, 1, 5_000) } == 0 {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------------------------------------ epoll
+
+/// An epoll instance; what each registration's `data` means is its user's business.
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: takes no pointers; the descriptor is owned from here on.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) }))
+    }
+
+    pub fn add(&self, fd: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, data)
+    }
+
+    pub fn modify(&self, fd: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, data)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: data };
+        // SAFETY: the event is valid during the call.
+        checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(|_| ())
+    }
+
+    /// Waits for events, at most `timeout_ns` (absent: for ever), and returns how many of `events` are filled.
+    /// The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up to a millisecond.
+    pub fn wait(&self, events: &mut [libc::epoll_event], timeout_ns: Option<u64>) -> io::Result<usize> {
+        let result = match timeout_ns {
+            None => self.wait_ms(events, -1),
+            Some(0) => self.wait_ms(events, 0),
+            Some(ns) => match self.wait_ns(events, ns) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                    self.wait_ms(events, ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32)
+                }
+                other => other,
+            },
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            other => other,
+        }
+    }
+
+    fn wait_ms(&self, events: &mut [libc::epoll_event], timeout_ms: i32) -> io::Result<usize> {
+        // SAFETY: the event slice is valid for its length.
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout_ms) };
+        checked(n).map(|n| n as usize)
+    }
+
+    fn wait_ns(&self, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
+        let timeout = timespec(timeout_ns);
+        // SAFETY: slice and timespec are valid during the call; no signal mask is passed.
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.0.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len() as i32,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        checked(n as libc::c_int).map(|n| n as usize)
+    }
+}
+
+/// A descriptor that wakes an epoll loop from another thread.
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    pub fn new() -> io::Result<Bell> {
+        // SAFETY: takes no pointers; the descriptor is owned from here on.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(checked(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?) }))
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    pub fn ring(&self) {
+        let one = 1u64;
+        // A full counter (EAGAIN) means that the bell rings already.
+        // SAFETY: eight bytes are valid at `one`.
+        unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
+    }
+
+    pub fn silence(&self) {
+        // EAGAIN means that it was silent.
+        let _ = read(self.fd(), &mut [0u8; 8]);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- time
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = timespec(0);
+    // SAFETY: `now` is valid during the call; these clocks always exist on Linux.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time that the calling thread has used.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Sleeps until a CLOCK_MONOTONIC instant; wakes late by the wake-up time of the machine, never early.
+pub fn sleep_until(deadline_ns: u64) {
+    let deadline = timespec(deadline_ns);
+    // SAFETY: `deadline` is valid during the call; with TIMER_ABSTIME no remainder is written.
+    while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &deadline, std::ptr::null_mut()) }
+        == libc::EINTR
+    {}
+}
+
+/// Timer slack of the calling thread and of all threads it starts: 1 ns instead of the usual 50 us.
+pub fn set_timer_slack() {
+    // SAFETY: this prctl takes an integer.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+/// How late this machine wakes a sleeper: a moving mean, from which timed waits are started early, so that the
+/// *mean* wait is what was asked for. It is bounded, because lateness beyond that is no wake-up time but a queue for the CPU.
+static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
+const LATENESS_NS_MAX: u64 = 200_000;
+
+/// How long before its end a wait of `wait_ns` should be due.
+pub fn wake_early_ns(wait_ns: u64) -> u64 {
+    LATENESS_NS.load(Relaxed).min(wait_ns / 4)
+}
+
+/// Reports by how much a sleeper missed the instant it had asked for.
+pub fn note_lateness(late_ns: u64) {
+    let old = LATENESS_NS.load(Relaxed);
+    // Threads may overwrite each other's update: any of them is a fair one.
+    LATENESS_NS.store((old * 31 + late_ns.min(LATENESS_NS_MAX)) / 32, Relaxed);
+}
+
+// ---------------------------------------------------------------------------------------------------------- process
+
+/// Raises the soft descriptor limit to the hard one.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid during both calls. A failure leaves the limit as it was.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// Makes the process deaf to a signal.
+pub fn ignore(signal: libc::c_int) {
+    // SAFETY: SIG_IGN is a valid disposition for any signal that may be ignored.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Signals that are blocked in every thread and taken by one.
+pub struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// Blocks the signals in the calling thread and in all threads that it starts later.
+    pub fn block(signals: &[libc::c_int]) -> Signals {
+        // SAFETY: a sigset_t is plain memory, emptied before use; the calls write to it alone.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in signals {
+                libc::sigaddset(&mut set, *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Signals(set)
+        }
+    }
+
+    /// Waits for one of them, at most `timeout_ns`; the signal, or none at the timeout.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> Option<libc::c_int> {
+        let deadline_ns = timeout_ns.map(|ns| now_ns() + ns);
+        loop {
+            let left = deadline_ns.map(|deadline| timespec(deadline.saturating_sub(now_ns())));
+            let timeout = left.as_ref().map_or(std::ptr::null(), |left| left as *const _);
+            // SAFETY: set and timeout are valid during the call; a null siginfo is allowed.
+            let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), timeout) };
+            if signal > 0 {
+                return Some(signal);
+            }
+            if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
+                return None;
+            }
+        }
+    }
+}
