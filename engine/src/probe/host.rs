@@ -1,0 +1,123 @@
+//! The host's counters: CPU, load, memory, pressure, accept-queue overflows.
+
+use super::accept::AcceptQueues;
+use super::process::tick_ns;
+use super::procfs::{Numbers, ProcFile, after, number_after};
+use crate::events::HostSample;
+
+pub struct Host {
+    stat: Option<ProcFile>,
+    load_average: Option<ProcFile>,
+    memory: Option<ProcFile>,
+    pressure: [Option<ProcFile>; 3],
+    netstat: Option<ProcFile>,
+    queues: AcceptQueues,
+    /// /proc/stat has a number for every interrupt: tens of kB on a large machine.
+    buffer: Vec<u8>,
+}
+
+impl Host {
+    pub fn new(ports: &[u16]) -> Host {
+        let open = |path: &str| ProcFile::open(path).ok();
+        Host {
+            stat: open("/proc/stat"),
+            load_average: open("/proc/loadavg"),
+            memory: open("/proc/meminfo"),
+            pressure: ["cpu", "memory", "io"].map(|kind| open(&format!("/proc/pressure/{kind}"))),
+            netstat: open("/proc/self/net/netstat"),
+            queues: AcceptQueues::new(ports),
+            buffer: vec![0; 256 * 1024],
+        }
+    }
+
+    pub fn sample(&mut self) -> HostSample {
+        let mut sample = HostSample::default();
+        if let Some(text) = read(&self.stat, &mut self.buffer) {
+            read_stat(text, &mut sample);
+        }
+        if let Some(text) = read(&self.load_average, &mut self.buffer) {
+            read_load_average(text, &mut sample);
+        }
+        if let Some(text) = read(&self.memory, &mut self.buffer) {
+            sample.memory_available_bytes_now = number_after(text, b"MemAvailable:").unwrap_or(0) * 1024;
+        }
+        let [cpu, memory, io] = [0, 1, 2].map(|i| read(&self.pressure[i], &mut self.buffer).and_then(some_total_ns));
+        (sample.psi_cpu_some_ns, sample.psi_memory_some_ns, sample.psi_io_some_ns) = (cpu, memory, io);
+        if let Some(text) = read(&self.netstat, &mut self.buffer) {
+            sample.listen_overflows = column(text, b"ListenOverflows").unwrap_or(0);
+            sample.listen_drops = column(text, b"ListenDrops").unwrap_or(0);
+        }
+        (sample.accept_queue_now, sample.accept_queue_limit) = self.queues.read();
+        sample
+    }
+}
+
+fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    file.as_ref()?.read(buffer).ok()
+}
+
+/// user nice system idle iowait irq softirq steal (guest time is in user already).
+fn read_stat(text: &[u8], sample: &mut HostSample) {
+    let mut ticks = [0u64; 8];
+    if let Some(line) = text.strip_prefix(b"cpu ") {
+        for (slot, value) in ticks.iter_mut().zip(Numbers(line)) {
+            *slot = value;
+        }
+    }
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
+    sample.cpu_busy_ns = (user + nice + system + irq + softirq) * tick_ns();
+    sample.cpu_idle_ns = (idle + iowait) * tick_ns();
+    sample.cpu_steal_ns = steal * tick_ns();
+    sample.context_switches = number_after(text, b"\nctxt ").unwrap_or(0);
+    sample.forks = number_after(text, b"\nprocesses ").unwrap_or(0);
+}
+
+/// `0.20 0.18 0.12 1/80 11206`: averages, runnable/existing, last pid.
+fn read_load_average(text: &[u8], sample: &mut HostSample) {
+    let mut words = text.split(|&b| b == b' ');
+    let number = words.next().and_then(|word| std::str::from_utf8(word).ok()).and_then(|word| word.parse().ok());
+    sample.load_average_1m = number.unwrap_or(0.0);
+    sample.runnable_now = words.nth(2).and_then(|word| Numbers(word).next()).unwrap_or(0) as u32;
+}
+
+/// The `some` total of a pressure file, which the kernel gives in microseconds.
+fn some_total_ns(text: &[u8]) -> Option<u64> {
+    let line = text.strip_prefix(b"some ")?;
+    Some(number_after(line, b"total=")? * 1000)
+}
+
+/// The value under a heading of the TcpExt table: a line of names, then a line of numbers.
+fn column(text: &[u8], name: &[u8]) -> Option<u64> {
+    let names = after(text, b"TcpExt:")?;
+    let end = names.iter().position(|&b| b == b'\n')?;
+    let index = names[..end].split(|&b| b == b' ').skip(1).position(|word| word == name)?;
+    Numbers(after(&names[end..], b"TcpExt:")?).nth(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_netstat_are_found_by_name() {
+        let text = b"TcpExt: A ListenOverflows ListenDrops\nTcpExt: 1 22 33\nIpExt: B\nIpExt: 4\n";
+        assert_eq!(column(text, b"ListenOverflows"), Some(22));
+        assert_eq!(column(text, b"ListenDrops"), Some(33));
+        assert_eq!(column(text, b"B"), None);
+    }
+
+    #[test]
+    fn pressure_and_load_are_parsed() {
+        assert_eq!(some_total_ns(b"some avg10=0.00 avg60=0.12 avg300=1.00 total=77\nfull total=3\n"), Some(77_000));
+        let mut sample = HostSample::default();
+        read_load_average(b"0.25 0.18 0.12 3/80 11206\n", &mut sample);
+        assert_eq!((sample.load_average_1m, sample.runnable_now), (0.25, 3));
+    }
+
+    #[test]
+    fn this_host_has_used_cpu_and_memory() {
+        let sample = Host::new(&[]).sample();
+        assert!(sample.cpu_busy_ns > 0 && sample.cpu_idle_ns > 0 && sample.context_switches > 0 && sample.forks > 0);
+        assert!(sample.memory_available_bytes_now > 0 && sample.runnable_now >= 1);
+    }
+}

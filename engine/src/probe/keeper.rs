@@ -1,0 +1,159 @@
+//! No process is left behind, not even when the probe itself is killed with SIGKILL: the probe runs as the child of a
+//! keeper that does nothing but wait. Both are subreapers: if the probe dies, what it launched falls to the keeper,
+//! which kills it; if the keeper dies, the probe notices (parent-death signal) and does the same.
+//! Here too: finding and killing every descendant of the calling process.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::procfs::{ProcDir, ProcFile, parse_stat};
+use super::signals;
+
+/// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs `probe` in a guarded child and returns its exit code once every descendant has gone.
+/// `probe` is given the pid of the keeper. Must be called while the process has a single thread.
+pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
+    // SAFETY: plain calls; the process has one thread, so the child may go on running any code after fork.
+    unsafe {
+        let keeper = libc::getpid();
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        signals::ignore_terminal();
+        let child = libc::fork();
+        match child {
+            -1 => {
+                eprintln!("powerband-engine: cannot fork: {}", std::io::Error::last_os_error());
+                ExitCode::FAILURE
+            }
+            0 => {
+                libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGHUP, 0, 0, 0);
+                if libc::getppid() != keeper {
+                    return ExitCode::FAILURE;
+                }
+                probe(keeper)
+            }
+            _ => keep(child),
+        }
+    }
+}
+
+/// Waits for the probe, passing SIGTERM on, and kills whatever it leaves.
+fn keep(probe: i32) -> ExitCode {
+    // SAFETY: sigwait on an initialised set; kill and waitpid on our own child, which stays a zombie until reaped here.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        libc::sigaddset(&mut set, libc::SIGHUP);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        // The probe alone holds the controller's pipes, so that both sides see their ends when it goes.
+        libc::close(0);
+        libc::close(1);
+        loop {
+            let mut status = 0;
+            if libc::waitpid(probe, &mut status, libc::WNOHANG) == probe {
+                kill_descendants(|_| ());
+                return exit_code(status);
+            }
+            let mut signal = 0;
+            libc::sigwait(&set, &mut signal);
+            if signal == libc::SIGTERM {
+                libc::kill(probe, libc::SIGTERM);
+            }
+        }
+    }
+}
+
+fn exit_code(status: i32) -> ExitCode {
+    if libc::WIFEXITED(status) {
+        return ExitCode::from(libc::WEXITSTATUS(status) as u8);
+    }
+    eprintln!(
+        "powerband-engine: the probe was ended by signal {}; all it had started was killed",
+        libc::WTERMSIG(status)
+    );
+    ExitCode::FAILURE
+}
+
+/// Kills and reaps every descendant of this process, again and again until none is left: a process that forks while it
+/// is being killed leaves a child that falls to us, the subreaper. Returns how many living processes were killed.
+pub fn kill_descendants(mut on_reaped: impl FnMut(Reaped)) -> u32 {
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    let mut killed = std::collections::HashSet::new();
+    loop {
+        for (pid, start_ticks) in living_descendants() {
+            // SAFETY: the pid is a descendant's. Were it reaped and used again in between, the new process would have
+            // to take it within microseconds of pids being handed out in ascending order.
+            if unsafe { libc::kill(pid, libc::SIGKILL) } == 0 {
+                killed.insert((pid, start_ticks));
+            }
+        }
+        if !reap_all(&mut on_reaped) {
+            return killed.len() as u32;
+        }
+        if Instant::now() > deadline {
+            eprintln!("powerband-engine: some processes cannot be killed: {:?}", living_descendants());
+            return killed.len() as u32;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A child that has ended and is no more.
+pub struct Reaped {
+    pub pid: i32,
+    /// As wait(2) gives it.
+    pub status: i32,
+    /// Of the child and all that it had waited for.
+    pub usage: libc::rusage,
+}
+
+/// Reaps every child that has ended. False when no child is left at all, and so no descendant either: an orphan falls
+/// to the nearest subreaper, which is us.
+pub fn reap_all(on_reaped: &mut impl FnMut(Reaped)) -> bool {
+    loop {
+        let mut status = 0;
+        // SAFETY: an all-zero rusage is valid; wait4 writes to both.
+        let (pid, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage), usage)
+        };
+        match pid {
+            0 => return true,
+            -1 => return false,
+            _ => on_reaped(Reaped { pid, status, usage }),
+        }
+    }
+}
+
+/// Pid and start time of every descendant that is not a zombie.
+pub fn living_descendants() -> Vec<(i32, u64)> {
+    let Ok(proc) = ProcDir::open("/proc") else { return Vec::new() };
+    let mut pids = Vec::new();
+    proc.list(&mut pids);
+    let mut buffer = [0u8; 1024];
+    let stats: Vec<_> = pids
+        .into_iter()
+        .filter_map(|pid| {
+            let file = ProcFile::open(&format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, parse_stat(file.read(&mut buffer).ok()?)?))
+        })
+        .collect();
+    let mut family = vec![std::process::id() as i32];
+    let mut next = 0;
+    let mut found = Vec::new();
+    while next < family.len() {
+        let parent = family[next];
+        for (pid, stat) in stats.iter().filter(|(_, stat)| stat.parent == parent) {
+            family.push(*pid);
+            if !matches!(stat.state, b'Z' | b'X') {
+                found.push((*pid, stat.start_ticks));
+            }
+        }
+        next += 1;
+    }
+    found
+}

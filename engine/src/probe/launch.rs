@@ -1,0 +1,268 @@
+//! Starting the subject: in its own session, on its CPUs, with a clean slate of signals and the descriptor limit that
+//! the probe itself was started with, dying with the probe. The child waits before its `exec` until the parent has
+//! opened the perf counters on it, so that they miss nothing. Why an exec failed comes back as a sentence.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::perf::PerfCounters;
+use crate::spec::Launch;
+
+/// A started subject.
+pub struct Launched {
+    pub pid: i32,
+    pub perf: PerfCounters,
+}
+
+/// Starts `launch`; the error is a sentence for the user. `descriptor_limit`: soft limit to give to the subject.
+pub fn launch(launch: &Launch, descriptor_limit: u64) -> Result<Launched, String> {
+    let prepared = Prepared::new(launch, descriptor_limit)?;
+    let (go_read, go_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
+    let (error_read, error_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
+    // SAFETY: the probe has one thread; the child only makes system calls on what was prepared before the fork.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => return Err(format!("cannot fork: {}", io::Error::last_os_error())),
+        // SAFETY: this is the freshly forked child.
+        0 => unsafe { prepared.become_subject(go_read.as_raw_fd(), go_write.as_raw_fd(), error_write.as_raw_fd()) },
+        _ => {}
+    }
+    let perf = PerfCounters::open_for_exec(pid);
+    drop((go_read, error_write));
+    drop(go_write); // the child's read ends: go
+    let mut failure = [0u8; 8];
+    let mut pipe = File::from(error_read);
+    match pipe.read_exact(&mut failure) {
+        Err(_) => Ok(Launched { pid, perf }), // closed by a successful exec
+        Ok(()) => {
+            // SAFETY: reaping our own child, which is exiting.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            let stage = failure[0];
+            let errno = i32::from_ne_bytes([failure[4], failure[5], failure[6], failure[7]]);
+            Err(prepared.explain(stage, io::Error::from_raw_os_error(errno), launch))
+        }
+    }
+}
+
+const STAGE_AFFINITY: u8 = 1;
+const STAGE_CWD: u8 = 2;
+const STAGE_EXEC: u8 = 3;
+
+/// Everything the child needs, made before the fork: after it, only system calls are safe.
+struct Prepared {
+    program: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: Option<CString>,
+    log: File,
+    null: File,
+    cpus: Option<libc::cpu_set_t>,
+    descriptor_limit: u64,
+}
+
+impl Prepared {
+    fn new(launch: &Launch, descriptor_limit: u64) -> Result<Prepared, String> {
+        let first = launch.argv.first().filter(|word| !word.is_empty());
+        let first = first.ok_or("launch.argv is empty: give the program and its arguments")?;
+        let log = File::options().create(true).append(true).open(&launch.log_file);
+        let log = log.map_err(|e| format!("cannot open launch.log_file `{}`: {e}", launch.log_file))?;
+        let null = File::open("/dev/null").map_err(|e| format!("cannot open /dev/null: {e}"))?;
+        let program = find_program(first, launch)?;
+        let c_string = |text: &str| {
+            CString::new(text).map_err(|_| format!("launch: `{}` holds a NUL character", text.escape_debug()))
+        };
+        Ok(Prepared {
+            program: CString::new(program.as_os_str().as_bytes()).map_err(|e| e.to_string())?,
+            argv: launch.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
+            env: environment(launch)?,
+            cwd: launch.cwd.as_deref().map(c_string).transpose()?,
+            log,
+            null,
+            cpus: cpu_set(&launch.cpus)?,
+            descriptor_limit,
+        })
+    }
+
+    /// The child's side: never returns.
+    ///
+    /// # Safety
+    /// Only to be called in a freshly forked child.
+    unsafe fn become_subject(&self, go_read: i32, go_write: i32, error_write: i32) -> ! {
+        let mut argv: Vec<*const libc::c_char> = self.argv.iter().map(|arg| arg.as_ptr()).collect();
+        argv.push(std::ptr::null());
+        let mut env: Vec<*const libc::c_char> = self.env.iter().map(|pair| pair.as_ptr()).collect();
+        env.push(std::ptr::null());
+        // SAFETY: system calls on valid arguments, in the child.
+        unsafe {
+            libc::setsid();
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            reset_signals();
+            libc::close(go_write);
+            let mut byte = 0u8;
+            // Ends when the parent closes its end: to go, or because it died (and then the death signal is here).
+            while libc::read(go_read, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
+            if let Some(cpus) = &self.cpus
+                && libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), cpus) != 0
+            {
+                fail(error_write, STAGE_AFFINITY);
+            }
+            self.restore_limit();
+            if let Some(cwd) = &self.cwd
+                && libc::chdir(cwd.as_ptr()) != 0
+            {
+                fail(error_write, STAGE_CWD);
+            }
+            libc::dup2(self.null.as_raw_fd(), 0);
+            libc::dup2(self.log.as_raw_fd(), 1);
+            libc::dup2(self.log.as_raw_fd(), 2);
+            libc::execve(self.program.as_ptr(), argv.as_ptr(), env.as_ptr());
+            fail(error_write, STAGE_EXEC)
+        }
+    }
+
+    /// # Safety
+    /// Only to be called in the child.
+    unsafe fn restore_limit(&self) {
+        // SAFETY: reading and lowering a limit of this process.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+            limit.rlim_cur = self.descriptor_limit.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+
+    fn explain(&self, stage: u8, error: io::Error, launch: &Launch) -> String {
+        let program = self.program.to_string_lossy();
+        match (stage, error.raw_os_error()) {
+            (STAGE_AFFINITY, _) => {
+                format!("cannot run on CPUs {:?} (launch.cpus): {error}; are they online and allowed?", launch.cpus)
+            }
+            (STAGE_CWD, _) => {
+                format!("cannot enter the folder `{}` (launch.cwd): {error}", launch.cwd.as_deref().unwrap_or(""))
+            }
+            (_, Some(libc::ENOENT)) if Path::new(&*program).exists() => {
+                format!("cannot start `{program}`: the interpreter named in its first line was not found")
+            }
+            (_, Some(libc::ENOENT)) => format!("cannot start `{program}`: no such file"),
+            (_, Some(libc::EACCES)) => {
+                format!("cannot start `{program}`: it is not executable (a folder, or chmod +x is missing)")
+            }
+            (_, Some(libc::ENOEXEC)) => {
+                format!("cannot start `{program}`: it is neither a program of this machine nor a script with a #! line")
+            }
+            _ => format!("cannot start `{program}`: {error}"),
+        }
+    }
+}
+
+/// A name without a slash is looked up on the PATH that the subject will see.
+fn find_program(name: &str, launch: &Launch) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    let given = launch.env.iter().rev().find(|(key, _)| key == "PATH").map(|(_, value)| value.into());
+    let path = given.or_else(|| std::env::var_os("PATH")).unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let candidates: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join(name)).collect();
+    let executable = |path: &&PathBuf| path.is_file() && is_executable(path);
+    let found = candidates.iter().find(executable).or_else(|| candidates.iter().find(|path| path.is_file()));
+    found.cloned().ok_or_else(|| {
+        format!(
+            "cannot start `{name}`: not found on the PATH ({}); check the spelling, or give its path",
+            path.display()
+        )
+    })
+}
+
+fn is_executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a valid C string.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+}
+
+/// The probe's own environment with the launch's pairs added or put in place of it.
+fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
+    let replaced = |key: &[u8]| launch.env.iter().any(|(name, _)| name.as_bytes() == key);
+    let mut pairs = Vec::new();
+    for (key, value) in std::env::vars_os().filter(|(key, _)| !replaced(key.as_bytes())) {
+        pairs.push([key.as_bytes(), b"=", value.as_bytes()].concat());
+    }
+    for (i, (key, value)) in launch.env.iter().enumerate() {
+        if key.is_empty() || key.contains('=') {
+            return Err(format!("launch.env: `{key}` is no name of a variable"));
+        }
+        if !launch.env[i + 1..].iter().any(|(later, _)| later == key) {
+            pairs.push([key.as_bytes(), b"=", value.as_bytes()].concat());
+        }
+    }
+    pairs.into_iter().map(|pair| CString::new(pair).map_err(|_| "launch.env holds a NUL character".into())).collect()
+}
+
+/// None for no CPUs: no restriction.
+pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
+    if cpus.is_empty() {
+        return Ok(None);
+    }
+    // SAFETY: an all-zero cpu_set_t is the empty set, and every index is checked before it is set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus {
+            if cpu as usize >= 8 * std::mem::size_of::<libc::cpu_set_t>() {
+                return Err(format!("there is no CPU {cpu}"));
+            }
+            libc::CPU_SET(cpu as usize, &mut set);
+        }
+        Ok(Some(set))
+    }
+}
+
+/// Signals that the probe blocks or ignores must not be so in the subject.
+///
+/// # Safety
+/// Only to be called in the child: it changes the handling of every signal.
+unsafe fn reset_signals() {
+    // SAFETY: SIGKILL, SIGSTOP and the C library's own signals refuse, which does no harm.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Reports the stage and errno through the pipe and ends the child.
+///
+/// # Safety
+/// Only to be called in the child.
+unsafe fn fail(pipe: i32, stage: u8) -> ! {
+    let mut message = [0u8; 8];
+    message[0] = stage;
+    message[4..].copy_from_slice(&errno().to_ne_bytes());
+    // SAFETY: a write of a local buffer; _exit runs no handler of the parent's.
+    unsafe {
+        libc::write(pipe, message.as_ptr().cast(), message.len());
+        libc::_exit(127)
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A pipe closed on exec: read end, write end.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: pipe2 fills the array; both descriptors are ours alone.
+    unsafe {
+        if libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
+    }
+}

@@ -1,0 +1,224 @@
+//! One process: its open /proc files, and what they say now. Sums over trees, and what becomes of the counters of
+//! processes that ended, are in `tree`.
+
+use std::ops::{Add, AddAssign};
+
+use super::clock_ns;
+use super::procfs::{ProcDir, ProcFile, Stat, number_after, parse_stat};
+
+/// What a process has used up; each number only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// From the rusage of a process that was reaped: it covers the process and its waited-for children.
+    pub fn of_rusage(usage: &libc::rusage) -> Usage {
+        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+        Usage {
+            user_ns: ns(usage.ru_utime),
+            system_ns: ns(usage.ru_stime),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        }
+    }
+
+    /// Field by field self - other, not below 0.
+    pub fn saturating_sub(self, other: Usage) -> Usage {
+        Usage {
+            user_ns: self.user_ns.saturating_sub(other.user_ns),
+            system_ns: self.system_ns.saturating_sub(other.system_ns),
+            minor_faults: self.minor_faults.saturating_sub(other.minor_faults),
+            major_faults: self.major_faults.saturating_sub(other.major_faults),
+        }
+    }
+
+    /// The next reading of a counter that stood at self: the new CPU total is kept exactly where it grew, and split
+    /// so that neither part falls (the kernel's own split comes from ticks and may swing).
+    pub fn advance_to(self, new: Usage) -> Usage {
+        let total = (new.user_ns + new.system_ns).max(self.user_ns + self.system_ns);
+        let user_ns = new.user_ns.clamp(self.user_ns, total - self.system_ns);
+        Usage {
+            user_ns,
+            system_ns: total - user_ns,
+            minor_faults: new.minor_faults.max(self.minor_faults),
+            major_faults: new.major_faults.max(self.major_faults),
+        }
+    }
+}
+
+impl Add for Usage {
+    type Output = Usage;
+
+    fn add(mut self, other: Usage) -> Usage {
+        self += other;
+        self
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+    }
+}
+
+#[derive(Debug)]
+pub struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    /// At the last reading: the process itself, exited threads included.
+    pub own: Usage,
+    /// At the last reading: children that it has waited for, and theirs. To a tick for each of its fields.
+    pub children: Usage,
+    /// How much of `children` has been matched with processes that were seen to vanish.
+    pub claimed: Usage,
+    pub threads: u32,
+    pub rss_bytes: u64,
+    /// Ended, but not yet waited for by its parent.
+    pub zombie: bool,
+    stat: ProcFile,
+    pub tasks: ProcDir,
+    descriptors: Option<ProcDir>,
+    cpu_clock: libc::clockid_t,
+}
+
+impl Process {
+    /// None when it has gone already.
+    pub fn open(pid: i32) -> Option<Process> {
+        let mut process = Process {
+            pid,
+            parent: 0,
+            own: Usage::default(),
+            children: Usage::default(),
+            claimed: Usage::default(),
+            threads: 0,
+            rss_bytes: 0,
+            zombie: false,
+            stat: ProcFile::open(&format!("/proc/{pid}/stat")).ok()?,
+            tasks: ProcDir::open(&format!("/proc/{pid}/task")).ok()?,
+            descriptors: ProcDir::open(&format!("/proc/{pid}/fd")).ok(),
+            // What clock_getcpuclockid computes: the scheduler's exact clock of the whole process.
+            cpu_clock: (!pid << 3) | 2,
+        };
+        process.update().then_some(process)
+    }
+
+    /// Reads the process anew; false when it has gone (the last values stay).
+    pub fn update(&mut self) -> bool {
+        let mut buffer = [0u8; 1024];
+        let Some(stat) = self.stat.read(&mut buffer).ok().and_then(parse_stat) else { return false };
+        self.parent = stat.parent;
+        self.zombie = matches!(stat.state, b'Z' | b'X');
+        self.threads = if self.zombie { 0 } else { stat.threads };
+        self.rss_bytes = stat.rss_pages * page_bytes();
+        self.own = self.own.advance_to(own_usage(&stat, clock_ns(self.cpu_clock)));
+        self.children = self.children.advance_to(Usage {
+            user_ns: stat.child_user_ticks * tick_ns(),
+            system_ns: stat.child_system_ticks * tick_ns(),
+            minor_faults: stat.child_minor_faults,
+            major_faults: stat.child_major_faults,
+        });
+        true
+    }
+
+    /// Open descriptors; None before Linux 6.2 (count them with `sockets` there) or where not permitted.
+    pub fn descriptors(&self) -> Option<u32> {
+        self.descriptors.as_ref().map(|dir| dir.size() as u32).filter(|&count| count > 0)
+    }
+
+    /// Open descriptors and how many of them are sockets. Dear: about 1.5 us for each descriptor.
+    pub fn sockets(&self, scratch: &mut Vec<i32>) -> (u32, u32) {
+        let Some(dir) = &self.descriptors else { return (0, 0) };
+        dir.list(scratch);
+        let sockets = scratch.iter().filter(|&&fd| dir.is_socket(fd)).count();
+        (scratch.len() as u32, sockets as u32)
+    }
+
+    /// Proportional set size. Dear: the kernel walks the page tables. None where not permitted.
+    pub fn pss_bytes(&self) -> Option<u64> {
+        if self.zombie {
+            return Some(0);
+        }
+        let mut buffer = [0u8; 2048];
+        let file = ProcFile::open(&format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        let text = file.read(&mut buffer).ok()?;
+        Some(number_after(text, b"\nPss:").unwrap_or(0) * 1024)
+    }
+}
+
+/// The exact CPU total from the process's clock, split as the ticks of `stat` are: what ticks cut off is dealt out in
+/// the same proportion.
+fn own_usage(stat: &Stat, clock_ns: Option<u64>) -> Usage {
+    let (user_ns, system_ns) = (stat.user_ticks * tick_ns(), stat.system_ticks * tick_ns());
+    let ticked = user_ns + system_ns;
+    let rest = clock_ns.unwrap_or(0).saturating_sub(ticked);
+    let user_rest = if ticked == 0 { rest } else { (rest as u128 * user_ns as u128 / ticked as u128) as u64 };
+    Usage {
+        user_ns: user_ns + user_rest,
+        system_ns: system_ns + (rest - user_rest),
+        minor_faults: stat.minor_faults,
+        major_faults: stat.major_faults,
+    }
+}
+
+/// Length of the tick that /proc counts in: 10 ms nearly everywhere.
+pub fn tick_ns() -> u64 {
+    // SAFETY: sysconf has no precondition.
+    1_000_000_000 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no precondition.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn usage(user_ns: u64, system_ns: u64) -> Usage {
+        Usage { user_ns, system_ns, ..Usage::default() }
+    }
+
+    #[test]
+    fn the_clock_gives_the_total_and_the_ticks_the_split() {
+        let stat = Stat { user_ticks: 3, system_ticks: 1, ..Stat::default() };
+        let exact = own_usage(&stat, Some(48_000_000));
+        assert_eq!((exact.user_ns, exact.system_ns), (36_000_000, 12_000_000));
+        assert_eq!(own_usage(&Stat::default(), Some(7)), usage(7, 0));
+        assert_eq!(own_usage(&stat, None), usage(30_000_000, 10_000_000));
+    }
+
+    proptest! {
+        #[test]
+        fn advancing_never_falls_and_keeps_a_growing_total(readings in prop::collection::vec((0u64..1000, 0u64..1000), 1..20)) {
+            let mut at = Usage::default();
+            for (user, system) in readings {
+                let next = at.advance_to(usage(user, system));
+                prop_assert!(next.user_ns >= at.user_ns && next.system_ns >= at.system_ns);
+                let highest = (user + system).max(at.user_ns + at.system_ns);
+                prop_assert_eq!(next.user_ns + next.system_ns, highest);
+                at = next;
+            }
+        }
+    }
+
+    #[test]
+    fn own_process_is_read() {
+        let process = Process::open(std::process::id() as i32).unwrap();
+        assert!(process.threads >= 1 && process.rss_bytes > 0 && !process.zombie);
+        assert!(process.pss_bytes().unwrap() > 0);
+        let (descriptors, _) = process.sockets(&mut Vec::new());
+        assert!(descriptors >= 3);
+        assert!(Process::open(i32::MAX - 1).is_none());
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading /proc cheaply: files that stay open and are read again with `pread` into one buffer, and parsers of their
+//! text that allocate nothing. What the numbers mean is decided by the callers.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A /proc file kept open. The kernel makes its text anew on each read from offset 0.
+#[derive(Debug)]
+pub struct ProcFile(OwnedFd);
+
+impl ProcFile {
+    pub fn open(path: &str) -> io::Result<ProcFile> {
+        open_path(path, libc::O_RDONLY).map(ProcFile)
+    }
+
+    /// The file's text, as much as fits into `buffer`. An error means that the process or thread has gone.
+    pub fn read<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+        // SAFETY: the buffer is valid for writes of its length.
+        let n = unsafe { libc::pread(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(&buffer[..n as usize]) }
+    }
+}
+
+fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
+    let path = CString::new(path)?;
+    // SAFETY: the path is a valid C string; the descriptor returned is ours alone.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// A /proc folder kept open, whose numeric entries (pids, tids, descriptors) can be listed again and again.
+#[derive(Debug)]
+pub struct ProcDir(OwnedFd);
+
+impl ProcDir {
+    pub fn open(path: &str) -> io::Result<ProcDir> {
+        open_path(path, libc::O_RDONLY | libc::O_DIRECTORY).map(ProcDir)
+    }
+
+    /// Replaces `ids` by the numeric entries, in the kernel's order (ascending). Empty when the process has gone.
+    pub fn list(&self, ids: &mut Vec<i32>) {
+        ids.clear();
+        let mut buffer = [0u64; 4096];
+        // SAFETY: seeking and reading directory entries of our own descriptor into a buffer of the given length.
+        unsafe {
+            libc::lseek(self.0.as_raw_fd(), 0, libc::SEEK_SET);
+            loop {
+                let size = std::mem::size_of_val(&buffer);
+                let n = libc::syscall(libc::SYS_getdents64, self.0.as_raw_fd(), buffer.as_mut_ptr(), size);
+                if n <= 0 {
+                    return;
+                }
+                let bytes = std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), n as usize);
+                collect_ids(bytes, ids);
+            }
+        }
+    }
+
+    /// Whether entry `id` of /proc/PID/fd is a socket.
+    pub fn is_socket(&self, id: i32) -> bool {
+        let mut name = [0u8; 16];
+        write_number(id, &mut name);
+        let mut target = [0u8; 8];
+        // SAFETY: `name` is NUL-terminated and `target` is valid for writes of its length.
+        let n = unsafe {
+            libc::readlinkat(self.0.as_raw_fd(), name.as_ptr().cast(), target.as_mut_ptr().cast(), target.len())
+        };
+        n > 0 && target[..n as usize].starts_with(b"socket:")
+    }
+
+    /// The folder's size: for /proc/PID/fd the number of open descriptors (since Linux 6.2; 0 before).
+    pub fn size(&self) -> u64 {
+        // SAFETY: an all-zero stat is a valid value, and fstat writes to it.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::fstat(self.0.as_raw_fd(), &mut stat) == 0 { stat.st_size as u64 } else { 0 }
+        }
+    }
+}
+
+/// The numeric names among the `linux_dirent64` records in `bytes` (name at offset 19, record length at 16).
+fn collect_ids(bytes: &[u8], ids: &mut Vec<i32>) {
+    let mut rest = bytes;
+    while rest.len() > 19 {
+        let length = u16::from_ne_bytes([rest[16], rest[17]]) as usize;
+        let mut id = 0i32;
+        let mut digits = 0;
+        for &byte in rest[19..length].iter().take_while(|&&b| b != 0) {
+            if !byte.is_ascii_digit() {
+                digits = 0;
+                break;
+            }
+            id = id.wrapping_mul(10).wrapping_add((byte - b'0') as i32);
+            digits += 1;
+        }
+        if digits > 0 {
+            ids.push(id);
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// Writes `number` in decimal; the rest of `out` stays NUL.
+fn write_number(number: i32, out: &mut [u8; 16]) {
+    let mut digits = [0u8; 12];
+    let mut n = number.max(0);
+    let mut length = 0;
+    loop {
+        digits[length] = b'0' + (n % 10) as u8;
+        n /= 10;
+        length += 1;
+        if n == 0 {
+            break;
+        }
+    }
+    for (i, slot) in out[..length].iter_mut().enumerate() {
+        *slot = digits[length - 1 - i];
+    }
+}
+
+/// What is used of /proc/PID/stat (and of /proc/PID/task/TID/stat). Times in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stat {
+    pub state: u8,
+    pub parent: i32,
+    pub minor_faults: u64,
+    pub child_minor_faults: u64,
+    pub major_faults: u64,
+    pub child_major_faults: u64,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    pub child_user_ticks: u64,
+    pub child_system_ticks: u64,
+    pub threads: u32,
+    pub start_ticks: u64,
+    pub rss_pages: u64,
+}
+
+/// Parses a stat line; the name in it may hold anything, so the fields are counted from the last `)`.
+pub fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let after_name = text.iter().rposition(|&b| b == b')')? + 2;
+    let mut fields = Numbers(text.get(after_name + 1..)?);
+    let mut value = [0u64; 22];
+    for slot in &mut value {
+        *slot = fields.next()?;
+    }
+    // value[0] is field 4 of proc(5): the parent.
+    Some(Stat {
+        state: text[after_name],
+        parent: value[0] as i32,
+        minor_faults: value[6],
+        child_minor_faults: value[7],
+        major_faults: value[8],
+        child_major_faults: value[9],
+        user_ticks: value[10],
+        system_ticks: value[11],
+        child_user_ticks: value[12],
+        child_system_ticks: value[13],
+        threads: value[16] as u32,
+        start_ticks: value[18],
+        rss_pages: value[20],
+    })
+}
+
+/// What is used of /proc/PID/task/TID/status.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status<'t> {
+    pub name: &'t [u8],
+    pub state: u8,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+pub fn parse_status(text: &[u8]) -> Option<Status<'_>> {
+    let line_end = text.iter().position(|&b| b == b'\n')?;
+    let name = text[..line_end].strip_prefix(b"Name:\t")?;
+    let state = *after(&text[line_end..], b"\nState:\t")?.first()?;
+    // The two counters are the last lines but a few: searched from the end, where they stand.
+    let tail = text.len().saturating_sub(200);
+    let voluntary = after(&text[tail..], b"\nvoluntary_ctxt_switches:\t")?;
+    let involuntary = after(voluntary, b"\nnonvoluntary_ctxt_switches:\t")?;
+    Some(Status {
+        name,
+        state,
+        voluntary_switches: Numbers(voluntary).next()?,
+        involuntary_switches: Numbers(involuntary).next()?,
+    })
+}
+
+/// On-CPU ns, run-queue wait ns, and times put on a CPU, of /proc/PID/task/TID/schedstat.
+pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut fields = Numbers(text);
+    Some((fields.next()?, fields.next()?, fields.next()?))
+}
+
+/// The number that follows `key`.
+pub fn number_after(text: &[u8], key: &[u8]) -> Option<u64> {
+    Numbers(after(text, key)?).next()
+}
+
+/// The text after the first occurrence of `key`.
+pub fn after<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t [u8]> {
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    Some(&text[at + key.len()..])
+}
+
+/// The whole numbers of a text line, in order; a minus sign is skipped, and whatever else is no digit separates.
+pub struct Numbers<'t>(pub &'t [u8]);
+
+impl Iterator for Numbers<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let start = self.0.iter().position(u8::is_ascii_digit)?;
+        let digits = &self.0[start..];
+        let length = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+        let value = digits[..length].iter().fold(0u64, |v, b| v.wrapping_mul(10).wrapping_add((b - b'0') as u64));
+        self.0 = &digits[length..];
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_past_any_name() {
+        let line =
+            b"42 (a) R (b) S 7 42 42 0 -1 4194560 11 12 13 14 15 16 17 18 20 0 5 0 999 1000 77 18446744073709551615 1";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.threads), (b'S', 7, 5));
+        assert_eq!((stat.minor_faults, stat.child_major_faults), (11, 14));
+        assert_eq!((stat.user_ticks, stat.child_system_ticks), (15, 18));
+        assert_eq!((stat.start_ticks, stat.rss_pages), (999, 77));
+        assert_eq!(parse_stat(&line[..20]), None);
+    }
+
+    #[test]
+    fn a_status_text_gives_name_state_and_switches() {
+        let text = b"Name:\tpool-1\nUmask:\t0022\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        let status = parse_status(text).unwrap();
+        assert_eq!((status.name, status.state), (&b"pool-1"[..], b'S'));
+        assert_eq!((status.voluntary_switches, status.involuntary_switches), (12, 3));
+    }
+
+    #[test]
+    fn own_files_parse() {
+        let mut buffer = [0u8; 4096];
+        let pid = std::process::id() as i32;
+        let stat = parse_stat(ProcFile::open("/proc/self/stat").unwrap().read(&mut buffer).unwrap()).unwrap();
+        assert!(stat.threads >= 1 && stat.rss_pages > 0);
+        let mut ids = Vec::new();
+        ProcDir::open("/proc").unwrap().list(&mut ids);
+        assert!(ids.contains(&pid) && ids.contains(&stat.parent));
+    }
+
+    #[test]
+    fn sockets_are_told_from_files() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let dir = ProcDir::open("/proc/self/fd").unwrap();
+        assert!(dir.is_socket(socket.as_raw_fd()));
+        assert!(!dir.is_socket(dir.0.as_raw_fd()));
+    }
+}

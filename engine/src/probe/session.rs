@@ -1,0 +1,397 @@
+//! The probe's one loop: commands in, samples out on a fixed grid, children reaped as they end, and at the end nothing
+//! left of what was launched. How it can end: `stop`; the controller gone (end of stdin, a broken stdout, the keeper's
+//! death); SIGTERM.
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::census::Census;
+use super::host::Host;
+use super::input::{Input, Line};
+use super::keeper::{self, Reaped};
+use super::launch::{cpu_set, launch};
+use super::monotonic_ns;
+use super::output::{Gone, Output};
+use super::process::Usage;
+use super::signals::{Signals, parent_of_self};
+use super::tree::Tree;
+use crate::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
+use crate::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
+
+/// Shortest and longest sampling period.
+const INTERVAL_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000;
+
+/// Reads a spec and commands from stdin. `keeper`: the pid of the parent.
+pub fn serve(keeper: i32) -> ExitCode {
+    let signals = match Signals::install(keeper) {
+        Ok(signals) => signals,
+        Err(error) => return complain(&format!("cannot watch signals: {error}")),
+    };
+    let descriptor_limits = raise_descriptor_limit();
+    let mut output = Output::new(0);
+    let mut input = Input::stdin();
+    let result = start(&mut input, &signals, &mut output, descriptor_limits);
+    let result = match result {
+        Ok(mut session) => session.run(&mut input),
+        Err(end) => Err(end),
+    };
+    conclude(result, &mut output, &signals)
+}
+
+/// Watches running processes for a person: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C.
+pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
+    let signals = match Signals::install(parent_of_self()) {
+        Ok(signals) => signals,
+        Err(error) => return complain(&format!("cannot watch signals: {error}")),
+    };
+    // SAFETY: restores the default, so that Ctrl-C ends a probe that owns nothing.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+    let pid = spec.watch[0].pid;
+    if !std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
+        return complain(&format!("there is no process {pid}; `ps` lists those that run"));
+    }
+    let limits = raise_descriptor_limit();
+    let mut input = Input::none(duration_ns.map(|duration| monotonic_ns() + duration));
+    let mut output = Output::new(-1);
+    let result = Session::new(&spec, &signals, &mut output, limits).and_then(|mut session| session.run(&mut input));
+    conclude(result, &mut output, &signals)
+}
+
+/// Why a session ended early.
+enum End {
+    Gone,
+    Error(ErrorEvent),
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> End {
+        End::Gone
+    }
+}
+
+fn error(kind: &str, message: impl Into<String>) -> End {
+    End::Error(ErrorEvent { kind: kind.into(), message: message.into() })
+}
+
+fn complain(message: &str) -> ExitCode {
+    eprintln!("powerband-engine: {message}");
+    ExitCode::FAILURE
+}
+
+/// Whatever happened, nothing that was launched is left after this.
+fn conclude(result: Result<(), End>, output: &mut Output, signals: &Signals) -> ExitCode {
+    let Err(end) = result else { return ExitCode::SUCCESS };
+    keeper::kill_descendants(|_| ());
+    if let End::Error(event) = end {
+        eprintln!("powerband-engine: {}", event.message);
+        // A controller that has gone as well needs no error event.
+        let _ = output.emit(&ProbeEvent::Error(event), signals);
+    }
+    ExitCode::FAILURE
+}
+
+fn start<'s>(
+    input: &mut Input,
+    signals: &'s Signals,
+    output: &'s mut Output,
+    limits: (u64, u64),
+) -> Result<Session<'s>, End> {
+    output.emit(&ProbeEvent::Hello(hello(limits.1)), signals)?;
+    let line = loop {
+        match input.next_line() {
+            Line::Text(line) => break line,
+            Line::Ended => return Err(End::Gone),
+            Line::None => {
+                input.wait(signals, None);
+                if signals.must_end() {
+                    return Err(End::Gone);
+                }
+            }
+        }
+    };
+    let spec: ProbeSpec = serde_json::from_slice(&line)
+        .map_err(|e| error("spec", format!("the first line on stdin is no valid ProbeSpec: {e}")))?;
+    Session::new(&spec, signals, output, limits)
+}
+
+fn check(spec: &ProbeSpec) -> Result<(), End> {
+    if spec.protocol != PROTOCOL {
+        let message = format!(
+            "the spec speaks protocol {}, this engine speaks {PROTOCOL}: use the engine that came with the caller",
+            spec.protocol
+        );
+        return Err(error("spec", message));
+    }
+    if !INTERVAL_NS.contains(&spec.interval_ns) {
+        let message = format!("interval_ns is {}: it must be from 1 ms (1000000) to 1 h", spec.interval_ns);
+        return Err(error("spec", message));
+    }
+    let names = spec.launch.iter().map(|launch| &launch.name).chain(spec.watch.iter().map(|watch| &watch.name));
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(error("spec", format!("two trees are called `{name}`: every name in the spec must differ")));
+        }
+    }
+    if let Some(launch) = &spec.launch
+        && !(1..=64).contains(&launch.stop_signal)
+    {
+        return Err(error("spec", format!("launch.stop_signal is {}: it must be from 1 to 64", launch.stop_signal)));
+    }
+    Ok(())
+}
+
+fn hello(descriptor_limit: u64) -> Hello {
+    let monotonic = monotonic_ns();
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        monotonic_ns: monotonic,
+        wall_ns: wall.as_nanos() as u64,
+        descriptor_limit,
+    }
+}
+
+/// Files of threads are kept open: three for each. Returns the soft limit before and after.
+fn raise_descriptor_limit() -> (u64, u64) {
+    // SAFETY: reading and raising our own soft limit.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        let raised = libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0;
+        (before, if raised { limit.rlim_max } else { before })
+    }
+}
+
+/// The launched command's life.
+struct Subject {
+    launch: Launch,
+    pid: i32,
+    ended: bool,
+}
+
+struct Session<'s> {
+    signals: &'s Signals,
+    output: &'s mut Output,
+    interval_ns: u64,
+    subject: Option<Subject>,
+    trees: Vec<Tree>,
+    census: Census,
+    host: Host,
+    /// When the grace after `stop` is over.
+    stopping_until_ns: Option<u64>,
+    /// What the subject left behind has been asked to stop, too.
+    asked_rest: bool,
+    samples: u64,
+    samples_late: u64,
+}
+
+impl<'s> Session<'s> {
+    fn new(
+        spec: &ProbeSpec,
+        signals: &'s Signals,
+        output: &'s mut Output,
+        limits: (u64, u64),
+    ) -> Result<Session<'s>, End> {
+        check(spec)?;
+        if let Some(cpus) = cpu_set(&spec.cpus).map_err(|message| error("spec", format!("cpus: {message}")))? {
+            // SAFETY: a valid set of the given size.
+            let set = unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&cpus), &cpus) };
+            if set != 0 {
+                let reason = std::io::Error::last_os_error();
+                return Err(error("spec", format!("the probe cannot run on cpus {:?}: {reason}", spec.cpus)));
+            }
+        }
+        let census = Census::new().map_err(|e| error("internal", format!("cannot open /proc: {e}; is it mounted?")))?;
+        let mut session = Session {
+            signals,
+            output,
+            interval_ns: spec.interval_ns,
+            subject: None,
+            trees: Vec::new(),
+            census,
+            host: Host::new(&spec.ports),
+            stopping_until_ns: None,
+            asked_rest: false,
+            samples: 0,
+            samples_late: 0,
+        };
+        if let Some(launch) = &spec.launch {
+            session.launch(launch, limits.0)?;
+        }
+        session.trees.extend(spec.watch.iter().map(|Watch { name, pid }| Tree::watched(name, *pid)));
+        Ok(session)
+    }
+
+    fn launch(&mut self, spec: &Launch, descriptor_limit: u64) -> Result<(), End> {
+        let launched = launch(spec, descriptor_limit).map_err(|message| error("launch", message))?;
+        let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: monotonic_ns() };
+        self.output.emit(&event, self.signals)?;
+        self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
+        self.subject = Some(Subject { launch: spec.clone(), pid: launched.pid, ended: false });
+        Ok(())
+    }
+
+    fn run(&mut self, input: &mut Input) -> Result<(), End> {
+        let mut next_ns = monotonic_ns();
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= next_ns {
+                let missed = (now_ns - next_ns) / self.interval_ns;
+                self.samples_late += missed + u64::from((now_ns - next_ns) % self.interval_ns > self.interval_ns / 2);
+                next_ns += (missed + 1) * self.interval_ns;
+                self.sample()?;
+            }
+            let wake_ns = self.stopping_until_ns.map_or(next_ns, |until| until.min(next_ns));
+            input.wait(self.signals, Some(wake_ns));
+            if self.signals.must_end() {
+                return Err(End::Gone);
+            }
+            self.signals.clear_children();
+            let nothing_left = self.reap()?;
+            loop {
+                match input.next_line() {
+                    Line::None => break,
+                    Line::Ended => return Err(End::Gone),
+                    Line::Text(line) => self.obey(&line)?,
+                }
+            }
+            if input.is_over() || (input.is_alone() && !self.trees.iter().any(Tree::is_alive)) {
+                return self.end(0);
+            }
+            if let Some(until_ns) = self.stopping_until_ns {
+                self.ask_the_rest();
+                if nothing_left {
+                    return self.end(0);
+                }
+                if monotonic_ns() >= until_ns {
+                    return self.kill_and_end();
+                }
+            }
+        }
+    }
+
+    fn sample(&mut self) -> Result<(), End> {
+        let host = self.host.sample();
+        self.census.refresh(host.forks, &mut self.trees);
+        let at_ns = monotonic_ns();
+        let (trees, threads): (Vec<_>, Vec<_>) = self.trees.iter_mut().map(|tree| tree.sample(at_ns)).unzip();
+        self.samples += 1;
+        self.output.emit(&ProbeEvent::Sample(Box::new(Sample { at_ns, trees, host })), self.signals)?;
+        for event in threads.into_iter().flatten() {
+            self.output.emit(&ProbeEvent::Threads(event), self.signals)?;
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, line: &[u8]) -> Result<(), End> {
+        let command: Command = serde_json::from_slice(line)
+            .map_err(|e| error("spec", format!("a line on stdin is no valid command: {e}")))?;
+        match command {
+            Command::Watch { name, pid } => {
+                if self.trees.iter().any(|tree| tree.name == name) {
+                    return Err(error("spec", format!("watch: there is a tree called `{name}` already")));
+                }
+                self.trees.push(Tree::watched(&name, pid));
+            }
+            Command::Stop => self.stop(),
+            Command::Go { .. } | Command::Measure { .. } | Command::Drain => {
+                return Err(error(
+                    "spec",
+                    "go, measure and drain are commands for `load`; a probe knows watch and stop",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the subject to stop; a second `stop` changes nothing.
+    fn stop(&mut self) {
+        if self.stopping_until_ns.is_some() {
+            return;
+        }
+        let mut grace_ns = 0;
+        if let Some(subject) = &self.subject {
+            grace_ns = subject.launch.grace_ns;
+            // The whole group, as Ctrl-C in a terminal would reach it. The leader's pid is not reused while we have
+            // not reaped it, and the group's number not while a member lives.
+            // SAFETY: kill has no memory effects.
+            unsafe { libc::kill(-subject.pid, subject.launch.stop_signal) };
+        }
+        self.stopping_until_ns = Some(monotonic_ns().saturating_add(grace_ns));
+    }
+
+    /// Once the main process has ended, whatever it left in other groups is asked to stop, too.
+    fn ask_the_rest(&mut self) {
+        if let Some(subject) = &self.subject
+            && subject.ended
+            && !self.asked_rest
+        {
+            self.asked_rest = true;
+            for (pid, _) in keeper::living_descendants() {
+                // SAFETY: kill has no memory effects.
+                unsafe { libc::kill(pid, subject.launch.stop_signal) };
+            }
+        }
+    }
+
+    /// Reaps every child that has ended. True when none is left, and so nothing of the launched tree.
+    fn reap(&mut self) -> Result<bool, End> {
+        let mut reaped = Vec::new();
+        let any_left = keeper::reap_all(&mut |child| reaped.push(child));
+        self.account_for(reaped)?;
+        Ok(!any_left)
+    }
+
+    fn account_for(&mut self, reaped: Vec<Reaped>) -> Result<(), End> {
+        for child in reaped {
+            for tree in &mut self.trees {
+                tree.reaped(child.pid, Usage::of_rusage(&child.usage));
+            }
+            if let Some(subject) = self.subject.as_mut().filter(|subject| subject.pid == child.pid) {
+                subject.ended = true;
+                let event = exited(&subject.launch.name, &child, self.stopping_until_ns.is_some());
+                self.output.emit(&ProbeEvent::Exited(event), self.signals)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_and_end(&mut self) -> Result<(), End> {
+        let mut reaped = Vec::new();
+        let killed = keeper::kill_descendants(|child| reaped.push(child));
+        self.account_for(reaped)?;
+        self.end(killed)
+    }
+
+    fn end(&mut self, killed: u32) -> Result<(), End> {
+        let event = ProbeEvent::End {
+            at_ns: monotonic_ns(),
+            killed,
+            cpu_ns: super::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0),
+            samples: self.samples,
+            samples_late: self.samples_late,
+        };
+        Ok(self.output.emit(&event, self.signals)?)
+    }
+}
+
+fn exited(name: &str, child: &Reaped, asked: bool) -> Exited {
+    let times = Usage::of_rusage(&child.usage);
+    Exited {
+        name: name.into(),
+        at_ns: monotonic_ns(),
+        exit_code: libc::WIFEXITED(child.status).then(|| libc::WEXITSTATUS(child.status)),
+        signal: libc::WIFSIGNALED(child.status).then(|| libc::WTERMSIG(child.status)),
+        asked,
+        cpu_user_ns: times.user_ns,
+        cpu_system_ns: times.system_ns,
+        max_rss_bytes: child.usage.ru_maxrss as u64 * 1024,
+        voluntary_switches: child.usage.ru_nvcsw as u64,
+        involuntary_switches: child.usage.ru_nivcsw as u64,
+    }
+}

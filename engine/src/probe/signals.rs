@@ -1,0 +1,87 @@
+//! Signals as descriptors. The probe is asked to end by SIGTERM, notices the death of its parent by SIGHUP (which it
+//! sets as its parent-death signal) and of its children by SIGCHLD. Ctrl-C and Ctrl-\ reach the whole foreground group,
+//! but ending is the controller's decision: both are ignored.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+pub struct Signals {
+    /// SIGTERM and SIGHUP.
+    ending: OwnedFd,
+    /// SIGCHLD.
+    children: OwnedFd,
+    parent: i32,
+}
+
+impl Signals {
+    /// Blocks the signals and opens their descriptors. `parent`: the process whose death ends the probe.
+    pub fn install(parent: i32) -> io::Result<Signals> {
+        ignore_terminal();
+        let signals = Signals {
+            ending: descriptor(&[libc::SIGTERM, libc::SIGHUP])?,
+            children: descriptor(&[libc::SIGCHLD])?,
+            parent,
+        };
+        Ok(signals)
+    }
+
+    pub fn ending_fd(&self) -> i32 {
+        self.ending.as_raw_fd()
+    }
+
+    pub fn children_fd(&self) -> i32 {
+        self.children.as_raw_fd()
+    }
+
+    /// Whether the pending signals ask the probe to end. A SIGHUP counts only if the parent has really gone: the
+    /// kernel also sends it when merely the parent's *thread* that forked us ends, and a terminal may.
+    pub fn must_end(&self) -> bool {
+        let mut must = false;
+        while let Some(signal) = take(&self.ending) {
+            must |= signal == libc::SIGTERM || parent_of_self() != self.parent;
+        }
+        must
+    }
+
+    pub fn clear_children(&self) {
+        while take(&self.children).is_some() {}
+    }
+}
+
+/// Ctrl-C and Ctrl-\ are the controller's business.
+pub fn ignore_terminal() {
+    // SAFETY: ignoring a signal has no precondition.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+    }
+}
+
+pub fn parent_of_self() -> i32 {
+    // SAFETY: getppid cannot fail.
+    unsafe { libc::getppid() }
+}
+
+fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised before use; the descriptor returned is ours alone.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &signal in signals {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+fn take(fd: &OwnedFd) -> Option<i32> {
+    // SAFETY: an all-zero siginfo is valid, and read writes at most its size.
+    unsafe {
+        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+        let size = std::mem::size_of_val(&info);
+        let n = libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size);
+        (n == size as isize).then_some(info.ssi_signo as i32)
+    }
+}

@@ -1,0 +1,276 @@
+//! One process tree: its members, and its counters, which never fall although members come and go.
+//!
+//! A member that ends is accounted for once: reaped by the probe, with its exact rusage; waited for by its parent, in
+//! the parent's children counters; otherwise (its parent ignores SIGCHLD, or is outside the tree) with its last reading.
+
+use std::collections::HashMap;
+
+use super::perf::PerfCounters;
+use super::process::{Process, Usage, tick_ns};
+use super::procfs::ProcDir;
+use super::threads::ThreadTable;
+use crate::events::{Threads, TreeSample};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Up to this many threads are looked at on every sample, more only once a second.
+const FEW_THREADS: u32 = 64;
+/// A dear reading is not repeated before this many times its own cost has passed: 0.5 % of a core.
+const DEAR_FACTOR: u64 = 200;
+/// The same for the reading of all threads: 1 %.
+const THREADS_FACTOR: u64 = 100;
+
+pub struct Tree {
+    pub name: String,
+    root: i32,
+    /// The probe's own pid for the launched tree: orphans fall to it.
+    reaper: Option<i32>,
+    /// Parents stand before their children.
+    members: Vec<Process>,
+    /// Of members that ended and are in nobody's children counters.
+    gone: Usage,
+    /// What stood at first sight (watched trees).
+    base: Usage,
+    last: Usage,
+    /// Reaped by the probe since the last sample.
+    reaped: Vec<i32>,
+    threads: ThreadTable,
+    perf: PerfCounters,
+    /// Threads that the tree starts with and perf does not count.
+    first_threads: u64,
+    threads_due: Due,
+    event_due: Due,
+    pss: (Due, Option<u64>),
+    sockets: (Due, u32, u32),
+    scratch: Vec<i32>,
+}
+
+impl Tree {
+    /// The tree that the probe has just launched: all descendants of the probe.
+    pub fn launched(name: &str, root: i32, perf: PerfCounters) -> Tree {
+        let mut tree = Tree::new(name, root, Some(std::process::id() as i32), perf, 1);
+        tree.members.extend(Process::open(root));
+        tree
+    }
+
+    /// A running tree: counters start at 0 now.
+    pub fn watched(name: &str, root: i32) -> Tree {
+        let mut tree = Tree::new(name, root, None, PerfCounters::default(), 0);
+        tree.adopt_descendants();
+        tree.perf = PerfCounters::attach(|| tree.thread_ids());
+        tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
+        tree.scan_threads(false);
+        tree.threads.start_from_here();
+        tree
+    }
+
+    fn new(name: &str, root: i32, reaper: Option<i32>, perf: PerfCounters, first_threads: u64) -> Tree {
+        Tree {
+            name: name.into(),
+            root,
+            reaper,
+            members: Vec::new(),
+            gone: Usage::default(),
+            base: Usage::default(),
+            last: Usage::default(),
+            reaped: Vec::new(),
+            threads: ThreadTable::default(),
+            perf,
+            first_threads,
+            threads_due: Due::default(),
+            event_due: Due::default(),
+            pss: Default::default(),
+            sockets: Default::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    fn adopt_descendants(&mut self) {
+        self.members.extend(Process::open(self.root));
+        let mut pids = Vec::new();
+        if let Ok(proc) = ProcDir::open("/proc") {
+            proc.list(&mut pids);
+        }
+        let mut others: Vec<Process> = pids.into_iter().filter_map(Process::open).collect();
+        let mut next = 0;
+        while next < self.members.len() {
+            let parent = self.members[next].pid;
+            let (children, rest) = others.into_iter().partition(|process| process.parent == parent);
+            others = rest;
+            self.members.extend::<Vec<_>>(children);
+            next += 1;
+        }
+    }
+
+    fn thread_ids(&self) -> Vec<i32> {
+        let mut all = Vec::new();
+        let mut tids = Vec::new();
+        for member in &self.members {
+            member.tasks.list(&mut tids);
+            all.append(&mut tids);
+        }
+        all
+    }
+
+    /// Takes the process in if it belongs here, i.e. if its parent does.
+    pub fn offer(&mut self, pid: i32, parent: i32) -> bool {
+        let ours = self.reaper == Some(parent) || self.members.iter().any(|member| member.pid == parent);
+        if !ours || self.members.iter().any(|member| member.pid == pid) {
+            return false;
+        }
+        self.members.extend(Process::open(pid));
+        true
+    }
+
+    /// The probe has reaped this process: `usage` is final. Only what was launched can end so; it counts even if it
+    /// came and went between two samples.
+    pub fn reaped(&mut self, pid: i32, usage: Usage) {
+        if self.reaper.is_none() {
+            return;
+        }
+        self.reaped.push(pid);
+        self.gone += usage;
+        self.members.retain(|member| member.pid != pid);
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.members.iter().any(|member| !member.zombie)
+    }
+
+    /// The tree now, and its threads by pool when a second has passed since they were last told.
+    pub fn sample(&mut self, now_ns: u64) -> (TreeSample, Option<Threads>) {
+        self.update_members();
+        let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
+        self.last = self.last.advance_to(sum.saturating_sub(self.base));
+        let threads_now = self.members.iter().map(|member| member.threads).sum();
+        let event = self.update_threads(now_ns, threads_now);
+        self.update_dear(now_ns);
+        let created = self.perf.threads_created();
+        let totals = self.threads.totals();
+        let live: Vec<&Process> = self.members.iter().filter(|member| !member.zombie).collect();
+        let sample = TreeSample {
+            name: self.name.clone(),
+            processes_now: live.len() as u32,
+            threads_now,
+            threads_started: created.map(|created| created + self.first_threads),
+            cpu_user_ns: self.last.user_ns,
+            cpu_system_ns: self.last.system_ns,
+            rss_bytes_now: live.iter().map(|member| member.rss_bytes).sum(),
+            pss_bytes_now: self.pss.1,
+            context_switches: self.perf.context_switches(),
+            voluntary_switches: totals.voluntary_switches,
+            involuntary_switches: totals.involuntary_switches,
+            run_wait_ns: totals.run_wait_ns,
+            minor_faults: self.last.minor_faults,
+            major_faults: self.last.major_faults,
+            descriptors_now: live
+                .iter()
+                .map(|member| member.descriptors())
+                .sum::<Option<u32>>()
+                .unwrap_or(self.sockets.1),
+            sockets_now: self.sockets.2,
+        };
+        (sample, event)
+    }
+
+    /// Reads every member, children before their parents: a child waited for in between is then counted twice for one
+    /// sample (and evened out by `last`), where the other order would miss it and take it for lost.
+    fn update_members(&mut self) {
+        let mut vanished = HashMap::new();
+        for i in (0..self.members.len()).rev() {
+            if !self.members[i].update() {
+                let member = self.members.remove(i);
+                vanished.insert(member.pid, member);
+            }
+        }
+        for member in vanished.values() {
+            self.account_for(member, &vanished);
+        }
+        self.reaped.clear();
+    }
+
+    fn account_for(&mut self, member: &Process, vanished: &HashMap<i32, Process>) {
+        let mut heir = member.parent;
+        while let Some(parent) = vanished.get(&heir) {
+            heir = parent.parent;
+        }
+        if self.reaped.contains(&heir) {
+            return; // in the rusage of its parent
+        }
+        let used = member.own + member.children;
+        let mut missing = used;
+        if let Some(parent) = self.members.iter_mut().find(|process| process.pid == heir) {
+            missing = used.saturating_sub(parent.children.saturating_sub(parent.claimed));
+            parent.claimed += used.saturating_sub(missing);
+            // Times of children come in whole ticks: a difference of that size is no loss.
+            let slack = 2 * tick_ns();
+            if missing.user_ns + missing.system_ns <= slack {
+                missing = Usage::default();
+            }
+        }
+        self.gone += missing;
+    }
+
+    fn update_threads(&mut self, now_ns: u64, threads_now: u32) -> Option<Threads> {
+        let told = self.event_due.take(now_ns, SECOND_NS);
+        let many = threads_now > FEW_THREADS;
+        // With many threads the reading waits for its own time, and the event with it.
+        if many && !self.threads_due.is_due(now_ns) {
+            if told {
+                self.event_due = Due(self.threads_due.0);
+            }
+            return None;
+        }
+        let started = super::monotonic_ns();
+        let detailed = told || many;
+        self.scan_threads(detailed);
+        self.threads_due.cost(now_ns, SECOND_NS, started, THREADS_FACTOR);
+        detailed.then(|| Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.pools() })
+    }
+
+    fn scan_threads(&mut self, detailed: bool) {
+        self.threads.begin_scan();
+        for member in self.members.iter().filter(|member| !member.zombie) {
+            self.threads.scan(member, detailed);
+        }
+        self.threads.end_scan();
+    }
+
+    fn update_dear(&mut self, now_ns: u64) {
+        if self.pss.0.is_due(now_ns) {
+            let started = super::monotonic_ns();
+            self.pss.1 = self.members.iter().map(Process::pss_bytes).sum();
+            self.pss.0.cost(now_ns, SECOND_NS, started, DEAR_FACTOR);
+        }
+        if self.sockets.0.is_due(now_ns) {
+            let started = super::monotonic_ns();
+            let counts = self.members.iter().map(|member| member.sockets(&mut self.scratch));
+            (self.sockets.1, self.sockets.2) = counts.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+            self.sockets.0.cost(now_ns, SECOND_NS, started, DEAR_FACTOR);
+        }
+    }
+}
+
+/// When something is to be done next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due(u64);
+
+impl Due {
+    fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.0
+    }
+
+    /// Whether it is due, and if so, the next time. A little early counts: samples jitter around their grid.
+    fn take(&mut self, now_ns: u64, period_ns: u64) -> bool {
+        let due = self.is_due(now_ns);
+        if due {
+            self.0 = now_ns + period_ns - period_ns / 20;
+        }
+        due
+    }
+
+    /// After the work begun at `started_ns`: due again after a period, or after `factor` times what it took.
+    fn cost(&mut self, now_ns: u64, period_ns: u64, started_ns: u64, factor: u64) {
+        let took_ns = super::monotonic_ns().saturating_sub(started_ns);
+        self.0 = now_ns + (period_ns - period_ns / 20).max(factor * took_ns);
+    }
+}
