@@ -12,6 +12,8 @@ Exit code 1 is no error: a claim or threshold failed. A message says what, where
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 EXIT_OK = 0
@@ -40,16 +42,55 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a file: where, under which key (or in which option), and what to do about it."""
+
+    message: str
+    key: str = ""
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = " in ".join(str(part) for part in (self.key, self.position) if part)
+        return f"{where}: {self.message}" if where else self.message
+
+
 class ExperimentError(PowerbandError):
-    """An experiment or subject file is not valid; `position` is None where the error has no single place."""
+    """An experiment or subject file is not valid; `position` is None where the error has no single place.
+
+    `problems` holds every error of the file in the order of its lines; `key` and `position` are those of the first."""
 
     exit_code = 3
 
     def __init__(self, message: str, *, key: str = "", position: Position | None = None) -> None:
-        self.key = key
-        self.position = position
-        where = " in ".join(str(part) for part in (key, position) if part)
-        super().__init__(f"{where}: {message}" if where else message)
+        self._take([Problem(message, key, position)])
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> ExperimentError:
+        """All problems in one error, sorted by file and line; `problems` is not empty."""
+        error = cls("")
+        error._take(problems)
+        return error
+
+    def _take(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=_place))
+        self.key, self.position = self.problems[0].key, self.problems[0].position
+        lines = [str(problem) for problem in self.problems]
+        super().__init__(lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} errors", *lines]))
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    position = problem.position
+    return (position.file, position.line, position.column) if position else ("", 0, 0)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest right spelling, or else all that would be right."""
+    names = list(known)
+    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.6)
+    if close:
+        return "did you mean " + next(name for name in names if name.lower() == close[0]) + "?"
+    return "known: " + ", ".join(names) if names else "there is none"
 
 
 class SubjectError(PowerbandError):

@@ -1,26 +1,73 @@
 """What an experiment is, once resolved: frozen models, every default filled in, times in integer ns, rates per second.
 
+Each value also reads its short form (`3s`, `100/s`, `{exponential: 3s}`, `error_rate < 1%`).
 In a file durations carry a unit (`3s`, `100ms`) under a key without one (`duration: 60s`); here the field says the unit
 (`duration_ns`). Reading files and pointing at errors in them is `experiment_file.py`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from powerband.claim_expression import parse_claim
+from powerband.metrics import metric_named
 from powerband.plan import Level, Setting, grid
-from powerband.units import parse_duration_ns, parse_share
+from powerband.units import parse_duration_ns, parse_quantity, parse_rate, parse_share
 
-Ns = Annotated[int, BeforeValidator(parse_duration_ns), Field(ge=0)]
+# Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
+AS_WRITTEN = "as written"
+
+
+def _duration(value: Any, info: ValidationInfo) -> Any:
+    if info.context == AS_WRITTEN and isinstance(value, int | float) and value != 0:
+        raise ValueError(f"{value} has no unit: write {value}s, {value}ms or another of ns, us, ms, s, m, h")
+    return parse_duration_ns(value)
+
+
+def _warmup(value: Any) -> Any:
+    return None if value == "auto" else value
+
+
+def _listed(value: Any) -> Any:
+    """One value stands for a list of one."""
+    return [value] if isinstance(value, int | str) else value
+
+
+def _argv(value: Any) -> Any:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _pairs(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, Mapping) else value
+
+
+Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
 Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
+Rate = Annotated[float, BeforeValidator(parse_rate)]
+Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
 
 
 class Frozen(BaseModel):
     """Base of all: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, coerce_numbers_to_str=True)
+
+
+class Section(Frozen):
+    """A part with numbers of its own: `users: true` is an error there, where Python would take it for 1."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        numbers = (int, float, int | None, float | None)
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in numbers:
+            raise ValueError(f"{str(value).lower()} is no number")
+        return value
 
 
 class Ready(Frozen):
@@ -30,6 +77,23 @@ class Ready(Frozen):
     log: str | None = None  # regular expression searched in the subject's log
     tcp: bool = True  # the port accepts a connection
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
+
+    @field_validator("log")
+    @classmethod
+    def _is_pattern(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.http is not None and self.log is not None:
+            raise ValueError("http and log are both set; choose the one that tells best when the server can serve")
+        if not (self.http or self.log or self.tcp):
+            raise ValueError("nothing says when the server can serve; set http or log, or leave tcp on")
+        return self
 
 
 class Stop(Frozen):
@@ -54,7 +118,7 @@ class Subject(Frozen):
 
     name: str
     about: str = ""
-    command: tuple[str, ...] = Field(min_length=1)
+    command: Argv
     url: str = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: Stop = Stop()
@@ -63,7 +127,7 @@ class Subject(Frozen):
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
     metrics_url: str | None = None
-    build: tuple[str, ...] | None = None
+    build: Argv | None = None
 
 
 class Constant(Frozen):
@@ -76,33 +140,57 @@ class Uniform(Frozen):
     min_ns: Ns = Field(alias="min")
     max_ns: Ns = Field(alias="max")
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min_ns > self.max_ns:
+            raise ValueError("the first time of uniform is longer than the second")
+        return self
+
 
 class Exponential(Frozen):
     kind: Literal["exponential"] = "exponential"
     mean_ns: Ns = Field(alias="mean")
 
 
-Distribution = Constant | Uniform | Exponential
+def _distribution(value: Any) -> Any:
+    """`3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return {"kind": "constant", "ns": value}
+    match value:
+        case {"kind": _} | BaseModel():
+            return value
+        case {"constant": ns, **rest} if not rest:
+            return {"kind": "constant", "ns": ns}
+        case {"uniform": [low, high], **rest} if not rest:
+            return {"kind": "uniform", "min": low, "max": high}
+        case {"exponential": mean, **rest} if not rest:
+            return {"kind": "exponential", "mean": mean}
+    raise ValueError("a time is written 3s, {uniform: [1s, 2s]} or {exponential: 3s}")
+
+
+Distribution = Annotated[Constant | Uniform | Exponential, Field(discriminator="kind"), BeforeValidator(_distribution)]
 
 
 class Checks(Frozen):
-    status: tuple[int, ...] = ()
-    body_contains: tuple[str, ...] = ()
+    """What makes a response right; no status named: 200 to 399."""
+
+    status: Annotated[tuple[Annotated[int, Field(ge=100, le=599)], ...], BeforeValidator(_listed)] = ()
+    body_contains: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(default=(), alias="contains")
 
 
 class Step(Frozen):
     """One request. In a file also as `{get: /test}`, `{post: /random, body: ...}`."""
 
     name: str
-    method: str = "GET"
-    path: str = "/"
-    headers: tuple[tuple[str, str], ...] = ()
+    method: str = Field(default="GET", pattern=r"^[A-Z]+$")
+    path: str = Field(default="/", pattern=r"^/\S*$")
+    headers: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
     body: str | None = None
-    checks: Checks = Checks()
+    checks: Checks = Field(default=Checks(), alias="check")
     think: Distribution | None = None
 
 
-class Load(Frozen):
+class Load(Section):
     """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set.
 
     `ramp_ns`: users start over this time (closed), or the rate grows over it from `ramp_from_per_s` (open)."""
@@ -110,14 +198,14 @@ class Load(Frozen):
     users: int | None = Field(default=None, ge=1)
     think: Distribution = Constant()
     requests_per_user: int | None = Field(default=None, ge=1)
-    rate_per_s: float | None = Field(default=None, gt=0, alias="rate")
+    rate_per_s: Annotated[Rate, Field(gt=0)] | None = Field(default=None, alias="rate")
     arrivals: Literal["constant", "poisson"] = "poisson"
     ramp_ns: Ns = Field(default=0, alias="ramp")
-    ramp_from_per_s: float = Field(default=0.0, ge=0, alias="ramp_from")
+    ramp_from_per_s: Rate = Field(default=0.0, ge=0, alias="ramp_from")
     max_in_flight: int = Field(default=10_000, ge=1)
     duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
     drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
-    scenario: tuple[Step, ...] = (Step(name="GET /"),)
+    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1)
     keep_alive: bool = True
     pipeline: int = Field(default=1, ge=1)
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
@@ -127,19 +215,37 @@ class Load(Frozen):
     tls_insecure: bool = False
     tls_ca_file: str | None = None
 
+    @model_validator(mode="after")
+    def _one_model(self) -> Self:
+        if self.users is None and self.rate_per_s is None:
+            raise ValueError("set users (closed: each waits for its answer) or rate (open: requests per second)")
+        if self.users is not None and self.rate_per_s is not None:
+            raise ValueError("users and rate are both set; users is the closed model, rate the open one: keep one")
+        if self.rate_per_s is not None and self.requests_per_user is not None:
+            raise ValueError("requests_per_user needs users; an open load (rate) has none")
+        if self.duration_ns == 0:
+            raise ValueError("a duration of 0 measures nothing")
+        return self
 
-class Measure(Frozen):
+
+class Measure(Section):
     """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
 
-    warmup_ns: Ns | None = None
+    warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
     warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
     warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
     repeats: int = Field(default=5, ge=1)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.warmup_min_ns > self.warmup_max_ns:
+            raise ValueError("warmup_min is longer than warmup_max")
+        return self
 
-class Design(Frozen):
+
+class Design(Section):
     order: Literal["blocks"] = "blocks"
     seed: int | None = None  # None: drawn at the start of a run and recorded
 
@@ -152,13 +258,39 @@ class Constraint(Frozen):
     threshold: float
     text: str
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return parse_constraint(value) if isinstance(value, str) else value
 
-class Objective(Frozen):
+
+_CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
+
+
+def parse_constraint(text: str) -> dict[str, Any]:
+    """`p99 < 50ms` to the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong unit."""
+    match = _CONSTRAINT.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
+    metric = metric_named(match[1])
+    try:
+        threshold = parse_quantity(match[3], metric.unit)
+    except ValueError as error:
+        raise ValueError(f"{metric.name}: {error}") from None
+    return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
+
+
+class Objective(Section):
     metric: str = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
-    constraints: tuple[Constraint, ...] = ()
+    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_listed)] = Field(default=(), alias="subject_to")
     margin: Share = 0.03
-    confidence: Share = 0.95
+    confidence: Share = Field(default=0.95, gt=0, lt=1)
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return metric_named(value).name
 
 
 class Pinning(Frozen):
@@ -183,6 +315,12 @@ class Claim(Frozen):
     holds: str
     published: str | None = None
 
+    @field_validator("holds")
+    @classmethod
+    def _parses(cls, value: str) -> str:
+        parse_claim(value)
+        return value
+
 
 class Experiment(Frozen):
     name: str
@@ -205,5 +343,14 @@ class Experiment(Frozen):
 
     def load_for(self, setting: Setting) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field."""
-        changes = {name.removeprefix("load."): level for name, level in setting.levels if name.startswith("load.")}
-        return Load.model_validate({**self.load.model_dump(by_alias=False), **changes}) if changes else self.load
+        changes = {
+            field_named(Load, name.removeprefix("load.")): level
+            for name, level in setting.levels
+            if name.startswith("load.")
+        }
+        return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+
+
+def field_named(model: type[BaseModel], key: str) -> str:
+    """The field that a key of a file stands for: its alias, or its own name. An unknown key comes back as it is."""
+    return next((name for name, field in model.model_fields.items() if key == (field.alias or name)), key)

@@ -1,1 +1,244 @@
-"""Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling."""
+"""Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling.
+
+Text becomes a tree of nodes that know their place; profile and overrides are laid over it; short forms become the
+models' own form, each value keeping its place; then the models check it. All errors are reported together.
+What values mean is the models' business (experiment.py); writing a resolved experiment is `resolved.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
+from powerband.experiment import AS_WRITTEN, Experiment, Subject
+from powerband.experiment_checks import check_claims, check_factors, check_load, check_subject
+from powerband.levels import parse_range
+from powerband.library import find_experiment, find_subject
+from powerband.pydantic_problems import Location, problems_of
+from powerband.yaml_document import Node, from_plain, join, merge, parse_yaml
+
+Model = TypeVar("Model", Experiment, Subject)
+METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
+
+
+def load_experiment(
+    path_or_name: str | Path, profile: str | None = None, overrides: Mapping[str, str] | None = None
+) -> Experiment:
+    """The experiment of a file, or of a name that comes with powerband, with every default filled in.
+
+    `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). Raises ExperimentError with everything that is
+    wrong; UsageError for a file or profile that does not exist."""
+    path = find_experiment(path_or_name)
+    return parse_experiment(_read(path), str(path_or_name if path == Path(path_or_name) else path), profile, overrides)
+
+
+def parse_experiment(
+    text: str, file: str, profile: str | None = None, overrides: Mapping[str, str] | None = None
+) -> Experiment:
+    """As `load_experiment`; relative paths within the text are relative to the folder of `file`."""
+    problems: list[Problem] = []
+    root = parse_yaml(text, file, problems)
+    if not isinstance(root.value, dict):
+        raise ExperimentError("an experiment is a mapping: keys such as name, subject, load", position=root.position)
+    root = _apply_profile(root, profile, file)
+    for key, value in (overrides or {}).items():
+        root = merge(root, _override(key, value))
+    if "name" not in root.children:
+        root = root.with_children({"name": root.child("name", Path(file).stem)})
+    return build_experiment(root, problems, Path(file).parent)
+
+
+def profile_names(path_or_name: str | Path) -> list[str]:
+    """The profiles that an experiment file defines, in its order."""
+    path = find_experiment(path_or_name)
+    return list(parse_yaml(_read(path), str(path), []).children.get("profiles", Node({})).children)
+
+
+def load_subject(name: str, beside: Path = Path()) -> Subject:
+    """A subject that comes with powerband, or of a folder. Raises ExperimentError."""
+    problems: list[Problem] = []
+    node = _subject(Node({"use": Node(name, "subject")}, "subject"), problems, beside)
+    subject = _checked(Subject, node, problems)
+    if node is not None and subject is not None:
+        check_subject(subject, node, (), problems)
+    if problems or subject is None:
+        raise ExperimentError.of(problems)
+    return subject
+
+
+def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Experiment:
+    """From a tree to an Experiment; `folder` is what relative paths are relative to.
+
+    Raises ExperimentError with `problems` and all that are found here."""
+    subject_node = _subject(root.children["subject"], problems, folder) if "subject" in root.children else None
+    changes: dict[str, Node | None] = {"profiles": None}
+    changes["subject"] = subject_node
+    changes["factors"] = _factors(root.children["factors"], problems) if "factors" in root.children else None
+    changes["load"] = _load(root.children["load"], problems, folder) if "load" in root.children else None
+    changes["objective"] = _objective(root.children["objective"], problems) if "objective" in root.children else None
+    node = root.with_children(changes)
+
+    subject = _checked(Subject, subject_node, []) if subject_node is not None else None
+    if subject is not None and subject_node is not None:
+        check_subject(subject, subject_node, tuple(node.children.get("factors", Node({})).children), problems)
+    check_factors(node, subject, problems)
+    check_claims(node, problems)
+    reported: list[Location] = [("subject",)] if "subject" in root.children and subject_node is None else []
+    if check_load(node, problems):
+        reported.append(("load",))
+    experiment = _checked(Experiment, node, problems, reported)
+    if problems or experiment is None:
+        raise ExperimentError.of(problems)
+    return experiment
+
+
+def _checked(
+    model: type[Model], node: Node | None, problems: list[Problem], ignore: Collection[Location] = ()
+) -> Model | None:
+    """The validated model; None, with problems added, where it is not valid. `ignore`: places reported already."""
+    try:
+        return model.model_validate(None if node is None else node.plain(), context=AS_WRITTEN)
+    except ValidationError as error:
+        if node is not None:
+            problems.extend(problems_of(error, model, node, ignore))
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ExperimentError(f"{path} is not UTF-8 text (byte {error.start}): {error.reason}") from None
+
+
+def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
+    if profile is None:
+        return root
+    profiles = root.children.get("profiles", Node({})).children
+    if profile not in profiles:
+        raise UsageError(f"{file} has no profile {profile}; {did_you_mean(profile, profiles)}")
+    return merge(root, profiles[profile]).with_children({"profile": root.child("profile", profile)})
+
+
+def _override(key: str, text: str) -> Node:
+    """One `--set key=value` as a tree that can be laid over the file."""
+    label = f"--set {key}={text}"
+    try:
+        value = parse_yaml(text, label, []).plain() if text.strip() else None
+    except ExperimentError as error:
+        raise UsageError(f"{label}: the value is no YAML: {error}") from None
+    # A factor's or parameter's own name may hold dots (factors.load.users).
+    parts = key.split(".", 1) if key.startswith("factors.") else key.split(".")
+    node = from_plain(value, label, None)
+    for part in reversed(parts):
+        node = Node({part: _labelled(node, label)}, label)
+    return node
+
+
+def _labelled(node: Node, label: str) -> Node:
+    return Node(node.value, label, node.position)
+
+
+def _subject(node: Node, problems: list[Problem], folder: Path) -> Node | None:
+    """The subject with what it uses laid under it; None where that does not exist (a problem says so)."""
+    if isinstance(node.value, str):
+        node = Node({"use": node}, node.key, node.position)
+    use = node.children.get("use")
+    if use is None:
+        return _named(_rooted(node, folder))
+    try:
+        file = find_subject(str(use.plain()), folder)
+    except ValueError as error:
+        problems.append(use.problem(str(error)))
+        return None
+    base = parse_yaml(_read(file), str(file), problems)
+    if "name" not in base.children:
+        base = base.with_children({"name": base.child("name", file.parent.name)})
+    base = _rooted(base, file.parent)
+    return merge(base, _rooted(node.with_children({"use": None}), folder))
+
+
+def _rooted(node: Node, folder: Path) -> Node:
+    """A relative `cwd` is relative to the file in which it stands."""
+    cwd = node.children.get("cwd")
+    if cwd is None or not isinstance(cwd.value, str):
+        return node
+    return node.with_children({"cwd": Node(str((folder / cwd.value).resolve()), cwd.key, cwd.position)})
+
+
+def _named(node: Node) -> Node:
+    """A server written inline is called after its program, unless it has a name."""
+    if "name" in node.children or not isinstance(node.value, dict):
+        return node
+    command = node.children.get("command", Node("server")).plain()
+    words = command.split() if isinstance(command, str) else [str(word) for word in command or ()]
+    return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
+
+
+def _factors(node: Node, problems: list[Problem]) -> Node:
+    """Each factor as a list: a range is unfolded, one value stands for itself."""
+    return node.with_children({name: _levels(levels, problems) for name, levels in node.children.items()})
+
+
+def _levels(node: Node, problems: list[Problem]) -> Node:
+    if isinstance(node.value, tuple | dict):
+        return node
+    try:
+        levels = parse_range(node.value) if isinstance(node.value, str) else None
+    except ValueError as error:
+        problems.append(node.problem(str(error)))
+        levels = None
+    return from_plain([node.value] if levels is None else levels, node.key, node.position)
+
+
+def _load(node: Node, problems: list[Problem], folder: Path) -> Node:
+    changes: dict[str, Node | None] = {}
+    scenario = node.children.get("scenario")
+    if scenario is not None and scenario.items:
+        changes["scenario"] = Node(
+            tuple(_step(step, problems) for step in scenario.items), scenario.key, scenario.position
+        )
+    ca_file = node.children.get("tls_ca_file")
+    if ca_file is not None and isinstance(ca_file.value, str):
+        changes["tls_ca_file"] = Node(str((folder / ca_file.value).resolve()), ca_file.key, ca_file.position)
+    return node.with_children(changes) if changes else node
+
+
+def _step(node: Node, problems: list[Problem]) -> Node:
+    """`{get: /test}` as method and path; the name of a step is its request unless it has one."""
+    verbs = [verb for verb in METHODS if verb in node.children]
+    for verb in verbs[1:]:
+        problems.append(node.children[verb].key_problem(f"a step is one request, and this one is {verbs[0]} already"))
+    changes: dict[str, Node | None] = dict.fromkeys(verbs)
+    if verbs:
+        path = node.children[verbs[0]]
+        changes |= {"method": Node(verbs[0].upper(), path.key, path.key_position), "path": path}
+    step = node.with_children(changes) if isinstance(node.value, dict) else node
+    if not isinstance(step.value, dict) or "name" in step.children:
+        return step
+    method, path_node = step.children.get("method", Node("GET")), step.children.get("path", Node("/"))
+    return step.with_children({"name": step.child("name", f"{method.value} {path_node.value}")})
+
+
+def _objective(node: Node, problems: list[Problem]) -> Node:
+    """`{maximise: goodput}` as metric and direction."""
+    directions = [key for key in ("maximise", "minimise") if key in node.children]
+    if len(directions) == 2:
+        problems.append(node.children["minimise"].key_problem("an objective either maximises or minimises"))
+    if not directions:
+        return node
+    metric = node.children[directions[0]]
+    return node.with_children(
+        {
+            "maximise": None,
+            "minimise": None,
+            "metric": metric,
+            "direction": Node(directions[0], join(node.key, "direction"), metric.key_position),
+        }
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from powerband.errors import did_you_mean
+
 Direction = Literal["maximise", "minimise"]
 
 
@@ -100,3 +102,11 @@ ALIASES: dict[str, str] = {
     "memory": "rss_bytes_max",
     "threads": "threads_max",
 }
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of this name or alias. Raises ValueError with the nearest right spelling."""
+    metric = METRICS.get(ALIASES.get(name, name))
+    if metric is None:
+        raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}")
+    return metric

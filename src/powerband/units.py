@@ -17,6 +17,21 @@ _NS = {
     "h": 3600 * 10**9,
 }
 
+_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
+_BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
+_BYTE_UNITS: dict[str | None, int] = {
+    None: 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "kiB": 2**10,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+
 
 def parse_duration_ns(value: Any) -> Any:
     """`"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (how resolved values are stored).
@@ -30,6 +45,49 @@ def parse_duration_ns(value: Any) -> Any:
             f"{value!r} is no duration: write a number with a unit ns, us, ms, s, m or h, for example 500ms or 3s"
         )
     return round(float(match[1]) * _NS[match[2]])
+
+
+def duration_text(ns: int) -> str:
+    """Exact, as a whole number with the largest unit that `parse_duration_ns` reads back: `1500ms`, `3s`, `0s`."""
+    for unit in ("h", "m", "s", "ms", "us"):
+        if ns % _NS[unit] == 0:
+            return f"{ns // _NS[unit]}{unit}" if ns else "0s"
+    return f"{ns}ns"
+
+
+def parse_rate(value: Any) -> Any:
+    """`100`, `"100/s"` or `"6000/min"` to a rate per second. Raises ValueError."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    match = _RATE.match(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is no rate: write a number per second, for example 100 or 100/s")
+    return float(match[1]) * 10**9 / _NS[match[2] or "s"]
+
+
+def parse_bytes(value: Any) -> Any:
+    """`"512MiB"`, `"1.5GB"` or a plain number of bytes. Raises ValueError."""
+    match = _BYTES.match(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
+    return float(match[1]) * _BYTE_UNITS[match[2]]
+
+
+def parse_quantity(text: str, unit: str) -> float:
+    """A threshold in a metric's own unit (`unit` as in `powerband.metrics`). Raises ValueError for a wrong unit."""
+    match unit:
+        case "ns":
+            return float(parse_duration_ns(text))
+        case "ratio":
+            return float(parse_share(text))
+        case "bytes":
+            return float(parse_bytes(text))
+        case "per_s":
+            return float(parse_rate(text))
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no plain number, which is what is wanted here") from None
 
 
 def parse_share(value: Any) -> Any:

@@ -1,0 +1,198 @@
+"""What only shows when parts of an experiment meet: factors and the subject, claims and factors. Adds problems.
+
+Works on the tree and not on the models, so that one bad value does not hide another error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import ValidationError
+
+from powerband.claim_expression import check_levels, parse_claim
+from powerband.errors import Problem, did_you_mean
+from powerband.experiment import AS_WRITTEN, Load, Subject, field_named
+from powerband.plan import Level, format_level
+from powerband.subjects import BUILT_IN, check_level, placeholders, templates_of
+from powerband.yaml_document import Node
+
+_SETTINGS_MAX = 10_000
+_NOTHING = Node({})
+
+
+def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems: list[Problem]) -> None:
+    """Parameters and `set` values have their types, and every placeholder stands for something, and the reverse."""
+    used = placeholders(templates_of(subject))
+    parameters = node.children.get("parameters", _NOTHING)
+    for name, parameter in subject.parameters.items():
+        entry = parameters.children[name]
+        if parameter.type == "choice" and not parameter.choices:
+            problems.append(entry.problem("a parameter of type choice needs choices"))
+            continue
+        if name not in used:
+            problems.append(entry.key_problem(f"occurs in no template; write {{{name}}} in command, url or env"))
+        _check_value(parameter.default, entry.children["default"], subject, name, problems)
+    for name, entry in node.children.get("set", _NOTHING).children.items():
+        if not _is_known(name, subject, used):
+            problems.append(entry.key_problem(_unknown(name, subject, used)))
+        elif isinstance(entry.value, bool | int | float | str):
+            _check_value(entry.value, entry, subject, name, problems)
+        if name in factors:
+            problems.append(
+                entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
+            )
+    known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
+    for name in sorted(used - known):
+        where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
+        problems.append(where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}"))
+
+
+def check_factors(root: Node, subject: Subject | None, problems: list[Problem]) -> None:
+    """Every factor is known to the subject (or is one of the load's), has levels, each once and of the right type.
+
+    `subject` is None where it is not valid itself: then only what needs no subject is checked."""
+    count = 1
+    for name, factor in root.children.get("factors", _NOTHING).children.items():
+        if not _is_list_of_levels(factor, problems):
+            continue
+        count *= len(factor.items)
+        seen: set[str] = set()
+        for level in factor.items:
+            text = format_level(level.value)
+            if text in seen:
+                problems.append(
+                    level.problem(
+                        f"level {text} stands there twice; to enter a setting again as if it were different, "
+                        "add a factor named aa or label.NAME, which reaches no command"
+                    )
+                )
+            seen.add(text)
+        if subject is not None:
+            _check_factor(name, factor, subject, root.children.get("load", _NOTHING), problems)
+    if count > _SETTINGS_MAX:
+        problems.append(root.children["factors"].key_problem(f"{count} settings are more than {_SETTINGS_MAX}"))
+
+
+def check_load(root: Node, problems: list[Problem]) -> bool:
+    """Whether users and rate are both set, which is a problem."""
+    load = root.children.get("load", _NOTHING).children
+    users, rate = (load.get(key, Node(None)) for key in ("users", "rate"))
+    both = users.value is not None and rate.value is not None
+    if both:
+        where = f" (on line {users.key_position.line})" if users.key_position else ""
+        problems.append(
+            rate.key_problem(
+                f"users is set too{where}; users is the closed model, rate the open one: keep one, "
+                "or set the other to null where a profile changes the model"
+            )
+        )
+    return both
+
+
+def check_claims(root: Node, problems: list[Problem]) -> None:
+    """Claims have different ids and name factors and levels that there are."""
+    factors: dict[str, list[Level]] = {
+        name: [level.value for level in factor.items]
+        for name, factor in root.children.get("factors", _NOTHING).children.items()
+    }
+    ids: dict[object, Node] = {}
+    for claim in root.children.get("claims", _NOTHING).items:
+        identity = claim.children.get("id")
+        if identity is not None and isinstance(identity.value, str | int):
+            if identity.value in ids:
+                problems.append(identity.problem(f"another claim has the id {identity.value} already"))
+            ids.setdefault(identity.value, identity)
+        text = claim.children.get("holds")
+        if text is None or not isinstance(text.value, str):
+            continue
+        try:
+            claimed = parse_claim(text.value)
+        except ValueError:
+            continue  # the model says so
+        try:
+            check_levels(claimed, factors)
+        except ValueError as error:
+            problems.append(text.problem(str(error)))
+
+
+def is_label(name: str) -> bool:
+    """Whether a factor only labels settings and reaches neither subject nor load."""
+    return name == "aa" or name.startswith("label.")
+
+
+def _is_list_of_levels(factor: Node, problems: list[Problem]) -> bool:
+    if not isinstance(factor.value, tuple):
+        problems.append(factor.problem("levels are a list ([1, 2, 4]) or a range (1..64)"))
+        return False
+    if not factor.items:
+        problems.append(factor.problem("a factor needs at least one level"))
+    bad = [level for level in factor.items if not isinstance(level.value, bool | int | float | str)]
+    problems.extend(level.problem("a level is a number, a text, true or false") for level in bad)
+    return not bad
+
+
+def _check_factor(name: str, factor: Node, subject: Subject, load: Node, problems: list[Problem]) -> None:
+    used = placeholders(templates_of(subject))
+    if is_label(name):
+        return
+    if name.startswith("load."):
+        _check_load_factor(name.removeprefix("load."), factor, load, problems)
+    elif name in BUILT_IN:
+        problems.append(factor.key_problem(f"{name} is filled in by powerband itself; give the factor another name"))
+    elif not _is_known(name, subject, used):
+        problems.append(factor.key_problem(_unknown(name, subject, used)))
+    else:
+        for level in factor.items:
+            _check_value(level.value, level, subject, name, problems)
+
+
+def _check_load_factor(key: str, factor: Node, load: Node, problems: list[Problem]) -> None:
+    keys = [field.alias or name for name, field in Load.model_fields.items() if name != "scenario"]
+    if key not in keys:
+        problems.append(factor.key_problem(f"load has no key {key} that can vary; {did_you_mean(key, keys)}"))
+        return
+    other = {"users": "rate", "rate": "users"}.get(key)
+    if other and load.children.get(other, Node(None)).value is not None:
+        problems.append(
+            factor.key_problem(f"load sets {other}, so {key} cannot vary; users and rate exclude each other")
+        )
+        return
+    base = {} if other else {"users": 1}
+    for level in factor.items:
+        try:
+            Load.model_validate({**base, field_named(Load, key): level.value}, context=AS_WRITTEN)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]
+            problems.append(level.problem(f"{format_level(level.value)} is no value for load.{key}: {reason['msg']}"))
+
+
+def _is_known(name: str, subject: Subject, used: set[str]) -> bool:
+    return name in (subject.parameters or used)
+
+
+def _unknown(name: str, subject: Subject, used: set[str]) -> str:
+    if subject.parameters:
+        return f"subject {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
+    free = sorted(used - set(BUILT_IN))
+    return f"{{{name}}} occurs nowhere in the command, the url or env; {did_you_mean(name, free)}"
+
+
+def _check_value(level: Level, node: Node, subject: Subject, name: str, problems: list[Problem]) -> None:
+    if name in subject.parameters:
+        try:
+            check_level(subject.parameters[name], level)
+        except ValueError as error:
+            problems.append(node.problem(str(error)))
+
+
+def _templates(node: Node) -> Iterable[Node]:
+    """Every node of a subject that holds text."""
+    for name in ("command", "url", "env", "ready", "cwd", "metrics_url"):
+        yield from _texts(node.children.get(name, _NOTHING))
+
+
+def _texts(node: Node) -> Iterable[Node]:
+    if isinstance(node.value, str):
+        yield node
+    for child in (*node.children.values(), *node.items):
+        yield from _texts(child)

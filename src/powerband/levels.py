@@ -1,0 +1,71 @@
+"""Levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`. Text in, levels out.
+
+A range without a step is a ladder: it doubles from the first to the last, both included, since the effect of a
+concurrency setting shows by factors and not by steps.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from powerband.plan import Level
+from powerband.units import duration_text, parse_duration_ns
+from powerband.yaml_document import parse_scalar
+
+_LEVELS_MAX = 1_000
+# A rung this near to the end of a ladder is left out: the end itself stands for it.
+_NEAR_END = Fraction(5, 4)
+_RANGE = re.compile(
+    r"^\s*([\d.]*\d(?:[a-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[a-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[a-zµ]+)?))?\s*$"
+)
+
+
+def parse_range(text: str) -> list[Level] | None:
+    """The levels of a range; None where the text is no range. Raises ValueError for a range that makes no sense."""
+    match = _RANGE.match(text)
+    if match is None:
+        return None
+    parts = [match[1], match[2]] + ([match[3]] if match[3] else [])
+    if all(re.search(r"[a-zµ]", part) for part in parts):
+        rungs = _rungs(text, [Fraction(parse_duration_ns(part)) for part in parts])
+        return [duration_text(round(rung)) for rung in rungs]
+    try:
+        numbers = [Fraction(part) for part in parts]
+    except ValueError:
+        raise ValueError(f"{text!r}: both ends of a range are numbers, or both durations with a unit") from None
+    rungs = _rungs(text, numbers)
+    return [int(rung) for rung in rungs] if _whole(parts, rungs) else [float(rung) for rung in rungs]
+
+
+def parse_levels(text: str) -> list[Level]:
+    """What `-P name=` takes: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
+    levels: list[Level] = []
+    for part in text.split(","):
+        value = parse_scalar(part.strip())
+        if value is None:
+            raise ValueError("a level is empty")
+        levels.extend(parse_range(part) or [value])
+    return levels
+
+
+def _rungs(text: str, numbers: list[Fraction]) -> list[Fraction]:
+    low, high, *step = numbers
+    if low >= high:
+        raise ValueError(f"{text!r}: a range goes from the smaller to the larger")
+    if step and step[0] <= 0:
+        raise ValueError(f"{text!r}: the step must be above 0")
+    if step and (high - low) / step[0] > _LEVELS_MAX:
+        raise ValueError(f"{text!r} has more than {_LEVELS_MAX} levels")
+    rungs = [low]
+    if step:
+        while rungs[-1] + step[0] < high:
+            rungs.append(rungs[-1] + step[0])
+        return [*rungs, high]
+    while (following := rungs[-1] * 2 or min(Fraction(1), high / 8)) * _NEAR_END <= high:
+        rungs.append(following)
+    return [*rungs, high]
+
+
+def _whole(parts: list[str], rungs: list[Fraction]) -> bool:
+    return all("." not in part for part in parts) and all(rung.denominator == 1 for rung in rungs)

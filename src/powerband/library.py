@@ -1,0 +1,55 @@
+"""Where the experiments and subjects that come with powerband lie, and what they are called. Reads no file's content.
+
+In a checkout they lie beside the sources; an installed package carries them as data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from powerband.errors import UsageError, did_you_mean
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def library_root() -> Path:
+    """The folder that holds `experiments/` and `subjects/`."""
+    data = _PACKAGE / "data"
+    return data if data.is_dir() else _PACKAGE.parent.parent
+
+
+def experiment_names() -> list[str]:
+    return sorted(path.stem for path in (library_root() / "experiments").glob("*.yaml"))
+
+
+def subject_names() -> list[str]:
+    return sorted(path.parent.name for path in (library_root() / "subjects").glob("*/subject.yaml"))
+
+
+def find_experiment(path_or_name: str | Path) -> Path:
+    """A file that exists, or the file of a named experiment. Raises UsageError with the nearest name."""
+    path = Path(path_or_name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name an experiment file in it")
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise UsageError(f"there is no file {path}; `powerband list` shows the experiments that come with powerband")
+    named = library_root() / "experiments" / f"{path_or_name}.yaml"
+    if not named.is_file():
+        raise UsageError(
+            f"there is no experiment {path_or_name}; {did_you_mean(str(path_or_name), experiment_names())}"
+        )
+    return named
+
+
+def find_subject(name: str, beside: Path) -> Path:
+    """The `subject.yaml` of a named subject, or of a folder (a name with a slash) relative to `beside`.
+
+    Raises ValueError with the nearest name."""
+    folder = beside / name if "/" in name else library_root() / "subjects" / name
+    file = folder / "subject.yaml"
+    if not file.is_file():
+        hint = "a folder must hold a subject.yaml" if "/" in name else did_you_mean(name, subject_names())
+        raise ValueError(f"there is no subject {name}; {hint}")
+    return file

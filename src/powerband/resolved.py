@@ -1,0 +1,71 @@
+"""An experiment as YAML with everything filled in: a run directory keeps it, and it loads back to the same value."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+
+from powerband.experiment import Constant, Constraint, Experiment, Exponential, Objective, Uniform
+from powerband.units import duration_text
+
+
+def resolved_yaml(experiment: Experiment) -> str:
+    """The whole experiment in the form of a file, the subject written inline, so that it needs no other file."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 120
+    text = io.StringIO()
+    yaml.dump(_plain(experiment), text)
+    return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _short(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        items = CommentedSeq(_plain(item) for item in value)
+        if not any(isinstance(item, dict) for item in items):
+            items.fa.set_flow_style()
+        return items
+    return value
+
+
+def _short(value: BaseModel) -> Any:
+    """A model in the form in which a person writes it."""
+    plain: Any
+    match value:
+        case Constant():
+            plain = duration_text(value.ns)
+        case Uniform():
+            plain = {"uniform": [duration_text(value.min_ns), duration_text(value.max_ns)]}
+        case Exponential():
+            plain = {"exponential": duration_text(value.mean_ns)}
+        case Constraint():
+            plain = value.text
+        case Objective():
+            fields = _fields(value)
+            plain = {fields.pop("direction"): fields.pop("metric"), **fields}
+        case _:
+            plain = _fields(value)
+    return plain
+
+
+def _fields(model: BaseModel) -> dict[str, Any]:
+    """Every field under its key in a file. None is the default of each field that may be None, so it is left out,
+    but for an automatic warm-up, which a reader wants to see."""
+    plain = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        key = field.alias or name
+        if name == "warmup_ns" and value is None:
+            plain[key] = "auto"
+        elif name.endswith("_ns") and value is not None:
+            plain[key] = duration_text(value)
+        elif value is not None:
+            plain[key] = _plain(value)
+    return plain

@@ -1,0 +1,87 @@
+"""From a subject and a setting to the command that starts it: templates filled in, parameters checked. Pure.
+
+`{name}` stands for a parameter, a factor, `{port}` or `{engine}`; `{{` and `}}` for the braces themselves. A brace that
+does not enclose a name stays as it is, so JSON can be written plainly. Nothing is ever given to a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from powerband.errors import ExperimentError, did_you_mean
+from powerband.experiment import Parameter, Subject
+from powerband.plan import Level, Setting, format_level
+from powerband.units import parse_duration_ns
+
+BUILT_IN = ("port", "engine")
+_TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
+
+
+def render_command(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> list[str]:
+    """The program and its arguments. Raises ExperimentError for a placeholder that stands for nothing."""
+    values = values_of(subject, setting, port, engine_path)
+    return [fill(part, values, "subject.command") for part in subject.command]
+
+
+def render_env(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> dict[str, str]:
+    """What is added to the environment. Raises ExperimentError."""
+    values = values_of(subject, setting, port, engine_path)
+    return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items()}
+
+
+def render_text(subject: Subject, setting: Setting, port: int, engine_path: str | Path, text: str) -> str:
+    """Any other template of a subject: its url, metrics_url, ready.http, ready.log, cwd. Raises ExperimentError."""
+    return fill(text, values_of(subject, setting, port, engine_path), "subject")
+
+
+def values_of(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> dict[str, str]:
+    """What each placeholder stands for: a factor's level, else what the experiment has set, else the default."""
+    levels: dict[str, Level] = {name: parameter.default for name, parameter in subject.parameters.items()}
+    levels |= {**subject.set, **setting.as_dict(), "port": port, "engine": str(engine_path)}
+    return {name: format_level(level) for name, level in levels.items()}
+
+
+def fill(template: str, values: Mapping[str, str], key: str) -> str:
+    """The template with its placeholders replaced. Raises ExperimentError naming `key`."""
+
+    def replacement(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        if match[1] not in values:
+            raise ExperimentError(f"{{{match[1]}}} stands for nothing; {did_you_mean(match[1], values)}", key=key)
+        return values[match[1]]
+
+    return _TEMPLATE.sub(replacement, template)
+
+
+def placeholders(templates: Iterable[str]) -> set[str]:
+    """The names that occur in templates."""
+    return {match[1] for text in templates for match in _TEMPLATE.finditer(text) if match[1]}
+
+
+def templates_of(subject: Subject) -> list[str]:
+    """Every text of a subject in which placeholders are filled in."""
+    optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url)
+    return [*subject.command, *subject.env.values(), subject.url, *(text for text in optional if text is not None)]
+
+
+def check_level(parameter: Parameter, level: Level) -> None:
+    """Raises ValueError where a value is not of the parameter's type."""
+    shown = format_level(level)
+    match parameter.type:
+        case "int" if isinstance(level, bool) or not isinstance(level, int):
+            raise ValueError(f"{shown} is no whole number")
+        case "float" if isinstance(level, bool) or not isinstance(level, int | float):
+            raise ValueError(f"{shown} is no number")
+        case "bool" if not isinstance(level, bool):
+            raise ValueError(f"{shown} must be true or false")
+        case "duration":
+            if not isinstance(level, str) and level != 0:
+                raise ValueError(f"{shown} has no unit: write {shown}s, {shown}ms or another of ns, us, ms, s, m, h")
+            parse_duration_ns(level)
+        case "choice":
+            choices = [format_level(choice) for choice in parameter.choices]
+            if shown not in choices:
+                raise ValueError(f"{shown} is not one of its choices; {did_you_mean(shown, choices)}")

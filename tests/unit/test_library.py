@@ -1,0 +1,54 @@
+"""Every experiment and subject that comes with powerband loads, in each of its profiles."""
+
+import pytest
+
+from powerband.errors import UsageError
+from powerband.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
+from powerband.library import experiment_names, find_experiment, subject_names
+from powerband.plan import Setting
+from powerband.resolved import resolved_yaml
+from powerband.subjects import render_command, render_env
+
+CASES = [(name, profile) for name in experiment_names() for profile in (None, *profile_names(name))]
+
+
+def test_there_are_experiments_and_subjects() -> None:
+    assert {"quickstart", "pool-vs-event-loop", "queue-and-rejection", "a-a"} <= set(experiment_names())
+    assert "reference" in subject_names()
+
+
+@pytest.mark.parametrize(("name", "profile"), CASES)
+def test_experiment_loads_renders_and_resolves(name: str, profile: str | None) -> None:
+    experiment = load_experiment(name, profile)
+    assert experiment.name == name
+    assert experiment.question.endswith("?")
+    for setting in experiment.settings():
+        assert "{" not in "".join(render_command(experiment.subject, setting, 1234, "/engine"))
+        experiment.load_for(setting)
+    assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_experiment_has_a_smoke_profile(name: str) -> None:
+    assert "smoke" in profile_names(name)
+
+
+@pytest.mark.parametrize("name", subject_names())
+def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
+    subject = load_subject(name)
+    command = render_command(subject, Setting(()), 1234, "/engine")
+    assert command
+    assert render_env(subject, Setting(()), 1234, "/engine") == dict(subject.env)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("quickstrat", "did you mean quickstart?"),
+        ("missing.yaml", "there is no file missing.yaml"),
+        (".", "is a folder"),
+    ],
+)
+def test_what_does_not_exist_is_named(wanted: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("?", r"\?")):
+        find_experiment(wanted)
