@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Failure:
 class TrialRecord:
     """Raw facts of one trial, as they were; judging them is analysis.
 
-    `phases`: monotonic ns of launched, ready, go, measure, drain, end (those that were reached).
+    `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last word) and stopped (the subject
+    is gone), as far as they were reached.
     `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe.
@@ -94,10 +96,27 @@ class TrialDir:
         self.events = path / "events.jsonl"  # engine lines, each with an `engine` index added
         self.probe = path / "probe.jsonl"
         self.log = path / "subject.log"
+        self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
         self.record = path / "record.json"
 
+    def begin(self, spec: TrialSpec) -> None:
+        """Makes the directory with its `spec.json`; what an earlier, killed attempt left there is removed.
+
+        Raises MeasurementError where the disk refuses."""
+        try:
+            if self.path.exists():
+                shutil.rmtree(self.path)
+            self.path.mkdir(parents=True)
+            write_atomically(self.spec, json.dumps(spec.to_json()))
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+
     def write_record(self, record: TrialRecord) -> None:
-        write_atomically(self.record, json.dumps(record.to_json()))
+        """Written last: from now on the trial has happened. Raises MeasurementError where the disk refuses."""
+        try:
+            write_atomically(self.record, json.dumps(record.to_json()))
+        except OSError as error:
+            raise disk_error(self.path, error) from error
 
     def read_record(self) -> TrialRecord:
         return TrialRecord.from_json(json.loads(self.record.read_text()))

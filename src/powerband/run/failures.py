@@ -1,0 +1,41 @@
+"""Why a trial could not be measured: the stable codes of `record.failure.code`, and the exception that carries one.
+
+What each code means and what to do about it: docs/reference/failures.md (a test holds the two together).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from powerband.store import Failure
+
+
+class Code(StrEnum):
+    COMMAND_NOT_FOUND = "command_not_found"
+    NOT_EXECUTABLE = "not_executable"
+    LAUNCH_FAILED = "launch_failed"
+    PORT_IN_USE = "port_in_use"
+    DIED_BEFORE_READY = "died_before_ready"
+    NOT_READY = "not_ready"
+    DIED = "died"
+    NO_RESPONSE = "no_response"
+    NO_VALID_RESPONSE = "no_valid_response"
+    DESCRIPTOR_LIMIT = "descriptor_limit"
+    ENGINE_FAILED = "engine_failed"
+    PROBE_FAILED = "probe_failed"
+    INTERRUPTED = "interrupted"
+
+
+class TrialFailed(Exception):  # noqa: N818 - a trial that failed is data, not an error of the program
+    """Ends a trial; becomes the `failure` of its record. Never leaves `run_trial`."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(code.value, message)
+
+
+class TrialInterrupted(TrialFailed):
+    """The person asked to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.INTERRUPTED, "stopped by the user before it was finished; `powerband resume` repeats it")

@@ -1,0 +1,293 @@
+"""Brings one subject up: a free port, the command for one setting, launch through the probe, and the wait until ready.
+
+Early death is noticed at once, and every failure message ends with the subject's last words. Templates are filled in by
+`powerband.subjects`; stopping is the probe's work.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from powerband import protocol as wire
+from powerband.experiment import Ready, Subject
+from powerband.plan import Setting
+from powerband.run.cpus import CpuSplit
+from powerband.run.failures import Code, TrialFailed
+from powerband.run.files import LineFile
+from powerband.run.ports import pick_port, someone_listens
+from powerband.run.probe import Probe, probe_up
+from powerband.run.process import Pump
+from powerband.subjects import placeholders, render_command, render_env, render_text, templates_of
+
+PORT_ATTEMPTS = 4
+POLL_FIRST_S = 0.005
+POLL_LONGEST_S = 0.05
+LAST_WORDS_LINES = 8
+
+_PORT_TAKEN = re.compile(
+    r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
+)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One subject with every template filled in."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str | None
+    url: str
+    host: str
+    port: int
+    ready: Ready
+    own_port: bool  # picked by us, so another may be picked
+
+
+@dataclass(frozen=True)
+class RunningSubject:
+    """A subject that is ready."""
+
+    rendered: Rendered
+    probe: Probe
+    log_file: Path
+
+    def check_alive(self) -> None:
+        """Raises TrialFailed(died) if it has ended unasked."""
+        exited = self.probe.exited
+        if exited is not None and not exited.asked:
+            raise TrialFailed(
+                Code.DIED,
+                f"the subject ended by itself under load ({describe_exit(exited)}){last_words(self.log_file)}",
+            )
+
+
+@dataclass(frozen=True)
+class SubjectFiles:
+    """Where a trial keeps what comes from its subject and probe."""
+
+    log: Path
+    engine_log: Path
+    probe_lines: LineFile
+
+
+def render(subject: Subject, setting: Setting, engine: Path, port: int | None = None) -> Rendered:
+    """`port` None: picked where a template asks for one. Raises ExperimentError where a template cannot be filled."""
+    own_port = "port" in placeholders(templates_of(subject))
+    number = port or (pick_port() if own_port else 0)
+
+    def text(template: str) -> str:
+        return render_text(subject, setting, number, engine, template)
+
+    url = text(subject.url)
+    parts = urlsplit(url)
+    ready = subject.ready
+    return Rendered(
+        argv=tuple(render_command(subject, setting, number, engine)),
+        env=tuple(render_env(subject, setting, number, engine).items()),
+        cwd=None if subject.cwd is None else text(subject.cwd),
+        url=url,
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or (443 if parts.scheme == "https" else 80),
+        ready=ready.model_copy(
+            update={
+                "http": None if ready.http is None else text(ready.http),
+                "log": None if ready.log is None else text(ready.log),
+            }
+        ),
+        own_port=own_port,
+    )
+
+
+@contextmanager
+def subject_up(
+    subject: Subject,
+    setting: Setting,
+    *,
+    engine: Path,
+    cpus: CpuSplit,
+    files: SubjectFiles,
+    pump: Pump,
+    on_launched: Callable[[Probe], None],
+) -> Iterator[RunningSubject]:
+    """Yields the subject once it is ready; on leaving, it and all that it forked have ended.
+
+    A subject that ends because another program took its port meanwhile is started again on another port.
+    Raises TrialFailed with any of the codes of a subject that does not start."""
+    for attempt in range(1, PORT_ATTEMPTS + 1):
+        rendered = render(subject, setting, engine)
+        check_command(rendered)
+        if not rendered.own_port and someone_listens(rendered.host, rendered.port):
+            raise TrialFailed(
+                Code.PORT_IN_USE,
+                f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband pick a "
+                "free port by writing {port} in the command and in subject.url",
+            )
+        with probe_up(
+            engine, _probe_spec(subject, rendered, cpus, files), files.probe_lines, files.engine_log, pump
+        ) as (probe):
+            on_launched(probe)
+            try:
+                _wait_ready(rendered, probe, files.log, pump)
+            except PortTaken:
+                if attempt < PORT_ATTEMPTS and rendered.own_port:
+                    continue
+                raise
+            yield RunningSubject(rendered, probe, files.log)
+            return
+
+
+class PortTaken(TrialFailed):
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.PORT_IN_USE, message)
+
+
+def check_command(rendered: Rendered) -> None:
+    """Raises TrialFailed(command_not_found, not_executable) before anything is started."""
+    program = rendered.argv[0]
+    folder = Path(rendered.cwd or ".")
+    if rendered.cwd is not None and not folder.is_dir():
+        raise TrialFailed(Code.LAUNCH_FAILED, f"subject.cwd is no folder: {rendered.cwd}")
+    if "/" not in program:
+        path = dict(rendered.env).get("PATH", os.environ.get("PATH", os.defpath))
+        if shutil.which(program, path=path) is None:
+            raise TrialFailed(
+                Code.COMMAND_NOT_FOUND,
+                f"the command {program} was not found on PATH: check its spelling, or write the path to it",
+            )
+        return
+    file = folder / program
+    if not file.is_file():
+        raise TrialFailed(
+            Code.COMMAND_NOT_FOUND, f"the command {program} does not exist (looked in {folder.resolve()})"
+        )
+    if not os.access(file, os.X_OK):
+        raise TrialFailed(
+            Code.NOT_EXECUTABLE,
+            f"{program} is not executable: `chmod +x` it, or put its interpreter in front (java -jar ..., python3 ...)",
+        )
+
+
+def last_words(log_file: Path) -> str:
+    """The end of a subject's log, as the end of a sentence."""
+    text = _tail(log_file).strip()
+    if not text:
+        return "; it printed nothing"
+    return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
+
+
+def describe_exit(exited: wire.Exited) -> str:
+    if exited.signal is not None:
+        try:
+            return f"killed by {signal.Signals(exited.signal).name}"
+        except ValueError:
+            return f"killed by signal {exited.signal}"
+    if exited.exit_code == 0:
+        return "exit code 0; a server must stay in the foreground"
+    return f"exit code {exited.exit_code}"
+
+
+def _probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, files: SubjectFiles) -> wire.ProbeSpec:
+    return wire.ProbeSpec(
+        launch=wire.Launch(
+            name="subject",
+            argv=rendered.argv,
+            env=rendered.env,
+            cwd=rendered.cwd,
+            log_file=str(files.log.absolute()),
+            cpus=cpus.subject,
+            stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
+            grace_ns=subject.stop.grace_ns,
+        ),
+        ports=(rendered.port,),
+        cpus=cpus.probe,
+    )
+
+
+def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump) -> None:
+    is_ready = ready_check(rendered, log_file)
+    timeout_s = rendered.ready.timeout_ns / 1e9
+    deadline = time.monotonic() + timeout_s
+    pause_s = POLL_FIRST_S
+    while not is_ready():
+        if pump.wait(lambda: probe.exited is not None, pause_s):
+            break
+        if time.monotonic() > deadline:
+            raise TrialFailed(
+                Code.NOT_READY,
+                f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
+                f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
+            )
+        pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
+    pump.wait(lambda: probe.exited is not None, 0.001)
+    if probe.exited is not None:
+        words = last_words(log_file)
+        if _PORT_TAKEN.search(_tail(log_file)):
+            raise PortTaken(f"the subject could not listen on port {rendered.port}, which is in use{words}")
+        raise TrialFailed(
+            Code.DIED_BEFORE_READY, f"the subject ended before it was ready ({describe_exit(probe.exited)}){words}"
+        )
+
+
+def _how_ready(rendered: Rendered) -> str:
+    if rendered.ready.http is not None:
+        return f"no answer below status 500 from {_http_url(rendered)}"
+    if rendered.ready.log is not None:
+        return f"its log does not match {rendered.ready.log!r}"
+    return f"{rendered.host}:{rendered.port} accepts no connection"
+
+
+def ready_check(rendered: Rendered, log_file: Path) -> Callable[[], bool]:
+    """A function that tells whether the subject is ready now; it may block for a second at most."""
+    if rendered.ready.http is not None:
+        url = _http_url(rendered)
+        return lambda: _answers(url)
+    if rendered.ready.log is not None:
+        pattern = re.compile(rendered.ready.log, re.MULTILINE)
+        return lambda: log_file.is_file() and pattern.search(log_file.read_text(errors="replace")) is not None
+    return lambda: someone_listens(rendered.host, rendered.port)
+
+
+def _http_url(rendered: Rendered) -> str:
+    target = rendered.ready.http or "/"
+    if "://" in target:
+        return target
+    parts = urlsplit(rendered.url)
+    return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(host, port, timeout=1.0, context=ssl._create_unverified_context())
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    try:
+        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _tail(log_file: Path, size: int = 8192) -> str:
+    try:
+        with log_file.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - size))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,319 @@
+"""Runs one trial: subject up, ready, probed, engines armed, go, warm-up until steady, measure, drain, stop.
+
+Each resource is a context manager inside the one before, so whatever happens, everything ends in reverse order. A trial
+that fails is data: it becomes a record with a failure. Only our own impossibilities (a full disk, no engine) raise.
+Nothing is computed from what was measured; when the warm-up has lasted long enough is decided by `steady`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from powerband import protocol as wire
+from powerband.experiment import Experiment
+from powerband.plan import TrialSpec
+from powerband.protocol import WarmupSeries
+from powerband.run.cpus import CpuSplit, cpu_split
+from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
+from powerband.run.failures import Code, TrialFailed, TrialInterrupted
+from powerband.run.files import LineFile
+from powerband.run.host import usable_cores
+from powerband.run.loadspec import fleet_specs
+from powerband.run.probe import Probe
+from powerband.run.process import Pump
+from powerband.run.stop import StopRequest
+from powerband.run.subject import RunningSubject, SubjectFiles, subject_up
+from powerband.store import Failure, TrialDir, TrialRecord
+
+GO_LEAD_NS = 2_000_000  # from the go command to the common start: long enough to reach one engine
+GO_LEAD_PER_ENGINE_NS = 500_000
+STEADY_EVERY_NS = 500_000_000
+OBSERVE_EVERY_INTERVALS = 2
+REPORT_SLACK_S = 10.0
+GATHER_S = 0.02
+SILENT = {"timeout", "unfinished", "connect_timeout"}
+
+
+class TrialObserver(Protocol):
+    """The part of an observer that a trial talks to."""
+
+    def phase(self, name: str) -> None: ...
+
+    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None: ...
+
+
+def run_trial(
+    experiment: Experiment,
+    spec: TrialSpec,
+    directory: TrialDir,
+    *,
+    steady: Callable[[WarmupSeries], bool],
+    observer: TrialObserver,
+    stop: StopRequest,
+) -> TrialRecord:
+    """Writes `directory` and returns its record. `steady` sees the series so far, about twice a second once
+    `warmup_min` is over and answers have come, and ends the warm-up by saying True.
+
+    A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
+    ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
+    engine = find_engine()
+    load = experiment.load_for(spec.setting)
+    split = cpu_split(usable_cores(), experiment.host, load.engine_threads)
+    trial = _Trial(
+        experiment=experiment,
+        spec=spec,
+        directory=directory,
+        engine=engine,
+        split=split,
+        steady=steady,
+        observer=observer,
+        stop=stop,
+    )
+    directory.begin(spec)
+    status, failure = trial.run()
+    record = trial.record(status, failure)
+    if directory.engine_log.is_file() and directory.engine_log.stat().st_size == 0:
+        directory.engine_log.unlink()
+    directory.write_record(record)
+    return record
+
+
+class _Trial:
+    """The state of one trial while it runs."""
+
+    def __init__(
+        self,
+        *,
+        experiment: Experiment,
+        spec: TrialSpec,
+        directory: TrialDir,
+        engine: Path,
+        split: CpuSplit,
+        steady: Callable[[WarmupSeries], bool],
+        observer: TrialObserver,
+        stop: StopRequest,
+    ) -> None:
+        self.experiment = experiment
+        self.load = experiment.load_for(spec.setting)
+        self.spec = spec
+        self.directory = directory
+        self.engine = engine
+        self.split = split
+        self.steady = steady
+        self.observer = observer
+        self.stop = stop
+        self.wall_ns, self.monotonic_ns = time.time_ns(), time.monotonic_ns()
+        self.phases: dict[str, int] = {}
+        self.warmup_ended_by: str | None = None
+        self.probe: Probe | None = None
+        self.fleet: Fleet | None = None
+        self.observed = 0
+
+    def run(self) -> tuple[str, Failure | None]:
+        """Status and failure. Raises only what `run_trial` raises."""
+        try:
+            with (
+                pinned_to(self.split.engine + self.split.probe),
+                Pump(self.stop) as pump,
+                LineFile(self.directory.events) as events,
+                LineFile(self.directory.probe) as probe_lines,
+            ):
+                self._measure(pump, events, probe_lines)
+        except TrialInterrupted as interrupted:
+            return "interrupted", interrupted.failure
+        except TrialFailed as failed:
+            return "failed", failed.failure
+        finally:
+            self.phases["stopped"] = time.monotonic_ns()
+        return "measured", None
+
+    def record(self, status: str, failure: Failure | None) -> TrialRecord:
+        return TrialRecord(
+            spec=self.spec,
+            status=status,
+            failure=failure,
+            wall_ns=self.wall_ns,
+            monotonic_ns=self.monotonic_ns,
+            phases=self.phases,
+            warmup_ended_by=self.warmup_ended_by,
+            engines=self.fleet.summaries if self.fleet else (),
+            subject=self.probe.facts() if self.probe else {},
+            cpus=self.split.to_json(),
+        )
+
+    def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
+        files = SubjectFiles(self.directory.log, self.directory.engine_log, probe_lines)
+        self.observer.phase("launch")
+        with subject_up(
+            self.experiment.subject,
+            self.spec.setting,
+            engine=self.engine,
+            cpus=self.split,
+            files=files,
+            pump=pump,
+            on_launched=self._launched,
+        ) as subject:
+            self.phases["ready"] = time.monotonic_ns()
+            self.observer.phase("ready")
+            specs = self._specs(subject.rendered.url)
+            with fleet_up(self.engine, specs, events, self.directory.engine_log, pump) as fleet:
+                self.fleet = fleet
+                for index, pid in enumerate(fleet.pids):
+                    subject.probe.watch("engine" if len(specs) == 1 else f"engine-{index}", pid)
+                self._drive(pump, fleet, subject)
+            check_answered(fleet.outcomes())
+            self.observer.phase("stop")
+
+    def _launched(self, probe: Probe) -> None:
+        assert probe.launched is not None
+        self.probe = probe
+        self.phases["launched"] = probe.launched.at_ns
+
+    @property
+    def _warmup_ns(self) -> int | None:
+        """A fixed warm-up; None: until steady. Where each user sends a set number of requests, none may be missed."""
+        if self.experiment.measure.warmup_ns is None and self.load.requests_per_user is not None:
+            return 0
+        return self.experiment.measure.warmup_ns
+
+    @property
+    def _warmup_max_ns(self) -> int:
+        return max(self.experiment.measure.warmup_max_ns, self.load.ramp_ns)
+
+    def _specs(self, url: str) -> list[wire.LoadSpec]:
+        return fleet_specs(
+            self.load,
+            url=url,
+            seed=self.spec.seed,
+            descriptor_limit=descriptor_limit(),
+            cpus=self.split.engine,
+            allow_remote=urlsplit(url).hostname in self.experiment.allow_hosts,
+            warmup_ns=self._warmup_ns,
+            warmup_max_ns=self._warmup_max_ns,
+        )
+
+    def _drive(self, pump: Pump, fleet: Fleet, subject: RunningSubject) -> None:
+        """From go to the last summary."""
+
+        def passed(done: Callable[[], bool]) -> Callable[[], bool]:
+            def check() -> bool:
+                subject.check_alive()
+                self._observe(fleet)
+                return fleet.finished or done()
+
+            return check
+
+        go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)
+        fleet.send(wire.Go(at_ns=go_ns))
+        self.phases["go"] = go_ns
+        self.observer.phase("warmup")
+        self._warm_up(pump, fleet, go_ns, passed)
+        self._enter(pump, fleet, "measure", REPORT_SLACK_S, passed)
+        duration_s = self.load.duration_ns / 1e9
+        self._enter(pump, fleet, "drain", duration_s + REPORT_SLACK_S, passed)
+        drain_s = self.load.drain_ns / 1e9
+        if not pump.wait(passed(lambda: fleet.finished), drain_s + REPORT_SLACK_S):
+            raise TrialFailed(Code.ENGINE_FAILED, "the engine did not report the end of the run in time")
+        self.phases["end"] = max((summary["end_ns"] for summary in fleet.summaries), default=time.monotonic_ns())
+
+    def _warm_up(
+        self, pump: Pump, fleet: Fleet, go_ns: int, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
+    ) -> None:
+        """Until the fixed time is over, `steady` says so, or the limit is reached."""
+        if self._warmup_ns is not None:
+            self.warmup_ended_by = "fixed"
+            fixed_s = self._warmup_ns / 1e9 + REPORT_SLACK_S
+            pump.wait(passed(lambda: "measure" in fleet.phases), fixed_s, gather_s=GATHER_S)
+            return
+        least_ns = max(self.experiment.measure.warmup_min_ns, self.load.ramp_ns)
+        next_ns = go_ns + least_ns
+
+        def is_steady() -> bool:
+            nonlocal next_ns
+            if not fleet.intervals or fleet.intervals[-1].end_ns < next_ns or not fleet.seen["ok"]:
+                return False
+            next_ns = fleet.intervals[-1].end_ns + STEADY_EVERY_NS
+            return self.steady(series_of(fleet.intervals, go_ns))
+
+        limit_s = (self._warmup_max_ns - (time.monotonic_ns() - go_ns)) / 1e9
+        steady = pump.wait(passed(is_steady), limit_s, gather_s=GATHER_S)
+        if not steady:
+            check_answered(fleet.seen)
+        self.warmup_ended_by = "steady" if steady else "limit"
+        fleet.send(wire.StartMeasure(at_ns=time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)))
+
+    def _enter(
+        self,
+        pump: Pump,
+        fleet: Fleet,
+        phase: str,
+        timeout_s: float,
+        passed: Callable[[Callable[[], bool]], Callable[[], bool]],
+    ) -> None:
+        if not pump.wait(passed(lambda: phase in fleet.phases), timeout_s, gather_s=GATHER_S):
+            raise TrialFailed(Code.ENGINE_FAILED, f"the engine did not enter the phase {phase} in time")
+        if phase in fleet.phases:  # else the engines have ended already
+            self.phases[phase] = fleet.phases[phase]
+            self.observer.phase(phase)
+
+    def _observe(self, fleet: Fleet) -> None:
+        while len(fleet.intervals) - self.observed >= OBSERVE_EVERY_INTERVALS:
+            recent = fleet.intervals[self.observed : self.observed + OBSERVE_EVERY_INTERVALS]
+            self.observed += OBSERVE_EVERY_INTERVALS
+            self.observer.interval(*over(recent))
+
+
+def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
+    """Rate of ok requests per second, their mean response time in ns (None without any), in flight at the end."""
+    length_ns = intervals[-1].end_ns - intervals[0].start_ns
+    ok = sum(interval.ok for interval in intervals)
+    time_ns = sum(interval.response_time_ns_mean * interval.ok for interval in intervals if interval.ok)
+    return ok * 1e9 / max(1, length_ns), time_ns / ok if ok else None, intervals[-1].in_flight
+
+
+def series_of(intervals: list[FleetInterval], go_ns: int) -> WarmupSeries:
+    last = intervals[-1]
+    return WarmupSeries(
+        interval_s=(last.end_ns - last.start_ns) / 1e9,
+        rate_per_s=tuple(interval.rate_per_s for interval in intervals),
+        response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
+        elapsed_s=(last.end_ns - go_ns) / 1e9,
+    )
+
+
+def check_answered(outcomes: Counter[str]) -> None:
+    """Raises TrialFailed where not one request ended ok: there is nothing to measure then."""
+    if outcomes["ok"]:
+        return
+    ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
+    if set(outcomes) <= SILENT:
+        raise TrialFailed(
+            Code.NO_RESPONSE,
+            f"the subject never answered a request ({ended}): check load.scenario and subject.url, or raise "
+            "load.timeout and measure.warmup_max if it is that slow",
+        )
+    raise TrialFailed(
+        Code.NO_VALID_RESPONSE,
+        f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
+    )
+
+
+@contextmanager
+def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Keeps this thread off the subject's CPUs; processes started meanwhile begin there too. Empty: no change."""
+    if not cpus:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
