@@ -113,7 +113,7 @@ def load(how):
     say(type="armed", at_ns=now())
     go_ns = next_command(now() + 3600 * 10**9)["at_ns"]
     if how == "crash":
-        print("fake engine: going down", file=sys.stderr)
+        sys.stderr.write("fake engine: going down\n")
         return 70
     phase, tick, number, measure_ns = "warmup", go_ns, 0, None
     warmup_ns = spec["phases"].get("warmup_ns")
