@@ -1,1 +1,1 @@
-"""Renders an analysis for people and machines; computes no statistics."""
+"""Analysis as people and machines read it: text, live terminal view, JSON, one HTML file. Computes no statistics."""

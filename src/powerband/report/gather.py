@@ -1,0 +1,115 @@
+"""From a run directory and its Analysis to a `Page`: reads files, asks `analyze` for series and merged histograms.
+
+Nothing is judged or drawn here. A file that is missing or cut short leaves its part of the page empty."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from powerband.analyze.results import Analysis
+from powerband.report.numbers import format_number
+from powerband.report.page import Facts, Page
+from powerband.store import RunDir, TrialRecord
+
+
+def gather(run: RunDir, analysis: Analysis) -> Page:
+    """Everything that the page of this run shows."""
+    host = read_host(run.host)
+    records = run.records()
+    return Page(
+        analysis=analysis,
+        run=str(run.path),
+        command=_command(run),
+        experiment_yaml=run.experiment.read_text(encoding="utf-8"),
+        when=_when(records),
+        facts=tuple(facts for facts in (*_host_facts(host), _pinning(records), _started(run, host)) if facts.rows),
+    )
+
+
+def read_host(path: Path) -> Mapping[str, Any]:
+    """host.json; empty where it is missing or no JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _command(run: RunDir) -> str:
+    """The resolved experiment holds the seed and every default, so that it alone says all."""
+    return f"powerband run {shlex.quote(str(run.experiment))}"
+
+
+def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
+    command = host.get("command")
+    typed = shlex.join(map(str, command)) if isinstance(command, list) and command else ""
+    versions = host.get("versions")
+    rows = [(str(name), str(value)) for name, value in _items(versions) if value]
+    seeds = sorted({spec.seed for spec in run.planned()})
+    shown = ", ".join(map(str, seeds[:4])) + (f" and {len(seeds) - 4} more" if len(seeds) > 4 else "")
+    rows += [("seeds of the load", shown)] if seeds else []
+    rows += [("started as", typed)] if typed else []
+    return Facts("Versions and seeds", tuple(rows))
+
+
+def _when(records: list[TrialRecord]) -> str:
+    if not records:
+        return ""
+    first = min(record.wall_ns for record in records)
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(first / 1e9))
+
+
+def _pinning(records: list[TrialRecord]) -> Facts:
+    """The CPUs of each part; one row per part, all that occurred."""
+    seen: dict[str, list[str]] = {}
+    for record in records:
+        for part, cpus in record.cpus.items():
+            text = ", ".join(map(str, cpus)) or "any"
+            if text not in seen.setdefault(part, []):
+                seen[part].append(text)
+    return Facts("CPUs used", tuple((part, "; ".join(texts)) for part, texts in seen.items()))
+
+
+_HOST_ROWS = (
+    ("CPU", ("cpu", "model")),
+    ("CPUs allowed", ("cpu", "allowed")),
+    ("CPU governor", ("cpu", "governor")),
+    ("memory", ("memory", "total_bytes")),
+    ("system", ("distribution",)),
+    ("kernel", ("kernel",)),
+    ("machine", ("machine",)),
+    ("virtualisation", ("virtualisation",)),
+    ("container", ("container",)),
+    ("clock", ("clock_source",)),
+    ("descriptors", ("limits", "descriptors_soft")),
+    ("accept queue limit", ("network", "somaxconn")),
+    ("load average at the start", ("load_average",)),
+)
+
+
+def _host_facts(host: Mapping[str, Any]) -> Iterator[Facts]:
+    rows = []
+    for name, path in _HOST_ROWS:
+        value: Any = host
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value not in (None, [], ""):
+            rows.append((name, _text(path[-1], value)))
+    yield Facts("Host", tuple(rows))
+
+
+def _text(key: str, value: Any) -> str:
+    if key.endswith("_bytes") and isinstance(value, int | float):
+        return format_number(float(value), "bytes")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, Mapping) else []

@@ -1,0 +1,108 @@
+"""The HTML report: one file that opens from disk without a network. A Page enters, text leaves; nothing is computed.
+
+The chart library (static/echarts.min.js.gz, built by `make bundle`) and the series travel gzipped in base64, unpacked
+by the browser. A content security policy allows exactly the scripts of this file, by hash, and no connection at all."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from powerband import __version__
+from powerband.analyze.results import Analysis
+from powerband.report.charts import Chart, layout, main_charts, resource_charts, state_chart
+from powerband.report.gather import gather
+from powerband.report.page import Page, Quantiles
+from powerband.report.sections import body
+from powerband.store import RunDir, disk_error, write_atomically
+
+
+def write_report(run: RunDir, analysis: Analysis) -> Path:
+    """Makes report.html in the run directory and returns its path. Raises MeasurementError where the disk refuses."""
+    text = render_page(gather(run, analysis))
+    try:
+        write_atomically(run.report, text)
+    except OSError as error:
+        raise disk_error(run.report, error) from error
+    return run.report
+
+
+def render_page(page: Page) -> str:
+    """The whole file."""
+    main, costs, states = main_charts(page.analysis), resource_charts(page.analysis), state_chart(page.analysis)
+    script = "\n".join(_template(name) for name in ("charts.js", "report.js"))
+    packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()
+    library = gzip.decompress(packed_library)
+    data = _data(page, [*main, *costs, *([states] if states else [])])
+    return Template(_template("report.html")).substitute(
+        title=escape(f"{page.analysis.name} – powerband"),
+        version=escape(__version__),
+        script_hashes=" ".join(_hash(code) for code in (script.encode(), library)),
+        style=_template("report.css"),
+        body=body(page, main, costs, states),
+        packed_charts=base64.b64encode(packed_library).decode(),
+        packed_data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
+        script=script,
+    )
+
+
+def _data(page: Page, charts: Sequence[Chart]) -> str:
+    place = layout(page.analysis)
+    answer = page.analysis.answer.setting
+    document: dict[str, Any] = {
+        "charts": [asdict(chart) for chart in charts],
+        "distributions": [
+            {
+                "setting": each.setting,
+                "label": each.setting.partition("=")[2] if place.across == 0 and place.lines is None else each.setting,
+                "answer": answer is not None and each.setting == answer.id,
+                "response_time": {"points": _points(each.response_time)},
+                "service_time": {"points": _points(each.service_time)},
+            }
+            for each in page.distributions
+        ],
+        "trials": [
+            {
+                "number": trial.number,
+                "measured_s": trial.measured_s,
+                "tracks": [
+                    {
+                        "panel": track.panel,
+                        "label": track.label,
+                        "unit": track.unit,
+                        "points": [[_short(s), None if value is None else _short(value)] for s, value in track.points],
+                    }
+                    for track in trial.tracks
+                ],
+            }
+            for trial in page.trials
+        ],
+    }
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _points(quantiles: Quantiles) -> list[list[float]]:
+    """Quantiles below 1, as the axis of nines has no place for the maximum."""
+    return [[q, _short(ns)] for q, ns in quantiles.points if q < 1 and ns > 0]
+
+
+def _short(value: float) -> float:
+    """Five significant digits: more than a plot shows, and less than half the bytes."""
+    return float(f"{value:.5g}")
+
+
+def _hash(code: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'"
+
+
+def _template(name: str) -> str:
+    return files("powerband.report").joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,0 +1,81 @@
+"""What the HTML page is made from, as values: an Analysis, and beside it what a run directory holds for a reader.
+
+Reading a run directory into a `Page` is `gather.py`; drawing one is `html.py` and `charts.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.analyze.results import Analysis
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """One merged histogram: rising (quantile in [0, 1], ns) pairs for a line, and by name (`p99`) those for a table."""
+
+    count: int
+    points: tuple[tuple[float, float], ...]
+    named: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The times of one setting's requests, all its valid trials merged."""
+
+    setting: str
+    response_time: Quantiles
+    service_time: Quantiles
+
+
+@dataclass(frozen=True)
+class Track:
+    """One line over the time of a trial: seconds since go, and values in `unit` (None: not measured then)."""
+
+    panel: str  # tracks of one panel share a plot
+    label: str
+    unit: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where the threads of one pool spent the measured window, in thread-seconds per second."""
+
+    name: str
+    threads: float
+    on_cpu: float
+    run_wait: float
+    blocked: float
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there."""
+
+    number: int
+    tracks: tuple[Track, ...] = ()
+    measured_s: tuple[float, float] | None = None
+    pools: tuple[Pool, ...] = ()
+    log_tail: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One titled list of name and value: the host, the pinning, versions."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything on the page."""
+
+    analysis: Analysis
+    run: str
+    command: str  # what a person types to do it again
+    experiment_yaml: str
+    when: str
+    facts: tuple[Facts, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    trials: tuple[TrialView, ...] = ()

@@ -1,0 +1,337 @@
+// Chart descriptions (charts.py) to ECharts options. No number is computed here but pixel positions and round ticks.
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function theme() {
+  return {
+    ink: css("--ink"),
+    muted: css("--muted"),
+    rule: css("--rule"),
+    card: css("--card"),
+    accent: css("--accent"),
+    soft: css("--accent-soft"),
+    bad: css("--bad"),
+    series: [1, 2, 3, 4, 5, 6].map((n) => css(`--c${n}`)),
+    dark: css("color-scheme") === "dark",
+  };
+}
+
+/** A colour for the i-th of n ordered things: gold over green and blue to violet. */
+function ramp(i, n, dark) {
+  const hue = 42 + (n < 2 ? 150 : (i / (n - 1)) * 245);
+  return `hsl(${hue.toFixed(0)} ${dark ? "62% 66%" : "66% 38%"})`;
+}
+
+const round = (value) => Number(value.toPrecision(6)).toLocaleString("en-US", { maximumSignificantDigits: 6 });
+
+/** A round duration on a log axis: 10000000 -> 10 ms. */
+function duration(ns) {
+  const [value, unit] = scaled(ns);
+  return `${round(value)} ${unit}`;
+}
+
+function scaled(ns) {
+  const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([s]) => ns >= s * 0.9999) ?? [1, "ns"];
+  return [ns / size, unit];
+}
+
+/** At most three significant digits and the unit: the text of a value of a time series. */
+function brief(value, unit) {
+  if (value === null || value === undefined) return "–";
+  const text = Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
+  return unit ? `${text}${unit.startsWith("/") ? "" : " "}${unit}` : text;
+}
+
+/** Tooltips are built as nodes: names from files never become markup. */
+function tip(head, rows) {
+  const box = document.createElement("div");
+  box.className = "tip";
+  const title = document.createElement("b");
+  title.textContent = head;
+  box.append(title);
+  for (const [colour, text] of rows) {
+    const row = document.createElement("span");
+    const dot = document.createElement("i");
+    dot.style.background = colour;
+    row.append(dot, text);
+    box.append(row);
+  }
+  return box;
+}
+
+function base(t) {
+  return {
+    animation: false,
+    textStyle: { fontFamily: css("--sans"), color: t.ink },
+    tooltip: {
+      confine: true,
+      backgroundColor: t.card,
+      borderColor: t.rule,
+      textStyle: { color: t.ink },
+      axisPointer: { type: "line", lineStyle: { color: t.muted, type: "dashed" }, label: { show: false } },
+    },
+    grid: { left: 6, right: 14, top: 12, bottom: 30, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+  };
+}
+
+const axisStyle = (t) => ({
+  axisLine: { show: false },
+  axisTick: { show: false },
+  axisLabel: { color: t.muted, fontSize: 12, hideOverlap: true },
+  nameTextStyle: { color: t.muted, fontSize: 12 },
+  splitLine: { lineStyle: { color: t.rule } },
+});
+
+/** An axis whose labels stand at given positions only. */
+function positionAxis(axis, t) {
+  const labels = new Map(axis.positions.map((position, i) => [position, axis.labels[i]]));
+  const span = axis.positions.at(-1) - axis.positions[0] || 1;
+  const sorted = [...axis.positions].sort((a, b) => a - b);
+  const style = axisStyle(t);
+  return {
+    ...style,
+    type: "value",
+    name: axis.name,
+    nameLocation: "middle",
+    nameGap: 28,
+    min: sorted[0] - Math.abs(span) * 0.06,
+    max: sorted.at(-1) + Math.abs(span) * 0.06,
+    splitLine: { show: false },
+    axisLine: { show: true, onZero: false, lineStyle: { color: t.rule } },
+    axisLabel: { ...style.axisLabel, customValues: sorted, formatter: (value) => labels.get(value) ?? "" },
+  };
+}
+
+function valueAxis(chart, t) {
+  if (chart.log_value) return logAxis(chart.lines.flatMap((line) => line.points.flatMap((p) => [p.value, p.low ?? p.value, p.high ?? p.value])), round, t);
+  return { ...axisStyle(t), type: "value", min: 0, splitNumber: 4, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } };
+}
+
+/** A value axis over log10, so that ticks may stand at 1, 2 and 5 and the range may end there. */
+function logAxis(values, format, t) {
+  const positive = values.filter((value) => value > 0);
+  const [low, high] = [Math.min(...positive), Math.max(...positive)];
+  const steps = high / low > 300 ? [1] : [1, 2, 5];
+  const ticks = [];
+  for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade++) {
+    for (const step of steps) ticks.push(step * 10 ** decade);
+  }
+  const first = ticks.findLastIndex((tick) => tick <= low * 1.0001);
+  const last = ticks.findIndex((tick) => tick >= high * 0.9999);
+  const shown = ticks.slice(Math.max(0, first), last + 1).map(Math.log10);
+  const style = axisStyle(t);
+  return {
+    ...style,
+    type: "value",
+    min: shown[0],
+    max: shown.at(-1),
+    axisTick: { show: false, customValues: shown },
+    splitLine: { ...style.splitLine, customValues: shown },
+    axisLabel: { ...style.axisLabel, customValues: shown, formatter: (value) => format(10 ** value) },
+  };
+}
+
+/** Points with intervals; joined by a line where the axis has an order. Settings by name lie on the vertical axis. */
+function estimates(chart, t) {
+  const flat = !chart.axis.ordered && chart.axis.labels.some((label) => label.length > 12);
+  const scale = chart.log_value ? Math.log10 : (value) => value;
+  const place = (point) => (flat ? [scale(point.value), point.x] : [point.x, scale(point.value)]);
+  const series = [];
+  chart.lines.forEach((line, i) => {
+    const colour = t.series[i % t.series.length];
+    series.push({
+      type: "line",
+      name: line.name || chart.title,
+      data: line.points.map((point) => ({
+        value: place(point),
+        point,
+        symbol: "circle",
+        symbolSize: point.answer ? 13 : 7,
+        itemStyle: { color: point.answer ? colour : t.card, borderColor: colour, borderWidth: 2 },
+      })),
+      showSymbol: true,
+      lineStyle: { color: colour, width: chart.axis.ordered ? 2 : 0 },
+      itemStyle: { color: colour },
+      z: 3,
+      markArea: i === 0 && chart.band ? band(chart, t, flat) : undefined,
+    });
+    series.push(whiskers(line, colour, flat, scale));
+  });
+  const position = positionAxis(chart.axis, t);
+  if (flat) Object.assign(position, { inverse: true, name: "", axisLabel: { ...position.axisLabel, width: 150, overflow: "truncate" } });
+  const values = valueAxis(chart, t);
+  const legend = chart.lines.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink }, data: chart.lines.map((line) => line.name) } : undefined;
+  const options = base(t);
+  if (legend) options.grid.top = 30;
+  if (flat) options.grid.bottom = 8;
+  return {
+    ...options,
+    xAxis: flat ? values : position,
+    yAxis: flat ? position : values,
+    legend,
+    series,
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      axisPointer: { ...options.tooltip.axisPointer, axis: flat ? "y" : "x", snap: true },
+      formatter: (items) => {
+        const shown = items.filter((item) => item.data.point);
+        const names = [...new Set(shown.map((item) => item.data.point.setting))];
+        const rows = shown.map((item) => [t.series[(item.seriesIndex / 2) % t.series.length], `${chart.lines.length > 1 ? `${item.seriesName}: ` : ""}${item.data.point.text}`]);
+        return tip(names.join(" / "), rows);
+      },
+    },
+  };
+}
+
+/** Where values count as equally good. */
+function band(chart, t, flat) {
+  const [low, high] = chart.band;
+  return {
+    silent: true,
+    itemStyle: { color: t.soft, opacity: 0.9 },
+    label: { show: true, position: flat ? "insideTop" : "insideTopLeft", color: t.accent, fontSize: 11, formatter: chart.band_label },
+    data: [flat ? [{ xAxis: low }, { xAxis: high }] : [{ yAxis: low }, { yAxis: high }]],
+  };
+}
+
+function whiskers(line, colour, flat, scale) {
+  const cap = 4;
+  return {
+    type: "custom",
+    name: line.name,
+    silent: true,
+    z: 2,
+    tooltip: { show: false },
+    data: line.points.filter((point) => point.low !== null && point.high !== null && (scale !== Math.log10 || point.low > 0)).map((point) => [point.x, scale(point.low), scale(point.high)]),
+    encode: flat ? { x: [1, 2], y: 0 } : { x: 0, y: [1, 2] },
+    renderItem: (params, api) => {
+      const at = (value) => api.coord(flat ? [value, api.value(0)] : [api.value(0), value]);
+      const [ax, ay] = at(api.value(1));
+      const [bx, by] = at(api.value(2));
+      const [dx, dy] = flat ? [0, cap] : [cap, 0];
+      const stroke = { stroke: colour, lineWidth: 1.5, fill: "none" };
+      const edge = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style: stroke });
+      return { type: "group", children: [edge(ax, ay, bx, by), edge(ax - dx, ay - dy, ax + dx, ay + dy), edge(bx - dx, by - dy, bx + dx, by + dy)] };
+    },
+  };
+}
+
+/** Shares of a whole, one bar per setting. */
+function stack(chart, t) {
+  const colours = [t.accent, t.bad, t.rule];
+  const options = base(t);
+  return {
+    ...options,
+    grid: { ...options.grid, top: 30, bottom: 8 },
+    legend: { top: 0, left: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink } },
+    xAxis: { ...axisStyle(t), type: "value", min: 0, max: 100, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${v} %` } },
+    yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.axis.labels, axisLabel: { ...axisStyle(t).axisLabel, width: 150, overflow: "truncate", hideOverlap: false } },
+    series: chart.lines.map((line, i) => ({
+      type: "bar",
+      stack: "all",
+      name: line.name,
+      barMaxWidth: 18,
+      itemStyle: { color: colours[i % colours.length] },
+      data: line.points.map((point) => ({ value: [point.value, point.x], point })),
+    })),
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      axisPointer: { type: "none" },
+      formatter: (items) => tip(items[0].data.point.setting, items.map((item) => [colours[item.seriesIndex], `${item.seriesName}: ${item.data.point.text}`])),
+    },
+  };
+}
+
+/** One value over two factors. */
+function heat(chart, t) {
+  const points = chart.lines.flatMap((line, row) => line.points.map((point) => ({ value: [point.x, row, point.value], point })));
+  const values = points.map((item) => item.value[2]);
+  const options = base(t);
+  const category = (axis, name) => ({ ...axisStyle(t), type: "category", data: axis.labels, name, nameLocation: "middle", splitLine: { show: false } });
+  return {
+    ...options,
+    grid: { ...options.grid, left: 26 },
+    xAxis: { ...category(chart.axis, chart.axis.name), nameGap: 28 },
+    yAxis: { ...category(chart.second, chart.second.name), nameGap: 40 },
+    visualMap: { show: false, min: Math.min(...values), max: Math.max(...values), dimension: 2, inRange: { color: t.dark ? ["#1b2a33", "#2f7f9a", "#9fe3f5"] : ["#eef5f7", "#7fb7ca", "#0a5a76"] } },
+    series: [{
+      type: "heatmap",
+      data: points,
+      itemStyle: { borderColor: t.card, borderWidth: 2 },
+      label: { show: true, formatter: (item) => brief(item.value[2], ""), fontSize: 12 },
+    }],
+    tooltip: { ...options.tooltip, formatter: (item) => tip(item.data.point.setting, [[item.color, item.data.point.text]]) },
+  };
+}
+
+/** Percentiles on an axis where each further nine takes the same room. */
+function distribution(data, which, t, names) {
+  const nines = (q) => -Math.log10(1 - q);
+  const ticks = new Map([[0, "p0"], [nines(0.5), "p50"], [1, "p90"], [2, "p99"], [3, "p99.9"], [4, "p99.99"], [5, "p99.999"]]);
+  const last = Math.max(1, ...data.flatMap((d) => d[which].points.map(([q]) => nines(q))));
+  const options = base(t);
+  return {
+    ...options,
+    grid: { ...options.grid, right: names ? 14 + 7 * Math.max(...data.map((d) => d.label.length)) : 14 },
+    xAxis: {
+      ...axisStyle(t), type: "value", min: 0, max: last, name: "percentile of requests", nameLocation: "middle", nameGap: 28,
+      axisLine: { show: true, lineStyle: { color: t.rule } },
+      axisLabel: { ...axisStyle(t).axisLabel, customValues: [...ticks.keys()].filter((v) => v <= last + 0.01), formatter: (v) => ticks.get(v) ?? "" },
+      splitLine: { show: true, lineStyle: { color: t.rule } },
+    },
+    yAxis: logAxis(data.flatMap((d) => d[which].points.map(([, ns]) => ns)), duration, t),
+    series: data.map((d, i) => ({
+      type: "line",
+      name: d.setting,
+      data: d[which].points.map(([q, ns]) => ({ value: [nines(q), Math.log10(ns)], q, ns })),
+      showSymbol: false,
+      lineStyle: { color: ramp(i, data.length, t.dark), width: d.answer ? 4 : 1.8 },
+      itemStyle: { color: ramp(i, data.length, t.dark) },
+      z: d.answer ? 4 : 2,
+      endLabel: names ? { show: true, formatter: d.label, color: t.ink, fontSize: 11, distance: 4 } : undefined,
+      labelLayout: { moveOverlap: "shiftY" },
+      emphasis: { focus: "series" },
+    })),
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      formatter: (items) => tip(`p${Number((items[0].data.q * 100).toPrecision(6))}`, items.map((item) => [item.color, `${item.seriesName}: ${brief(...scaled(item.data.ns))}`])),
+    },
+  };
+}
+
+/** Some lines over the seconds of one trial; what is not the measured window is shaded. */
+function panel(tracks, trial, t) {
+  const end = Math.max(...trial.tracks.flatMap((track) => track.points.map(([s]) => s)));
+  const shade = [];
+  if (trial.measured_s) {
+    const [from, to] = trial.measured_s;
+    if (from > 0) shade.push([{ xAxis: 0, name: "warm-up" }, { xAxis: from }]);
+    if (end > to) shade.push([{ xAxis: to, name: "" }, { xAxis: end }]);
+  }
+  const unit = tracks[0].unit;
+  const options = base(t);
+  return {
+    ...options,
+    grid: { ...options.grid, top: tracks.length > 1 ? 30 : 12, bottom: 8 },
+    legend: tracks.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 } } : undefined,
+    xAxis: { ...axisStyle(t), type: "value", min: 0, max: end, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${round(v)} s`, showMaxLabel: false } },
+    yAxis: { ...valueAxis({ log_value: false }, t), splitNumber: 3 },
+    series: tracks.map((track, i) => ({
+      type: "line",
+      name: track.label,
+      data: track.points,
+      showSymbol: track.points.length < 3,
+      lineStyle: { color: t.series[i], width: 1.8 },
+      itemStyle: { color: t.series[i] },
+      markArea: i === 0 && shade.length ? { silent: true, itemStyle: { color: t.muted, opacity: 0.13 }, label: { color: t.muted, fontSize: 11, position: "insideTop" }, data: shade } : undefined,
+    })),
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      formatter: (items) => tip(`${brief(items[0].value[0], "s")} after the start`, items.map((item) => [item.color, `${item.seriesName}: ${brief(item.value[1], unit)}`])),
+    },
+  };
+}

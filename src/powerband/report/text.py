@@ -1,0 +1,172 @@
+"""The answer for a terminal or a pipe. An Analysis enters, rich renderables leave; nothing is computed here.
+
+The table adapts to the width it is given: where one does not fit, the measures of the server follow in a second one, so
+that no cell is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from powerband.analyze.results import Analysis, SettingResult, Verdict
+from powerband.metrics import METRICS
+from powerband.plan import format_level
+from powerband.report.numbers import format_estimate, format_interval, format_share
+from powerband.report.words import (
+    COLUMNS,
+    Column,
+    change_words,
+    factor_names,
+    not_allowed,
+    trial_counts,
+    unusable_trials,
+    verdict_note,
+    verdict_words,
+)
+
+_UNUSABLE_SHOWN = 8
+_FACTOR_COLUMNS = 3
+_NARROW = 16
+
+
+def print_answer(console: Console, analysis: Analysis, report: Path | None = None) -> None:
+    """The answer, and last where the report lies. Its path is never wrapped, so that it stays clickable."""
+    console.print(render_answer(analysis))
+    if report is not None:
+        console.print(Text(f"\nReport: {report}"), soft_wrap=True)
+
+
+def render_answer(analysis: Analysis) -> RenderableType:
+    """The answer in words, the table of settings, what was not used and why, warnings."""
+    parts: list[RenderableType] = [Text(), *_sentences(analysis)]
+    if analysis.settings:
+        parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
+        parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
+    parts += list(_unusable(analysis))
+    parts += list(_warnings(analysis))
+    return Group(*parts)
+
+
+class SettingsTable:
+    """Every setting, in plan order, as one or two tables depending on the width."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        whole = self._table(COLUMNS, answer=True)
+        if Measurement.get(console, options.update(max_width=1_000), whole).maximum <= options.max_width:
+            yield whole
+        else:
+            yield self._table(COLUMNS[:3], answer=True)
+            yield Text()
+            yield self._table(COLUMNS[3:], answer=False)
+
+    def _table(self, columns: Iterable[Column], *, answer: bool) -> Table:
+        columns = tuple(columns)
+        objective = self.analysis.objective
+        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+        for name in _setting_columns(self.analysis):
+            table.add_column(name, justify="right", no_wrap=len(name) <= _NARROW, overflow="fold")
+        if answer:
+            table.add_column(_heading(objective), justify="right", no_wrap=True)
+            table.add_column("interval", justify="right", no_wrap=True)
+        for column in columns:
+            table.add_column(column.short, justify="right", no_wrap=True)
+        if answer:
+            table.add_column("change", justify="right", no_wrap=True)
+            table.add_column("verdict", no_wrap=True)
+        else:
+            table.add_column("trials", justify="right")
+        for result in self.analysis.settings:
+            cells: list[str | Text] = [*_name(result, self.analysis)]
+            if answer:
+                estimate = result.estimates.get(objective)
+                cells += [format_estimate(estimate, objective), format_interval(estimate, objective)]
+            cells += [
+                format_estimate(result.estimates.get(column.metric), column.metric, digits=3) for column in columns
+            ]
+            if answer:
+                cells += [change_words(result, self.analysis), _verdict(result, self.analysis)]
+            else:
+                cells.append(_trials(result))
+            table.add_row(*cells, style="bold" if result.setting == self.analysis.answer.setting else "")
+        return table
+
+
+def _sentences(analysis: Analysis) -> Iterator[RenderableType]:
+    first, *rest = analysis.answer.sentences or ("No answer.",)
+    yield Text(first, style="bold")
+    for sentence in rest:
+        yield Text(sentence)
+
+
+def _heading(metric: str) -> str:
+    return metric.removesuffix("_per_s").removesuffix("_rate").replace("_ns_", " ").replace("_", " ")
+
+
+def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
+    """One column per factor while that stays narrow, one of whole ids otherwise."""
+    names = factor_names(analysis)
+    return names if 0 < len(names) <= _FACTOR_COLUMNS else ("setting",)
+
+
+def _name(result: SettingResult, analysis: Analysis) -> list[str]:
+    levels = [format_level(level) for _, level in result.setting.levels]
+    cells = levels if len(_setting_columns(analysis)) == len(levels) else [result.setting.id]
+    marker = "* " if result.setting == analysis.answer.setting else "  "
+    return [marker + cells[0], *cells[1:]]
+
+
+def _verdict(result: SettingResult, analysis: Analysis) -> Text:
+    words = verdict_words(result, analysis)
+    if not result.feasible or not result.trials:
+        return Text(words, style="red")
+    if result.setting == analysis.answer.leader:
+        return Text(words, style="green")
+    styles = {Verdict.WORSE: "red", Verdict.INCONCLUSIVE: "yellow"}
+    return Text(words, style=styles.get(result.verdict, "green"))
+
+
+def _trials(result: SettingResult) -> str:
+    return f"{result.trials} (+{result.invalid} invalid)" if result.invalid else str(result.trials)
+
+
+def _footnote(analysis: Analysis) -> str:
+    confidence = format_share(analysis.confidence)
+    answer = "* the answer. " if analysis.answer.setting else ""
+    better = "most" if analysis.direction == "maximise" else "least"
+    rule = f"Objective: {better} {METRICS[analysis.objective].name}"
+    if analysis.constraints:
+        rule += " where " + " and ".join(analysis.constraints)
+    return f"{answer}{verdict_note(analysis)} Intervals: {confidence}. {rule}. {trial_counts(analysis)}."
+
+
+def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
+    trials = unusable_trials(analysis.trials)
+    if not trials:
+        return
+    yield Text()
+    yield Text(f"Not counted ({len(trials)} of {len(analysis.trials)} trials):", style="yellow")
+    for trial in trials[:_UNUSABLE_SHOWN]:
+        yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {'; '.join(trial.reasons)}")
+    if len(trials) > _UNUSABLE_SHOWN:
+        yield _bullet(f"and {len(trials) - _UNUSABLE_SHOWN} more, in the report")
+
+
+def _warnings(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.warnings:
+        yield Text()
+    for warning in analysis.warnings:
+        yield Text.assemble(("Warning: ", "yellow"), warning)
+
+
+def _bullet(text: str) -> Padding:
+    return Padding(Text(text), (0, 0, 0, 2))

@@ -1,0 +1,65 @@
+"""Where settings stand on an axis, and in which unit their values are."""
+
+from fakes import synthetic
+from powerband.report.charts import layout, main_charts, resource_charts, state_chart
+
+
+def test_a_ladder_is_spaced_by_doublings() -> None:
+    axis = layout(synthetic.analysis()).axis
+    assert axis.name == "threads"
+    assert axis.positions == tuple(float(i) for i in range(9))
+    assert axis.labels[-1] == "256"
+    assert axis.ordered
+
+
+def test_a_short_range_of_numbers_stays_linear() -> None:
+    axis = layout(synthetic.analysis(levels=(10, 20, 30))).axis
+    assert axis.positions == (10.0, 20.0, 30.0)
+
+
+def test_of_two_factors_one_becomes_lines_and_both_make_a_map() -> None:
+    charts = {chart.id: chart for chart in main_charts(synthetic.two_factor_analysis())}
+    assert [line.name for line in charts["goodput"].lines] == ["queue=10", "queue=100", "queue=1000"] or [
+        line.name for line in charts["goodput"].lines
+    ] == ["threads=4", "threads=8", "threads=16"]
+    heat = charts["heat"]
+    assert heat.second is not None
+    assert sum(len(line.points) for line in heat.lines) == 9
+
+
+def test_values_of_a_chart_share_one_unit_and_carry_their_text() -> None:
+    analysis = synthetic.analysis()
+    memory = next(chart for chart in resource_charts(analysis) if chart.id == "cost-rss_bytes_max")
+    assert memory.unit == "MiB"
+    first = memory.lines[0].points[0]
+    assert first.value == analysis.settings[0].estimates["rss_bytes_max"].value / 2**20
+    assert first.text == "4.072 MiB, 5 trials" or first.text.startswith("4.07 MiB")
+
+
+def test_the_band_of_equals_ends_at_the_leader() -> None:
+    analysis = synthetic.analysis()
+    goodput = next(chart for chart in main_charts(analysis) if chart.id == "goodput")
+    leader = next(row for row in analysis.settings if row.setting == analysis.answer.leader)
+    assert goodput.band is not None
+    low, high = goodput.band
+    assert high == leader.estimates["goodput_per_s"].value
+    assert abs(low - high * 0.97) < 1e-9 * high
+
+
+def test_wide_ranges_of_time_are_drawn_on_a_log_axis_and_rates_never() -> None:
+    charts = {chart.id: chart for chart in main_charts(synthetic.analysis())}
+    assert charts["response-time"].log_value
+    assert not charts["goodput"].log_value
+
+
+def test_thread_states_add_up_to_the_whole() -> None:
+    chart = state_chart(synthetic.analysis())
+    assert chart is not None
+    for parts in zip(*(line.points for line in chart.lines), strict=True):
+        assert abs(sum(point.value for point in parts) - 100) < 1e-9
+
+
+def test_the_answer_is_marked_once_per_line() -> None:
+    for chart in main_charts(synthetic.analysis()):
+        for line in chart.lines:
+            assert [point.setting for point in line.points if point.answer] == ["threads=32"]

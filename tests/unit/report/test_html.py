@@ -1,0 +1,181 @@
+"""The page without a browser: complete, self-contained, safe. How it works: tests/e2e/test_report_browser.py."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import synthetic
+from powerband.analyze.results import Answer, AnswerKind
+from powerband.plan import TrialSpec
+from powerband.report.html import render_page, write_report
+from powerband.store import Failure, RunDir, TrialRecord
+
+EVIL = "</script><img src=x onerror=alert(1)>\"'&"
+VOID = {"meta", "input", "br", "img", "hr", "link"}
+
+
+class Outline(HTMLParser):
+    """Checks nesting, collects text, tags, ids and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.text += data
+
+
+def data_of(html: str) -> dict[str, Any]:
+    packed = re.search(r'id="packed-data">([^<]*)<', html)
+    assert packed
+    loaded = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_page(synthetic.page())
+
+
+def test_the_answer_comes_first_and_everything_is_there(html: str) -> None:
+    page = synthetic.page()
+    outline = Outline(html)
+    places = [outline.text.index(sentence) for sentence in page.analysis.answer.sentences]
+    assert places == sorted(places)
+    assert places[0] < outline.text.index("Settings compared")
+    for words in (
+        page.analysis.question,
+        page.command,
+        "another process used 0.61 cores",
+        "exited with code 137",
+        "this machine has 2 CPUs",
+        "Example CPU",
+        "threads: [1, 2, 4",
+    ):
+        assert words in outline.text
+    assert len(outline.ids) == len(set(outline.ids))
+
+
+def test_every_chart_has_a_box_a_sentence_and_a_table(html: str) -> None:
+    outline = Outline(html)
+    charts = data_of(html)["charts"]
+    assert {"goodput", "response-time", "cost-rss_bytes_max", "states"} <= {chart["id"] for chart in charts}
+    assert {f"chart-{chart['id']}" for chart in charts} <= set(outline.ids)
+    assert outline.tags.count("figure") == len(charts) + 1  # and the distributions
+    assert sum(value == "img" for name, value in outline.attributes if name == "role") == outline.tags.count("figure")
+    assert outline.tags.count("details") >= outline.tags.count("figure")
+
+
+def test_the_file_needs_nothing_but_itself(html: str) -> None:
+    outline = Outline(html)
+    assert not {"link", "img", "iframe", "object", "base"} & set(outline.tags)
+    assert not [value for name, value in outline.attributes if name == "src"]
+    assert all(value.startswith("#") for name, value in outline.attributes if name == "href")
+    shown = re.sub(r'<script type="application/octet-stream".*?</script>', "", html, flags=re.DOTALL)
+    assert "http://" not in shown.replace("http://127.0.0.1", "")
+    assert "https://" not in shown
+    assert "url(" not in shown
+
+
+def test_only_the_scripts_of_this_file_may_run(html: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy
+    assert "default-src 'none'" in policy[1]
+    script = re.search(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    packed = re.search(r'id="packed-charts">([^<]*)<', html)
+    assert script and packed
+    for code in (script[1].encode(), gzip.decompress(base64.b64decode(packed[1]))):
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" in policy[1]
+
+
+def test_names_from_files_are_never_markup() -> None:
+    base = synthetic.analysis()
+    evil = synthetic.setting(**{EVIL: EVIL})
+    rows = (replace(base.settings[0], setting=evil, infeasible_because=(EVIL,)), *base.settings[1:])
+    trials = (replace(base.trials[0], setting=evil), *base.trials[1:])
+    answer = replace(base.answer, setting=evil, sentences=(EVIL, EVIL), equivalent=(evil, *base.answer.equivalent))
+    analysis = replace(
+        base,
+        name=EVIL,
+        question=EVIL,
+        constraints=(EVIL,),
+        answer=answer,
+        settings=rows,
+        trials=trials,
+        warnings=(EVIL,),
+    )
+    page = synthetic.page(analysis, run=EVIL, command=EVIL, experiment_yaml=EVIL, when=EVIL)
+    html = render_page(page)
+    outline = Outline(html)
+    assert "img" not in outline.tags
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+    assert outline.text.count(EVIL) >= 8
+    assert html.count("<script") == 3
+
+
+@pytest.mark.parametrize("kind", list(AnswerKind))
+def test_every_kind_of_answer_has_a_page(kind: AnswerKind) -> None:
+    answer = Answer(kind, None, None, (), (), ("A sentence.",))
+    empty = synthetic.analysis(answer=answer, settings=(), trials=(), warnings=())
+    assert "A sentence." in Outline(render_page(synthetic.page(empty, distributions=(), trials=()))).text
+    full = replace(synthetic.analysis(), answer=answer)
+    assert "A sentence." in Outline(render_page(synthetic.page(full))).text
+
+
+def test_one_trial_of_each_setting_and_two_factors_have_pages() -> None:
+    Outline(render_page(synthetic.page(synthetic.analysis(blocks=1))))
+    two = render_page(synthetic.page(synthetic.two_factor_analysis()))
+    Outline(two)
+    assert "heat" in {chart["kind"] for chart in data_of(two)["charts"]}
+
+
+def test_write_report_reads_a_run_directory(tmp_path: Path) -> None:
+    run = RunDir.create(
+        tmp_path, "x", "name: pool-size\n", {"cpu": {"model": "M <1>", "allowed": [0, 1]}, "kernel": "L"}
+    )
+    spec = TrialSpec(1, 0, 1, synthetic.setting(threads=1), 99)
+    run.append_plan(spec)
+    run.trial(1).path.mkdir()
+    run.trial(1).write_record(
+        TrialRecord(
+            spec, "failed", Failure("died", "it died"), 10**18, 5, {}, None, cpus={"subject": [0], "engine": [1]}
+        )
+    )
+    path = write_report(run, synthetic.analysis())
+    text = Outline(path.read_text()).text
+    assert path == run.report
+    for words in ("M <1>", "0, 1", "name: pool-size", "9 September 2001", "99", f"powerband run {run.experiment}"):
+        assert words in text
+
+
+def test_a_run_without_host_facts_still_has_a_report(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    run.host.write_text('{"cpu": ')
+    assert "name: x" in write_report(run, synthetic.analysis()).read_text()

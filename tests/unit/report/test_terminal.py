@@ -1,0 +1,122 @@
+"""The live view: lines in a pipe, a redrawn table on a terminal, never more often than promised."""
+
+import io
+import itertools
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fakes import synthetic
+from powerband.experiment import Experiment
+from powerband.plan import TrialSpec
+from powerband.report.terminal import REDRAW_S, LiveView
+from powerband.store import RunDir, TrialRecord
+
+EXPERIMENT = Experiment.model_validate(
+    {
+        "name": "pool-size",
+        "subject": {"name": "s", "command": ["x"]},
+        "load": {"users": 8},
+        "factors": {"threads": [1, 2]},
+    }
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(spec: TrialSpec) -> TrialRecord:
+    return TrialRecord(spec, "measured", None, 0, 0, {}, "steady")
+
+
+def play(view: LiveView, clock: Clock, trials: int = 3) -> None:
+    """The first trials of a run, 10 s each, with five intervals within a tenth of a second."""
+    analysis = synthetic.analysis()
+    view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
+    for result in analysis.trials[:trials]:
+        spec = TrialSpec(result.number, result.block, 1, result.setting, 1)
+        view.trial_started(spec, 10)
+        for phase in ("launch", "ready", "warmup", "measure"):
+            view.phase(phase)
+        for _ in range(5):
+            clock.now += 0.02
+            view.interval(1234.0, 5e6, 8)
+        clock.now += 9.9
+        view.trial_ended(record(spec), result)
+    view.analysed(analysis)
+
+
+def test_a_pipe_gets_one_line_for_each_trial() -> None:
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        play(view, clock)
+    lines = out.getvalue().splitlines()
+    assert "\x1b" not in out.getvalue()
+    assert lines[0] == "pool-size: about 10 trials, about 2 min left; into runs/x"
+    assert [line.split(":")[0] for line in lines[1:4]] == [
+        f"[{n}/10] {trial.setting.id}" for n, trial in enumerate(synthetic.analysis().trials[:3], 1)
+    ]
+    assert "goodput" in lines[1] and "p99" in lines[1]
+    assert lines[1].endswith("about 90 s left") or lines[1].endswith("about 2 min left")
+    assert lines[3].endswith("about 70 s left")
+    assert lines[4] == "after 3 trials threads=64 leads: goodput 1,479/s"
+    assert len(lines) == 5
+
+
+def test_an_invalid_trial_says_why_in_its_line() -> None:
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        play(view, clock, trials=12)
+    assert "invalid: another process used 0.61 cores during the window (limit 0.10)" in out.getvalue()
+
+
+def test_a_terminal_shows_progress_the_trial_and_the_ranking() -> None:
+    out, clock = io.StringIO(), Clock()
+    console = Console(file=out, width=100, height=40, force_terminal=True, color_system=None)
+    with LiveView(console, clock) as view:
+        play(view, clock)
+        view.trial_started(TrialSpec(4, 0, 1, synthetic.setting(threads=7), 1), 10)
+        view.phase("measure")
+        view.interval(4321.0, 2.5e6, 16)
+        view.phase("drain")
+    text = out.getvalue()
+    for words in (
+        "pool-size",
+        "3 of about 10 trials",
+        "threads=7",
+        "4,320/s",
+        "mean 2.50 ms",
+        "16 in flight",
+        "so far",
+    ):
+        assert words in text
+    ranking = text[text.rindex("so far") :]
+    assert ranking.index("threads=64") < ranking.index("threads=16") < ranking.index("threads=1 ")
+
+
+def test_intervals_redraw_no_more_than_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, clock = io.StringIO(), Clock()
+    view = LiveView(Console(file=out, width=100, force_terminal=True), clock)
+    drawn: list[float] = []
+    monkeypatch.setattr(view._live, "update", lambda *_, **__: drawn.append(clock.now))
+    view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
+    drawn.clear()
+    for _ in range(1000):  # ten seconds of intervals, a hundred a second
+        clock.now += 0.01
+        view.interval(1.0, None, 1)
+    assert REDRAW_S == 0.25
+    assert 30 <= len(drawn) <= 41
+    assert all(b - a >= REDRAW_S - 1e-6 for a, b in itertools.pairwise(drawn))
+
+
+def test_a_resumed_run_counts_what_is_there() -> None:
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 4)
+    assert "4 of them done already" in out.getvalue()

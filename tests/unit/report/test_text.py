@@ -1,0 +1,84 @@
+"""The answer as text: complete, whole at common widths, plain when piped."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fakes import synthetic
+from powerband.analyze.results import Analysis, Answer, AnswerKind
+from powerband.report.text import print_answer
+
+
+def printed(of: Analysis, width: int, *, colour: bool = False, report: Path | None = None) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colour, color_system="standard" if colour else None)
+    print_answer(console, of, report)
+    return out.getvalue()
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_everything_is_there_and_fits(width: int) -> None:
+    analysis = synthetic.analysis()
+    text = printed(analysis, width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    for sentence in analysis.answer.sentences:
+        assert sentence in plain(text)
+    for level in synthetic.LADDER:
+        assert f" {level} " in text
+    for heading in ("goodput", "interval", "p50", "p99", "errors", "CPU", "memory", "sw/req", "verdict"):
+        assert heading in text
+    assert "not allowed: error_rate < 1%" in plain(text)
+    assert "trial 12 (threads=32) invalid: another process used 0.61 cores" in plain(text)
+    assert "trial 30 (threads=256) failed: the subject exited with code 137" in plain(text)
+    assert "Warning: this machine has 2 CPUs" in text
+
+
+def test_the_answer_and_only_the_answer_is_marked() -> None:
+    rows = [line.split() for line in printed(synthetic.analysis(), 80).splitlines() if line.lstrip().startswith("* ")]
+    assert rows
+    assert {row[1] for row in rows if row[1] != "the"} == {"32"}
+
+
+def test_a_narrow_terminal_gets_two_tables_and_a_wide_one_gets_one() -> None:
+    def headings(width: int) -> int:
+        return sum("threads" in line.split()[:1] for line in printed(synthetic.analysis(), width).splitlines())
+
+    assert headings(80) == 2
+    assert headings(120) == 1
+
+
+def test_no_escape_codes_when_piped_and_some_on_a_terminal() -> None:
+    assert "\x1b" not in printed(synthetic.analysis(), 80)
+    assert "\x1b[" in printed(synthetic.analysis(), 80, colour=True)
+
+
+def test_the_path_of_the_report_stays_whole() -> None:
+    path = Path("/a/rather/long/path/that/does/not/fit/into/forty/columns/at/all/report.html")
+    assert f"Report: {path}\n" in printed(synthetic.analysis(), 40, report=path)
+
+
+def test_names_are_no_markup() -> None:
+    answer = Answer(AnswerKind.BEST, None, None, (), (), ("Use [red]this[/red].",))
+    text = printed(synthetic.analysis(answer=answer, warnings=("[bold]w[/bold]",)), 80)
+    assert "Use [red]this[/red]." in text
+    assert "[bold]w[/bold]" in text
+
+
+def test_nothing_measured_is_said_in_words() -> None:
+    answer = Answer(AnswerKind.NONE_VALID, None, None, (), (), ("No trial could be measured.",))
+    text = printed(synthetic.analysis(answer=answer, settings=(), trials=(), warnings=()), 80)
+    assert text.split() == ["No", "trial", "could", "be", "measured."]
+
+
+def test_many_factors_are_shown_by_their_whole_name() -> None:
+    two = synthetic.two_factor_analysis()
+    text = printed(two, 100)
+    assert "max" in text.splitlines()[5].split() or any("max" in line.split() for line in text.splitlines())
+    assert all(len(line) <= 100 for line in text.splitlines())
