@@ -1,0 +1,240 @@
+"""One trial's files in, one `TrialResult` out: every metric of `powerband.metrics` that the files can back, and the
+verdict of the honesty gate. A metric that could not be measured is absent, never 0.
+
+All figures are of the measured window. Not here: comparing trials (`compare.py`), series for plots (`series.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
+from powerband.analyze.honesty import Evidence, problems_of
+from powerband.analyze.probes import Counters, Probe, read_probe
+from powerband.analyze.results import Problem, TrialResult
+from powerband.analyze.steady import window_is_steady
+from powerband.experiment import Experiment, Load
+from powerband.store import TrialDir, TrialRecord
+
+
+def measure(
+    directory: TrialDir, record: TrialRecord, experiment: Experiment, host: Mapping[str, Any] | None = None
+) -> TrialResult:
+    """Measures and judges one trial; never raises for what a subject or the machine did.
+
+    `host`: the run's host.json; not needed for any figure today (the probe's samples say how many CPUs there are)."""
+    if record.status != "measured":
+        return _result(record, (_failure(record),), {})
+    fleet = merge_fleet(record.engines)
+    if fleet is None:
+        message = "no engine reported a measured window; see events.jsonl of the trial"
+        return _result(record, (Problem("no_report", message),), {})
+    load = experiment.load_for(record.spec.setting)
+    response = fleet.times("response_time_ns")
+    send_lag = fleet.times("send_lag_ns")
+    probe = read_probe(directory.read_probe())
+    metrics = {
+        **_load_metrics(fleet, load, response, send_lag),
+        **_interval_metrics(directory, fleet),
+        **({} if probe is None else _probe_metrics(probe, fleet)),
+        **_ready_metric(record),
+    }
+    evidence = Evidence(
+        fleet=fleet,
+        load=load,
+        metrics=metrics,
+        response=response,
+        send_lag=send_lag,
+        host_cpus=None if probe is None else _host_cpus(probe, fleet),
+        steady=window_is_steady(directory.read_events(), fleet.start_ns, fleet.end_ns),
+    )
+    problems = problems_of(evidence)
+    if probe is None:
+        message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
+        problems = (*problems, Problem("no_probe", message, fatal=False))
+    return _result(record, problems, metrics)
+
+
+def merged_histograms(record: TrialRecord) -> dict[str, tuple[tuple[float, float], ...]]:
+    """For plots of distributions: by name (`response_time_ns`, `service_time_ns`, `send_lag_ns`, `failed_time_ns`,
+    `dropped_wait_ns`), pairs (q, ns) of the fleet's merged histogram, denser towards the tail; empty ones left out."""
+    fleet = merge_fleet(record.engines)
+    if fleet is None:
+        return {}
+    names = ("response_time_ns", "service_time_ns", "send_lag_ns", "failed_time_ns", "dropped_wait_ns")
+    tables = {name: fleet.times(name) for name in names}
+    return {name: quantile_table(times) for name, times in tables.items() if times.count}
+
+
+def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
+    """(q, ns) at q = 0, then ten steps for each halving of what remains, down to one value in `count`."""
+    rows = [(0.0, times.quantile(0.0))]
+    rest = 1.0
+    while rest * times.count >= 1:
+        rows += [(q, times.quantile(q)) for step in range(1, 11) if (q := 1 - rest * (1 - step / 20)) < 1]
+        rest /= 2
+    return (*rows, (1.0, times.maximum))
+
+
+def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
+    go, begun = record.phases.get("go"), record.phases.get("measure")
+    return TrialResult(
+        number=record.spec.number,
+        block=record.spec.block,
+        attempt=record.spec.attempt,
+        setting=record.spec.setting,
+        status=record.status,
+        problems=problems,
+        metrics=metrics,
+        warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
+        warmup_ended_by=record.warmup_ended_by,
+    )
+
+
+def _failure(record: TrialRecord) -> Problem:
+    if record.failure is not None:
+        return Problem(record.failure.code, record.failure.message)
+    return Problem(record.status, f"the trial was {record.status} before it could be measured")
+
+
+def _load_metrics(fleet: Fleet, load: Load, response: Times, send_lag: Times) -> dict[str, float]:
+    metrics = {
+        "goodput_per_s": fleet.goodput_per_s,
+        "achieved_rate_per_s": fleet.achieved_per_s,
+        "offered_rate_per_s": fleet.offered_per_s,
+        "engine_cpu_cores": fleet.cpu_cores,
+        "engine_cpu_share_max": fleet.cpu_share_max,
+    }
+    if fleet.cohort.scheduled:
+        metrics["error_rate"] = 1 - fleet.cohort.ok / fleet.cohort.scheduled
+        metrics["dropped_rate"] = fleet.cohort.dropped / fleet.cohort.scheduled
+    if fleet.achieved_per_s > 0:
+        metrics["engine_cpu_ns_per_request"] = fleet.cpu_cores * SECOND_NS / fleet.achieved_per_s
+    metrics |= dict(_time_metrics("response_time_ns", response))
+    metrics |= dict(_time_metrics("service_time_ns", fleet.times("service_time_ns")))
+    if send_lag.count:
+        metrics["send_lag_ns_p99"] = send_lag.quantile(0.99)
+    connect = fleet.connect_times()
+    if connect.count:
+        metrics["connect_time_ns_p99"] = connect.quantile(0.99)
+    if load.users is not None and fleet.users_mean > 0:
+        slots = fleet.users_mean * load.pipeline
+        metrics["users_mean"] = fleet.users_mean
+        metrics["littles_law_deviation"] = abs(slots - fleet.busy_users_mean - fleet.thinking_users_mean) / slots
+    return metrics
+
+
+def _time_metrics(name: str, times: Times) -> Iterator[tuple[str, float]]:
+    if times.count:
+        yield f"{name}_mean", times.moment(1)
+        yield f"{name}_max", times.maximum
+        for key, q in QUANTILES.items():
+            yield f"{name}_{key}", times.quantile(q)
+
+
+def _interval_metrics(directory: TrialDir, fleet: Fleet) -> dict[str, float]:
+    """`in_flight_mean`: for each engine the mean of its samples in the window, added over the fleet."""
+    levels: dict[int, list[int]] = {}
+    for event in directory.read_events():
+        if event.get("type") == "interval" and fleet.start_ns < event["end_ns"] <= fleet.end_ns:
+            levels.setdefault(event.get("engine", 0), []).append(event["in_flight_now"])
+    if not levels:
+        return {}
+    return {"in_flight_mean": sum(sum(values) / len(values) for values in levels.values())}
+
+
+def _probe_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    if (subject := probe.trees.get("subject")) is not None:
+        metrics |= _subject_metrics(subject, fleet)
+    metrics |= _host_metrics(probe, fleet)
+    return metrics
+
+
+def _subject_metrics(tree: Counters, fleet: Fleet) -> dict[str, float]:
+    start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
+    metrics = dict(_gauges(tree, start, end))
+    growth = {name: tree.growth(name, start, end) for name in tree.fields}
+
+    def known(*names: str) -> tuple[float, ...] | None:
+        values = tuple(value for name in names if (value := growth.get(name)) is not None)
+        return values if len(values) == len(names) else None
+
+    if cpu := known("cpu_user_ns", "cpu_system_ns"):
+        metrics["subject_cpu_cores"] = sum(cpu) / SECOND_NS / window_s
+        if sum(cpu) > 0:
+            metrics["subject_cpu_system_share"] = cpu[1] / sum(cpu)
+        if fleet.achieved_per_s > 0:
+            metrics["subject_cpu_ns_per_request"] = sum(cpu) / window_s / fleet.achieved_per_s
+    if started := known("threads_started"):
+        metrics["threads_started_per_s"] = started[0] / window_s
+    if waited := known("run_wait_ns"):
+        metrics["run_wait_cores"] = waited[0] / SECOND_NS / window_s
+    if faults := known("minor_faults", "major_faults"):
+        metrics["page_faults_per_s"] = sum(faults) / window_s
+    by_kind = known("voluntary_switches", "involuntary_switches")
+    if by_kind and sum(by_kind) > 0:
+        metrics["involuntary_switch_share"] = by_kind[1] / sum(by_kind)
+    if switches := known("context_switches") or by_kind:  # the exact count where the kernel gives it
+        metrics["context_switches_per_s"] = sum(switches) / window_s
+        if fleet.achieved_per_s > 0:
+            metrics["context_switches_per_request"] = sum(switches) / window_s / fleet.achieved_per_s
+    return metrics
+
+
+def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
+    for name, gauge in (
+        ("rss_bytes_max", "rss_bytes_now"),
+        ("pss_bytes_max", "pss_bytes_now"),
+        ("threads_max", "threads_now"),
+        ("descriptors_max", "descriptors_now"),
+    ):
+        if (levels := tree.levels(gauge, start_ns, end_ns)) is not None:
+            yield name, float(levels.max())
+    if (levels := tree.levels("threads_now", start_ns, end_ns)) is not None:
+        yield "threads_mean", float(levels.mean())
+
+
+def _host_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
+    """Foreign CPU is what the host used less every watched tree and the probe itself; kernel threads that work for the
+    trial count as foreign, since nothing tells them apart."""
+    start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
+    metrics: dict[str, float] = {}
+    overflows = probe.host.growth("listen_overflows", start, end)
+    if overflows is not None:
+        metrics["accept_overflows"] = overflows
+    busy, idle = probe.host.growth("cpu_busy_ns", start, end), probe.host.growth("cpu_idle_ns", start, end)
+    steal = probe.host.growth("cpu_steal_ns", start, end)
+    if busy is None or idle is None or steal is None or busy + idle + steal <= 0:
+        return metrics
+    metrics["host_steal_share"] = steal / (busy + idle + steal)
+    metrics["host_busy_share"] = busy / (busy + idle + steal)
+    engines = sum(tree_cores(tree, start, end) or 0.0 for tree in probe.matching("engine"))
+    others = sum(
+        tree_cores(tree, start, end) or 0.0 for name, tree in probe.trees.items() if name.split("-")[0] != "engine"
+    )
+    # The engines' own account covers them where the probe did not watch them.
+    ours = others + max(engines, fleet.cpu_cores) + probe.own_cores
+    metrics["host_foreign_cores"] = max(0.0, busy / SECOND_NS / window_s - ours)
+    return metrics
+
+
+def tree_cores(tree: Counters, start_ns: int, end_ns: int) -> float | None:
+    """CPU of a tree over a stretch, in cores."""
+    user, system = tree.growth("cpu_user_ns", start_ns, end_ns), tree.growth("cpu_system_ns", start_ns, end_ns)
+    return None if user is None or system is None else (user + system) / (end_ns - start_ns)
+
+
+def _host_cpus(probe: Probe, fleet: Fleet) -> float | None:
+    """CPUs of the host: all CPU time that passed, over the time that passed."""
+    parts = [
+        probe.host.growth(name, fleet.start_ns, fleet.end_ns) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns")
+    ]
+    known = [part for part in parts if part is not None]
+    return None if len(known) < len(parts) else round(sum(known) / (fleet.end_ns - fleet.start_ns), 1)
+
+
+def _ready_metric(record: TrialRecord) -> dict[str, float]:
+    launched, ready = record.phases.get("launched"), record.phases.get("ready")
+    return {} if launched is None or ready is None else {"ready_s": (ready - launched) / SECOND_NS}

@@ -1,0 +1,228 @@
+"""One trial's time series, for plots: load by interval, the subject and the host by probe sample, threads by pool.
+
+In: a trial directory. Out: tuples of plain numbers, times in seconds since `go`. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isnan
+from typing import Any
+
+from powerband.analyze.fleet import SECOND_NS, Times
+from powerband.analyze.probes import Counters, read_probe
+from powerband.store import TrialDir, TrialRecord
+
+Numbers = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class LoadSeries:
+    """One entry a second of the load, fleet-merged; `t_s` is the end of each second, p50 and p99 come from merged
+    histograms and are None where none ended ok."""
+
+    t_s: tuple[float, ...] = ()
+    rate_per_s: tuple[float, ...] = ()
+    failed_per_s: tuple[float, ...] = ()
+    offered_per_s: tuple[float, ...] = ()
+    in_flight: tuple[float, ...] = ()
+    users: tuple[float, ...] = ()
+    response_time_ns_mean: Numbers = ()
+    response_time_ns_p50: Numbers = ()
+    response_time_ns_p99: Numbers = ()
+    send_lag_ns_max: tuple[float, ...] = ()
+    engine_cpu_cores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class SubjectSeries:
+    """One entry a probe sample; rates are over the time since the sample before."""
+
+    t_s: tuple[float, ...] = ()
+    cpu_user_cores: Numbers = ()
+    cpu_system_cores: Numbers = ()
+    rss_bytes: Numbers = ()
+    threads: Numbers = ()
+    context_switches_per_s: Numbers = ()
+    run_wait_cores: Numbers = ()
+    descriptors: Numbers = ()
+
+
+@dataclass(frozen=True)
+class HostSeries:
+    t_s: tuple[float, ...] = ()
+    busy_share: Numbers = ()
+    steal_share: Numbers = ()
+    runnable: Numbers = ()
+    accept_queue: Numbers = ()
+
+
+@dataclass(frozen=True)
+class PoolSeries:
+    """Thread states of one pool, in threads (thread-seconds per second): their sum is the mean number alive."""
+
+    pool: str
+    t_s: tuple[float, ...] = ()
+    on_cpu: tuple[float, ...] = ()
+    run_wait: tuple[float, ...] = ()
+    blocked: tuple[float, ...] = ()
+    threads: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrialSeries:
+    """`phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as they were reached."""
+
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    load: LoadSeries = LoadSeries()
+    subject: SubjectSeries = SubjectSeries()
+    host: HostSeries = HostSeries()
+    pools: tuple[PoolSeries, ...] = ()
+
+
+def trial_series(directory: TrialDir, record: TrialRecord) -> TrialSeries:
+    """Everything over time that one trial left; empty parts where there is nothing, never an error."""
+    phases = record.phases
+    origin_ns = phases.get("go", min(phases.values(), default=0))
+    probe = read_probe(directory.read_probe())
+    subject = None if probe is None else probe.trees.get("subject")
+    return TrialSeries(
+        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
+        load=_load(directory.read_events(), origin_ns),
+        subject=SubjectSeries() if subject is None else _subject(subject, origin_ns),
+        host=HostSeries() if probe is None else _host(probe.host, origin_ns),
+        pools=() if probe is None else _pools(probe.threads, origin_ns),
+    )
+
+
+def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
+    """Adds the intervals of all engines by second; an interval belongs to the second in which it ends."""
+    seconds: dict[int, list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event.get("type") == "interval" and event["end_ns"] > origin_ns:
+            seconds.setdefault((event["end_ns"] - origin_ns - 1) // int(SECOND_NS), []).append(event)
+    rows = [(second + 1.0, _second(seconds[second])) for second in sorted(seconds)]
+
+    def column(name: str) -> tuple[Any, ...]:
+        return tuple(row[name] for _, row in rows)
+
+    return LoadSeries(
+        t_s=tuple(t for t, _ in rows),
+        rate_per_s=column("ok"),
+        failed_per_s=column("failed"),
+        offered_per_s=column("scheduled"),
+        in_flight=column("in_flight_now"),
+        users=column("users_now"),
+        response_time_ns_mean=column("mean"),
+        response_time_ns_p50=column("p50"),
+        response_time_ns_p99=column("p99"),
+        send_lag_ns_max=column("send_lag_ns_max"),
+        engine_cpu_cores=column("cpu"),
+    )
+
+
+def _second(intervals: list[Mapping[str, Any]]) -> dict[str, float | None]:
+    """One second's figures. The length is what the intervals of one engine cover, since edges may be cut short."""
+    engines = {event.get("engine", 0) for event in intervals}
+    covered_s = sum(event["end_ns"] - event["start_ns"] for event in intervals) / len(engines) / SECOND_NS
+    ok = sum(event["outcomes"].get("ok", 0) for event in intervals)
+    times = Times(event["response_time_ns"] for event in intervals if event.get("response_time_ns"))
+    last = {event.get("engine", 0): event for event in intervals}
+    return {
+        "ok": ok / covered_s,
+        "failed": sum(sum(event["outcomes"].values()) for event in intervals) / covered_s - ok / covered_s,
+        "scheduled": sum(event["scheduled"] for event in intervals) / covered_s,
+        "in_flight_now": sum(event["in_flight_now"] for event in last.values()),
+        "users_now": sum(event["users_now"] for event in last.values()),
+        "mean": sum(event["response_time_ns_sum"] for event in intervals) / ok if ok else None,
+        "p50": times.quantile(0.5) if times.count else None,
+        "p99": times.quantile(0.99) if times.count else None,
+        "send_lag_ns_max": max(event["send_lag_ns_max"] for event in intervals),
+        "cpu": sum(event["cpu_ns"] for event in intervals) / SECOND_NS / covered_s,
+    }
+
+
+def _subject(tree: Counters, origin_ns: int) -> SubjectSeries:
+    exact = _slope(tree, "context_switches")
+    summed = tuple(
+        None if a is None or b is None else a + b
+        for a, b in zip(_slope(tree, "voluntary_switches"), _slope(tree, "involuntary_switches"), strict=True)
+    )
+    switches = exact if any(value is not None for value in exact) else summed
+    return SubjectSeries(
+        t_s=_times(tree, origin_ns),
+        cpu_user_cores=_slope(tree, "cpu_user_ns"),
+        cpu_system_cores=_slope(tree, "cpu_system_ns"),
+        rss_bytes=_levels(tree, "rss_bytes_now"),
+        threads=_levels(tree, "threads_now"),
+        context_switches_per_s=tuple(None if value is None else value * SECOND_NS for value in switches),
+        run_wait_cores=_slope(tree, "run_wait_ns"),
+        descriptors=_levels(tree, "descriptors_now"),
+    )
+
+
+def _host(host: Counters, origin_ns: int) -> HostSeries:
+    busy, idle, steal = (_slope(host, name) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns"))
+    totals = [
+        None if b is None or i is None or s is None else b + i + s for b, i, s in zip(busy, idle, steal, strict=True)
+    ]
+    return HostSeries(
+        t_s=_times(host, origin_ns),
+        busy_share=tuple(b / t if b is not None and t else None for b, t in zip(busy, totals, strict=True)),
+        steal_share=tuple(s / t if s is not None and t else None for s, t in zip(steal, totals, strict=True)),
+        runnable=_levels(host, "runnable_now"),
+        accept_queue=_levels(host, "accept_queue_now"),
+    )
+
+
+def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
+    """Of every sample but the first, which has no rate."""
+    return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
+
+
+def _slope(source: Counters, name: str) -> Numbers:
+    """Growth per ns between neighbouring samples."""
+    values = source.fields.get(name)
+    if values is None:
+        return (None,) * (source.at_ns.size - 1)
+    return tuple(
+        None if isnan(later) or isnan(earlier) or end <= start else float((later - earlier) / (end - start))
+        for (earlier, later), (start, end) in zip(pairwise(values), pairwise(source.at_ns), strict=True)
+    )
+
+
+def _levels(source: Counters, name: str) -> Numbers:
+    values = source.fields.get(name)
+    if values is None:
+        return (None,) * (source.at_ns.size - 1)
+    return tuple(None if isnan(value) else float(value) for value in values[1:])
+
+
+def _pools(events: Iterable[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
+    """Pools of the subject in order of thread time spent, the busiest first."""
+    samples: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for event in events:
+        if event["tree"] == "subject":
+            for pool in event["pools"]:
+                samples.setdefault(pool["pool"], []).append((event["at_ns"], pool))
+    made = [_pool(name, rows, origin_ns) for name, rows in samples.items() if len(rows) > 1]
+    return tuple(sorted(made, key=lambda pool: -sum(pool.on_cpu) - sum(pool.threads) / 1e6))
+
+
+def _pool(name: str, rows: list[tuple[int, Mapping[str, Any]]], origin_ns: int) -> PoolSeries:
+    def slope(field_name: str) -> tuple[float, ...]:
+        return tuple(
+            max(0.0, (later[field_name] - earlier[field_name]) / max(1, end - start))
+            for (start, earlier), (end, later) in pairwise(rows)
+        )
+
+    return PoolSeries(
+        pool=name,
+        t_s=tuple((at - origin_ns) / SECOND_NS for at, _ in rows[1:]),
+        on_cpu=slope("on_cpu_ns"),
+        run_wait=slope("run_wait_ns"),
+        blocked=slope("blocked_ns"),
+        threads=tuple(float(pool["threads_now"]) for _, pool in rows[1:]),
+    )

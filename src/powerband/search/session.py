@@ -1,0 +1,128 @@
+"""Joins planner, trials and analysis into a run: the only place where history becomes the next trial, and vice versa.
+
+In: an experiment (with its seed fixed: `with_seed`) and a run directory, new or half done. Out: the run directory
+completed, and the final analysis. A run that was killed at any moment is resumed by calling `run_session` again: the
+planner is rebuilt by telling it what is on disk, and only the trial in flight is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from powerband.analyze.compare import analyse
+from powerband.analyze.measure import measure
+from powerband.analyze.results import Analysis, TrialResult
+from powerband.analyze.steady import is_steady
+from powerband.errors import UsageError
+from powerband.experiment import Experiment
+from powerband.observer import Observer
+from powerband.plan import TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.search.blocks import BlockPlanner
+from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
+
+
+class Planner(Protocol):
+    """What decides the trials: `BlockPlanner`, and others later."""
+
+    @property
+    def planned_total(self) -> int: ...
+    @property
+    def block_ended(self) -> bool: ...
+    @property
+    def left(self) -> Mapping[Any, str]: ...
+    def ask(self) -> TrialSpec | None: ...
+    def tell(self, result: TrialResult) -> None: ...
+
+
+RunTrial = Callable[..., TrialRecord]
+
+
+def with_seed(experiment: Experiment) -> Experiment:
+    """The experiment with a seed: its own, or one drawn now. To be called before the experiment is written to the run
+    directory, so that the seed is recorded there."""
+    if experiment.design.seed is not None:
+        return experiment
+    return experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": secrets.randbits(32)})})
+
+
+def run_session(
+    experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, *, trial: RunTrial = run_trial
+) -> Analysis:
+    """Runs what the plan still lacks and returns the final analysis, which is also in `analysis.json`.
+
+    `stop`: a first request ends the trial in flight and returns the analysis of what there is. `trial`: how a trial is
+    run (tests give a simulation). Raises MeasurementError for a full disk or a missing engine, UsageError where the
+    directory was written by another experiment or version."""
+    assert experiment.design.seed is not None, "with_seed comes first"
+    planner = BlockPlanner(experiment, experiment.design.seed)
+    results = replay(experiment, run, planner)
+    observer.run_started(experiment, run, planner.planned_total, len(results))
+    _mend_plan(run)
+    planned = len(run.planned())
+    while not stop.requested and (spec := planner.ask()) is not None:
+        if spec.number > planned:
+            run.append_plan(spec)
+        observer.trial_started(spec, planner.planned_total)
+        directory = run.trial(spec.number)
+        record = trial(experiment, spec, directory, steady=is_steady, observer=observer, stop=stop)
+        result = measure(directory, record, experiment)
+        planner.tell(result)
+        results.append(result)
+        observer.trial_ended(record, result)
+        if planner.block_ended:
+            observer.analysed(_write_analysis(experiment, run, results))
+    analysis = _write_analysis(experiment, run, results)
+    observer.analysed(analysis)
+    return analysis
+
+
+def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
+    """The analysis of what a run directory holds, from its raw files (`powerband report`). Writes nothing."""
+    return analyse(experiment, measured(experiment, run))
+
+
+def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
+    """Every recorded trial of a run, measured; by number."""
+    return [measure(run.trial(record.spec.number), record, experiment) for record in run.records()]
+
+
+def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialResult]:
+    """Tells the planner what is on disk, in order, and returns it. Raises UsageError where that is not its own plan."""
+    results = measured(experiment, run)
+    for result, record in zip(results, run.records(), strict=True):
+        spec = planner.ask()
+        if spec != record.spec:
+            wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
+            raise UsageError(
+                f"{run.path}: trial {record.spec.number} is {record.spec.setting.id} in block {record.spec.block}, "
+                f"but the plan wants {wanted}: the directory's experiment.yaml was changed, or another version of "
+                "powerband wrote it; start a new run, or `powerband report` what there is"
+            )
+        planner.tell(result)
+    return results
+
+
+def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult]) -> Analysis:
+    analysis = analyse(experiment, results)
+    try:
+        write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1))
+    except OSError as error:
+        raise disk_error(run.path, error) from error
+    return analysis
+
+
+def _mend_plan(run: RunDir) -> None:
+    """Removes a last line that a kill cut off, so that the next one does not join it."""
+    if not run.plan.is_file():
+        return
+    text = run.plan.read_text()
+    if text and not text.endswith("\n"):
+        try:
+            write_atomically(run.plan, text[: text.rfind("\n") + 1])
+        except OSError as error:
+            raise disk_error(run.path, error) from error

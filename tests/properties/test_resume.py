@@ -1,0 +1,87 @@
+"""A run that is killed at any moment and resumed does the same trials as one that was never killed."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
+from powerband.experiment import Experiment, Measure
+from powerband.observer import Observer
+from powerband.plan import TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.search.session import run_session
+from powerband.store import RunDir, TrialDir, TrialRecord
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after the point where it is raised happens."""
+
+
+class World:
+    """Runs made-up trials; the outcome of each depends on its number only. Dies at given points of given trials."""
+
+    def __init__(self, kills: dict[int, str]) -> None:
+        self.kills = kills
+        self.done: list[TrialSpec] = []
+
+    def trial(self, _experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
+        point = self.kills.pop(spec.number, "")
+        if point == "before":
+            raise Killed
+        directory.begin(spec)
+        if point == "within":
+            directory.events.write_text('{"type": "inter')
+            raise Killed
+        luck = random.Random(spec.number).random()
+        figures = Figures(goodput_per_s=1000, window_s=0.5, busy_cores=1.9 if luck < 0.2 else 0.9)
+        broken = luck > 0.9
+        record = failed_record(spec) if broken else record_of(spec, figures)
+        write_trial(directory, record, None if broken else figures)
+        if point == "after":
+            raise Killed
+        self.done.append(spec)
+        return record
+
+
+def run_dir(root: Path) -> RunDir:
+    return RunDir.create(root, "fake", "name: fake\n", {})
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    kills=st.dictionaries(st.integers(1, 12), st.sampled_from(["before", "within", "after"]), max_size=5),
+    torn=st.booleans(),
+)
+def test_kills_anywhere_lose_nothing_but_the_trial_in_flight(kills: dict[int, str], torn: bool) -> None:
+    made = experiment(measure=Measure(repeats=2))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        whole = run_dir(root / "a")
+        stop = StopRequest()
+        run_session(made, whole, Observer(), stop, trial=World({}).trial)
+        broken = run_dir(root / "b")
+        world = World(dict(kills))
+        for _ in range(len(kills) + 1):
+            try:
+                run_session(made, broken, Observer(), stop, trial=world.trial)
+                break
+            except Killed:
+                if torn:
+                    tear(broken)
+        stop.close()
+        assert broken.planned() == whole.planned()
+        assert [record.spec for record in broken.records()] == [record.spec for record in whole.records()]
+        assert broken.analysis.read_text() == whole.analysis.read_text()
+
+
+def tear(run: RunDir) -> None:
+    """The kill came while the plan's last line was being written, before its trial began."""
+    lines = run.plan.read_text().splitlines(keepends=True)
+    if len(lines) > len(run.records()):
+        run.plan.write_text("".join(lines)[:-7])

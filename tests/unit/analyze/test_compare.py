@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
+from powerband.experiment import Objective
+from powerband.plan import Setting
+
+
+def setting(threads: int) -> Setting:
+    return Setting((("threads", threads),))
+
+
+def results(
+    goodput: Mapping[int, Sequence[float | None]], extra: Mapping[int, Mapping[str, float]] | None = None
+) -> list[TrialResult]:
+    """One trial for each value; None: invalid."""
+    made = []
+    for threads, values in goodput.items():
+        for block, value in enumerate(values):
+            metrics = {"goodput_per_s": value or 1.0, "threads_max": float(threads), "rss_bytes_max": 1e6 * threads}
+            problems = () if value is not None else (Problem("host_steal", "the machine was disturbed"),)
+            metrics |= (extra or {}).get(threads, {})
+            made.append(TrialResult(len(made) + 1, block, 1, setting(threads), "measured", problems, metrics))
+    return made
+
+
+def judged(trials: Sequence[TrialResult], threads: tuple[int, ...] = (1, 2, 4), **objective: Any) -> Analysis:
+    return analyse(experiment({"threads": threads}, objective=Objective(**objective)), trials)
+
+
+def noisy(mean: float, seed: int, blocks: int = 5, sd: float = 0.005) -> list[float]:
+    return list(mean * np.exp(sd * np.random.default_rng(seed).standard_normal(blocks)))
+
+
+def test_a_clear_winner_is_named_with_its_distance() -> None:
+    analysis = judged(results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)}))
+    assert analysis.answer.kind is AnswerKind.BEST
+    assert analysis.answer.setting == setting(4)
+    assert [row.verdict for row in analysis.settings] == [Verdict.WORSE, Verdict.WORSE, Verdict.EQUIVALENT]
+    effect = analysis.settings[1].effect
+    assert effect is not None and effect.low is not None and effect.high is not None
+    assert effect.low < 0.5 < effect.high
+    assert len(analysis.answer.sentences) == 3 and "threads=4" in analysis.answer.sentences[0]
+
+
+def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
+    quiet = {1: noisy(100, 1, sd=0.001), 2: noisy(399.5, 2, sd=0.001), 4: noisy(400, 3, sd=0.001)}
+    answer = judged(results(quiet)).answer
+    assert answer.kind is AnswerKind.EQUIVALENT_SET
+    assert set(answer.equivalent) == {setting(2), setting(4)}
+    assert answer.setting == setting(2)
+
+
+def test_noise_gives_no_answer_but_the_candidates() -> None:
+    loud = {1: noisy(100, 1, sd=0.2), 2: noisy(100, 2, sd=0.2), 4: noisy(100, 3, sd=0.2)}
+    answer = judged(results(loud)).answer
+    assert answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert answer.setting is None and answer.leader is not None and answer.undecided
+
+
+def test_one_block_is_never_enough() -> None:
+    answer = judged(results({1: [100.0], 2: [200.0], 4: [400.0]})).answer
+    assert answer.kind is AnswerKind.NOT_ENOUGH_DATA and answer.setting is None
+    assert answer.leader == setting(4)
+    assert "One trial" in answer.sentences[1]
+
+
+def test_lower_is_better_where_the_objective_says_so() -> None:
+    slow = {1: noisy(9e6, 1), 2: noisy(3e6, 2), 4: noisy(6e6, 3)}
+    trials = results({1: [1.0] * 5, 2: [1.0] * 5, 4: [1.0] * 5})
+    trials = [
+        TrialResult(t.number, t.block, 1, t.setting, "measured", (), {"response_time_ns_p99": values[t.block]})
+        for t in trials
+        for values in [slow[int(t.setting.as_dict()["threads"])]]
+    ]
+    analysis = judged(trials, metric="response_time_ns_p99", direction="minimise")
+    assert analysis.answer.setting == setting(2)
+    effect = analysis.settings[0].effect
+    assert effect is not None and effect.value == pytest.approx(3, rel=0.02)
+
+
+def test_a_setting_that_misses_a_constraint_cannot_win() -> None:
+    extra = {4: {"error_rate": 0.2}, 2: {"error_rate": 0.0}, 1: {"error_rate": 0.0}}
+    trials = results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)}, extra)
+    analysis = judged(trials, subject_to=["error_rate < 1%"])
+    assert analysis.answer.setting == setting(2)
+    row = analysis.settings[2]
+    assert not row.feasible and "error_rate < 1%" in row.infeasible_because[0]
+    assert row.verdict is Verdict.BETTER
+
+
+def test_none_feasible_and_none_valid() -> None:
+    extra = {n: {"error_rate": 0.2} for n in (1, 2, 4)}
+    trials = results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)}, extra)
+    assert judged(trials, subject_to=["error_rate < 1%"]).answer.kind is AnswerKind.NONE_FEASIBLE
+    nothing = judged(results({1: [None], 2: [None], 4: [None]}))
+    assert nothing.answer.kind is AnswerKind.NONE_VALID
+    assert "disturbed" in nothing.answer.sentences[1]
+    assert judged([]).answer.kind is AnswerKind.NONE_VALID
+
+
+def test_missing_cells_leave_the_rest_comparable() -> None:
+    values: dict[int, list[float | None]] = {1: [*noisy(100, 1)], 2: [*noisy(200, 2)], 4: [*noisy(400, 3)]}
+    values[1][0] = values[2][1] = values[4][2] = None
+    analysis = judged(results(values))
+    assert analysis.answer.kind is AnswerKind.BEST
+    assert [row.trials for row in analysis.settings] == [4, 4, 4]
+    assert [row.invalid for row in analysis.settings] == [1, 1, 1]
+
+
+def test_the_last_valid_attempt_of_a_cell_counts() -> None:
+    trials = results({1: [100.0, 101.0, 99.0], 2: [50.0, 51.0, 50.0]})
+    again = TrialResult(99, 0, 2, setting(1), "measured", (), {"goodput_per_s": 102.0})
+    row = judged([*trials, again], (1, 2)).settings[0]
+    assert row.trials == 3
+    assert row.estimates["goodput_per_s"].value == pytest.approx((102 * 101 * 99) ** (1 / 3), rel=1e-9)
+
+
+def test_a_share_is_compared_by_difference_so_that_zero_is_a_value() -> None:
+    trials = [
+        TrialResult(i, i % 5, 1, setting(1 + i // 5), "measured", (), {"error_rate": 0.0 if i < 5 else 0.5})
+        for i in range(10)
+    ]
+    analysis = judged(trials, (1, 2), metric="error_rate", direction="minimise")
+    assert analysis.answer.setting == setting(1)
+    assert analysis.settings[1].verdict is Verdict.WORSE
+
+
+def test_the_json_shape_is_plain() -> None:
+    data = judged(results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)})).to_json()
+    assert data["format"] == 1 and data["answer"]["setting"] == {"id": "threads=4", "levels": {"threads": 4}}

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.trials import Figures, histogram, summary
+from powerband.analyze.fleet import Times, merge_fleet
+
+values = st.lists(st.integers(1, 3_600_000_000_000), min_size=1, max_size=200)
+
+
+@given(values, st.floats(0, 1))
+def test_quantiles_agree_with_a_sorted_oracle_to_three_digits(times: list[int], q: float) -> None:
+    oracle = float(np.quantile(times, q, method="inverted_cdf"))
+    assert Times([histogram(times)]).quantile(q) == pytest.approx(oracle, rel=1e-3)
+
+
+@given(values, st.integers(1, 3))
+def test_moments_agree_with_the_values(times: list[int], order: int) -> None:
+    assert Times([histogram(times)]).moment(order) == pytest.approx(np.mean(np.array(times, float) ** order), rel=4e-3)
+
+
+@given(values, st.integers(0, 200))
+def test_merging_the_parts_is_the_whole(times: list[int], cut: int) -> None:
+    whole, parts = Times([histogram(times)]), Times([histogram(times[cut:]), histogram(times[:cut])])
+    assert parts.count == whole.count == len(times)
+    assert [parts.quantile(q / 20) for q in range(21)] == [whole.quantile(q / 20) for q in range(21)]
+
+
+def test_an_empty_distribution_has_no_values() -> None:
+    empty = Times(["", histogram([])])
+    assert (empty.count, empty.quantile(0.99), empty.moment(1), empty.maximum) == (0, 0.0, 0.0, 0.0)
+
+
+def test_engines_that_never_reached_their_window_do_not_count() -> None:
+    late = summary(Figures(summary={"measure_start_ns": 0, "measure_end_ns": 0}))
+    assert merge_fleet([late]) is None
+    fleet = merge_fleet([summary(Figures()), late])
+    assert fleet is not None and fleet.goodput_per_s == pytest.approx(1000)

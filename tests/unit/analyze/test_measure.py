@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
+from powerband.analyze.measure import measure, merged_histograms
+from powerband.analyze.results import TrialResult
+from powerband.experiment import Load
+from powerband.metrics import METRICS
+from powerband.store import TrialDir
+
+
+def measured(tmp_path: Path, figures: Figures, **changes: Any) -> TrialResult:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    return measure(directory, record, experiment(**changes))
+
+
+def codes(result: TrialResult) -> set[str]:
+    return {problem.code for problem in result.problems}
+
+
+def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
+    result = measured(tmp_path, Figures())
+    assert result.valid and result.problems == ()
+    assert set(METRICS) - set(result.metrics) == {"pss_bytes_max"}  # the fake kernel gives none
+    expected = {
+        "goodput_per_s": 1000,
+        "error_rate": 0,
+        "subject_cpu_cores": 0.5,
+        "subject_cpu_system_share": 0.25,
+        "subject_cpu_ns_per_request": 500_000,
+        "threads_max": 4,
+        "threads_started_per_s": 1,
+        "context_switches_per_request": 2,
+        "involuntary_switch_share": 0.25,
+        "run_wait_cores": 0.1,
+        "engine_cpu_cores": 0.3,
+        "host_busy_share": 0.425,
+        "host_foreign_cores": 0.85 - 0.5 - 0.3 - 0.01,
+        "users_mean": 10,
+        "in_flight_mean": 10,
+        "littles_law_deviation": 0,
+        "ready_s": 0.5,
+    }
+    for name, value in expected.items():
+        assert result.metrics[name] == pytest.approx(value, rel=2e-3, abs=2e-3), name
+    assert result.warmup_s == 2.0
+
+
+def test_counters_are_interpolated_to_the_edges_of_the_window(tmp_path: Path) -> None:
+    """Samples a second apart that never fall on an edge give the same rates as close ones."""
+    figures = Figures(window_s=10.3)
+    close = measured(tmp_path / "a", figures)
+    assert close.metrics["subject_cpu_cores"] == pytest.approx(0.5, rel=1e-6)
+
+
+def test_a_fleet_is_added_up(tmp_path: Path) -> None:
+    one, two = measured(tmp_path / "a", Figures()), measured(tmp_path / "b", Figures(engines=2))
+    for name in ("goodput_per_s", "achieved_rate_per_s", "users_mean", "littles_law_deviation", "error_rate"):
+        assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-6, abs=1e-9)
+    record = record_of(spec(), Figures(engines=2))
+    table = merged_histograms(record)["response_time_ns"]
+    assert [q for q, _ in table] == sorted(q for q, _ in table) and table[-1][0] == 1.0
+    assert [ns for _, ns in table] == sorted(ns for _, ns in table)
+
+
+@pytest.mark.parametrize(
+    ("figures", "code"),
+    [
+        (Figures(response_ns=9_000_000), "littles_law"),
+        (Figures(thread_share=0.95, busy_cores=1.5), "generator_cpu"),
+        (Figures(send_lag_ns=8_000_000), "generator_lag"),
+        (Figures(steal_share=0.05), "host_steal"),
+        (Figures(busy_cores=1.5), "host_foreign"),
+        (Figures(goodput_per_s=0, failed=10_000), "no_request_ok"),
+        (Figures(goodput_per_s=0), "no_request_ended"),
+        (
+            Figures(summary={"total": {"scheduled": 9, "sent": 8, "dropped": 0, "outcomes": {"ok": 8}}}),
+            "lost_work",
+        ),
+        (
+            Figures(summary={"total": {"scheduled": 9, "sent": 9, "dropped": 0, "outcomes": {"ok": 8}}}),
+            "lost_outcomes",
+        ),
+        (
+            Figures(summary={"total": {"scheduled": 9, "sent": 9, "dropped": 0, "outcomes": {"no_ports": 9}}}),
+            "generator_no_ports",
+        ),
+    ],
+)
+def test_each_fatal_problem_is_found_and_only_that_one(tmp_path: Path, figures: Figures, code: str) -> None:
+    result = measured(tmp_path, figures)
+    assert not result.valid
+    assert {problem.code for problem in result.problems if problem.fatal} == {code}
+
+
+def test_an_open_load_that_was_not_scheduled_in_full_is_the_generators_fault(tmp_path: Path) -> None:
+    load = Load(rate=1100.0, duration=10_000_000_000)
+    assert "generator_schedule" in codes(measured(tmp_path / "a", Figures(), load=load))
+    load = Load(rate=1005.0, duration=10_000_000_000)
+    assert measured(tmp_path / "b", Figures(), load=load).valid
+
+
+def test_some_foreign_cpu_is_noted_but_not_fatal(tmp_path: Path) -> None:
+    result = measured(tmp_path, Figures(busy_cores=0.92))
+    assert codes(result) == {"host_foreign_some"} and result.valid
+
+
+def test_littles_law_allows_for_cycles_cut_by_the_edges_of_the_window(tmp_path: Path) -> None:
+    """3 s of thinking in a 10 s window: users in step may be apart by a whole cycle, which is no fault."""
+    figures = Figures(goodput_per_s=10 / 3.0, think_ns=2.8e9, response_ns=1e8, users=10, window_s=10)
+    result = measured(tmp_path, figures)
+    assert result.metrics["littles_law_deviation"] > 0.02
+    assert "littles_law" not in codes(result)
+
+
+def test_a_failed_trial_is_data_with_its_reason(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, failed_record(spec()), None)
+    result = measure(directory, record, experiment())
+    assert (result.status, codes(result), dict(result.metrics)) == ("failed", {"not_ready"}, {})
+    assert not result.valid
+
+
+def test_without_a_probe_the_load_metrics_remain(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), Figures()), None)
+    result = measure(directory, record, experiment())
+    assert result.valid and codes(result) == {"no_probe"}
+    assert "goodput_per_s" in result.metrics and "rss_bytes_max" not in result.metrics
+
+
+def test_a_probe_stream_cut_anywhere_never_crashes_the_measurement(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), Figures()), Figures())
+    whole = directory.probe.read_text()
+    for cut in range(0, len(whole), len(whole) // 40):
+        directory.probe.write_text(whole[:cut])
+        assert measure(directory, record, experiment()).metrics["goodput_per_s"] == pytest.approx(1000)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.trials import experiment
+from powerband.analyze.results import Problem, TrialResult
+from powerband.experiment import Measure
+from powerband.plan import TrialSpec
+from powerband.search.blocks import BlockPlanner
+
+
+def result(spec: TrialSpec, code: str = "", status: str = "measured") -> TrialResult:
+    problems = (Problem(code, f"because of {code}"),) if code else ()
+    return TrialResult(spec.number, spec.block, spec.attempt, spec.setting, status, problems, {"goodput_per_s": 1.0})
+
+
+def run(planner: BlockPlanner, outcome: Any = result) -> list[TrialSpec]:
+    done = []
+    while (spec := planner.ask()) is not None:
+        planner.tell(outcome(spec))
+        done.append(spec)
+    return done
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_every_plan_holds_every_setting_once_a_block(levels: int, repeats: int, seed: int) -> None:
+    made = experiment({"threads": tuple(range(levels))}, measure=Measure(repeats=repeats))
+    planner = BlockPlanner(made, seed)
+    assert planner.planned_total == levels * repeats
+    done = run(planner)
+    assert planner.planned_total == len(done) == levels * repeats
+    assert [spec.number for spec in done] == list(range(1, len(done) + 1))
+    for block in range(repeats):
+        cells = [spec for spec in done if spec.block == block]
+        assert {spec.setting for spec in cells} == set(made.settings()) and len(cells) == levels
+        assert len({spec.seed for spec in cells}) == 1
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_seed_another() -> None:
+    made = experiment({"threads": tuple(range(8))})
+    assert run(BlockPlanner(made, 1)) == run(BlockPlanner(made, 1))
+    assert run(BlockPlanner(made, 1)) != run(BlockPlanner(made, 2))
+
+
+def test_orders_are_random_in_each_block() -> None:
+    done = run(BlockPlanner(experiment({"threads": tuple(range(8))}), 3))
+    orders = {tuple(spec.setting.id for spec in done if spec.block == block) for block in range(3)}
+    assert len(orders) == 3
+
+
+def test_an_invalid_trial_is_repeated_at_the_end_of_its_block() -> None:
+    planner = BlockPlanner(experiment(), 1)
+    done = run(planner, lambda spec: result(spec, "host_steal" if spec.number == 1 else ""))
+    assert done[3].setting == done[0].setting
+    assert (done[3].block, done[3].attempt) == (0, 2)
+    assert len(done) == 10 == planner.planned_total
+
+
+def test_retries_stop_at_the_limit_of_one_trial_and_at_the_budget_of_the_run() -> None:
+    always = experiment(measure=Measure(repeats=2, retries=2, retry_budget=1.0))
+    assert len(run(BlockPlanner(always, 1), lambda spec: result(spec, "host_steal"))) == 6 + 6
+    narrow = experiment(measure=Measure(repeats=2, retries=2, retry_budget=0.5))
+    assert len(run(BlockPlanner(narrow, 1), lambda spec: result(spec, "host_steal"))) == 6 + 3
+    never = experiment(measure=Measure(repeats=2, retries=0))
+    assert len(run(BlockPlanner(never, 1), lambda spec: result(spec, "host_steal"))) == 6
+
+
+def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=5, retry_budget=1.0)), 1)
+    bad = planner._settings[1]
+    done = run(planner, lambda spec: result(spec, "not_ready", "failed") if spec.setting == bad else result(spec))
+    assert [spec.block for spec in done if spec.setting == bad] == [0, 0, 0]
+    assert "because of not_ready" in planner.left[bad]
+    assert len(done) == 3 + 5 * 2 == planner.planned_total
+
+
+def test_a_disturbed_machine_never_makes_a_setting_leave() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=2, retries=1)), 1)
+    run(planner, lambda spec: result(spec, "host_foreign"))
+    assert planner.left == {}
+
+
+def test_an_interrupted_trial_is_asked_for_again_at_once_and_costs_nothing() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=1, retries=0)), 1)
+    first = planner.ask()
+    assert first is not None
+    planner.tell(result(first, "interrupted", "interrupted"))
+    second = planner.ask()
+    assert second is not None
+    assert (second.setting, second.attempt, second.number) == (first.setting, 1, 2)
+
+
+def test_asking_twice_or_telling_another_trial_is_our_own_defect() -> None:
+    planner = BlockPlanner(experiment(), 1)
+    spec = planner.ask()
+    assert spec is not None
+    with pytest.raises(AssertionError):
+        planner.ask()
+    with pytest.raises(AssertionError):
+        planner.tell(result(TrialSpec(99, 0, 1, spec.setting, 1)))

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import Figures, experiment, record_of, write_trial
+from powerband.analyze.results import Analysis, AnswerKind, TrialResult
+from powerband.errors import UsageError
+from powerband.experiment import Experiment
+from powerband.observer import Observer
+from powerband.plan import TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.search.session import analyse_run, run_session, with_seed
+from powerband.store import RunDir, TrialDir, TrialRecord
+
+
+def threads(spec: TrialSpec) -> int:
+    return int(spec.setting.as_dict()["threads"])
+
+
+def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
+    """Throughput follows threads."""
+    users = 10
+    rate = 100.0 * threads(spec) + spec.block
+    figures = Figures(goodput_per_s=rate, response_ns=users / rate * 1e9, window_s=5, threads=threads(spec))
+    return write_trial(directory, record_of(spec, figures), figures)
+
+
+class Watching(Observer):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
+        self.calls.append(f"run {done}/{planned_total}")
+
+    def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
+        self.calls.append("trial")
+
+    def analysed(self, analysis: Analysis) -> None:
+        self.calls.append("analysed")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path, "fake", "name: fake\n", {})
+
+
+@pytest.fixture
+def stop() -> Any:
+    request = StopRequest()
+    yield request
+    request.close()
+
+
+def test_a_session_runs_the_plan_and_leaves_its_analysis(run: RunDir, stop: StopRequest) -> None:
+    watching = Watching()
+    analysis = run_session(experiment(), run, watching, stop, trial=by_threads)
+    assert analysis.answer.kind is AnswerKind.BEST
+    assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=4"
+    assert json.loads(run.analysis.read_text()) == json.loads(json.dumps(analysis.to_json()))
+    assert watching.calls[0] == "run 0/9"
+    block = ["trial"] * 3 + ["analysed"]
+    assert watching.calls[1:] == block * 3 + ["analysed"]
+    assert analyse_run(experiment(), run) == analysis
+
+
+def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, stop: StopRequest) -> None:
+    def stopping(made: Experiment, spec: TrialSpec, directory: TrialDir, **rest: Any) -> TrialRecord:
+        if spec.number == 4:
+            stop.request()
+        return by_threads(made, spec, directory, **rest)
+
+    run_session(experiment(), run, Observer(), stop, trial=stopping)
+    assert len(run.records()) == 4
+    again = StopRequest()
+    watching = Watching()
+    run_session(experiment(), run, watching, again, trial=by_threads)
+    again.close()
+    assert len(run.records()) == 9 and watching.calls[0] == "run 4/9"
+
+
+def test_another_experiments_directory_is_refused(run: RunDir, stop: StopRequest) -> None:
+    run_session(experiment(), run, Observer(), stop, trial=by_threads)
+    with pytest.raises(UsageError, match=r"trial 1 is threads=\d+ in block 0, but the plan wants"):
+        run_session(experiment({"threads": (8, 16, 32)}), run, Observer(), stop, trial=by_threads)
+
+
+def test_a_seed_is_drawn_once(run: RunDir) -> None:
+    unseeded = experiment(design={"seed": None})
+    seeded = with_seed(unseeded)
+    assert seeded.design.seed is not None
+    assert with_seed(seeded) is seeded
