@@ -2,6 +2,7 @@
 //! `load` drives users, `probe` starts and samples process trees, `serve` is the reference subject,
 //! `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
 
+mod clock;
 mod events;
 mod load;
 mod outcome;

@@ -1,11 +1,90 @@
-//! (load: entry point)
+//! `powerband-engine load`: drives users or arrivals against a server and records what became of every request.
+//! A `LoadSpec` and `Command`s enter on stdin and `LoadEvent`s leave on stdout; with a URL it runs alone (`alone`) and prints a
+//! summary. Layers: `coordinator` > `worker` > `http1`, `tls`, `recorder`, `arrivals`, `timers` > `sys`.
 
+mod alone;
+mod arrivals;
+mod check;
+mod control;
+mod coordinator;
+mod histogram;
+mod http1;
+mod merge;
+mod phases;
+mod plan;
+mod recorder;
+mod show;
+mod sys;
+mod timers;
+mod tls;
+mod worker;
+
+use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 
-#[derive(clap::Args)]
-pub struct Args {}
+pub use alone::Args;
 
-pub fn main(_args: Args) -> ExitCode {
-    eprintln!("not built yet");
-    ExitCode::from(2)
+use crate::clock::{now_ns, wall_ns};
+use crate::events::{ErrorEvent, Hello, LoadEvent};
+use check::Problem;
+use control::Input;
+
+/// Exit codes: the spec or the command line is wrong; the run failed.
+const WRONG: u8 = 2;
+const FAILED: u8 = 1;
+
+pub fn main(args: Args) -> ExitCode {
+    let (sender, inputs) = channel::<Input>();
+    control::catch_signals(sender.clone());
+    let descriptor_limit = sys::raise_descriptor_limit();
+    if args.is_alone() {
+        return alone::main(&args, descriptor_limit, sender, inputs);
+    }
+    sys::hang_up_with_parent();
+    print_event(LoadEvent::Hello(hello(descriptor_limit)));
+    let run = || {
+        let plan = plan::make(read_spec()?, descriptor_limit)?;
+        control::read_commands(sender.clone());
+        coordinator::run(plan, sender, inputs, &mut print_event)
+    };
+    match run() {
+        Ok(summary) => {
+            print_event(LoadEvent::Summary(Box::new(summary)));
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            print_event(LoadEvent::Error(ErrorEvent { kind: problem.kind.into(), message: problem.message }));
+            ExitCode::from(if problem.kind == "internal" { FAILED } else { WRONG })
+        }
+    }
+}
+
+fn hello(descriptor_limit: u64) -> Hello {
+    Hello {
+        protocol: crate::spec::PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        monotonic_ns: now_ns(),
+        wall_ns: wall_ns(),
+        descriptor_limit,
+    }
+}
+
+/// The first line of stdin.
+fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(0) => Err(Problem::new("spec", "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone")),
+        Ok(_) => serde_json::from_str(&line).map_err(|error| Problem::new("spec", format!("stdin, line 1: {error}"))),
+        Err(error) => Err(Problem::new("spec", format!("stdin: {error}"))),
+    }
+}
+
+/// One line on stdout; `false`: nobody reads it any more.
+fn print_event(event: LoadEvent) -> bool {
+    let mut line = serde_json::to_string(&event).expect("events are valid JSON");
+    line.push('\n');
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }

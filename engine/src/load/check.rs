@@ -1,0 +1,202 @@
+//! Is a spec possible? A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and types were
+//! checked by serde; addresses, files and limits of this machine are checked when the plan is made.
+
+use crate::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
+
+/// What is wrong with a spec, where, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One of the kinds of `ErrorEvent`.
+    pub kind: &'static str,
+    pub message: String,
+}
+
+impl Problem {
+    pub fn spec(path: &str, message: impl std::fmt::Display) -> Problem {
+        Problem { kind: "spec", message: format!("{path}: {message}") }
+    }
+
+    pub fn new(kind: &'static str, message: impl Into<String>) -> Problem {
+        Problem { kind, message: message.into() }
+    }
+}
+
+type Checked = Result<(), Problem>;
+
+/// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
+const MAX_STEPS: usize = 1 << 15;
+pub const MAX_PIPELINE: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
+const MAX_RATE_PER_S: f64 = 1e8;
+
+pub fn check(spec: &LoadSpec) -> Checked {
+    if spec.protocol != PROTOCOL {
+        return wrong("protocol", format!("{} is not spoken here; this engine speaks {PROTOCOL}", spec.protocol));
+    }
+    if spec.scenario.is_empty() || spec.scenario.len() > MAX_STEPS {
+        return wrong("scenario", format!("needs 1 to {MAX_STEPS} steps, has {}", spec.scenario.len()));
+    }
+    for (i, step) in spec.scenario.iter().enumerate() {
+        check_step(&format!("scenario[{i}]"), step)?;
+    }
+    check_model(&spec.model)?;
+    check_connection(spec)?;
+    at_least(1, "threads", u64::from(spec.threads))?;
+    at_most(u64::from(MAX_THREADS), "threads", u64::from(spec.threads))?;
+    if let Model::Open { max_in_flight, .. } = spec.model
+        && max_in_flight < spec.threads
+    {
+        return wrong("model.max_in_flight", format!("{max_in_flight} must be at least threads ({})", spec.threads));
+    }
+    at_least(1_000_000, "interval_ns", spec.interval_ns)?;
+    at_least(1, "histogram_every", u64::from(spec.histogram_every))?;
+    at_least(1, "timeouts.connect_ns", spec.timeouts.connect_ns)?;
+    at_least(1, "timeouts.request_ns", spec.timeouts.request_ns)?;
+    at_least(1, "phases.deadline_ns", spec.phases.deadline_ns)
+}
+
+fn check_step(path: &str, step: &Step) -> Checked {
+    if step.method.is_empty() || !step.method.bytes().all(is_token) {
+        return wrong(&format!("{path}.method"), format!("{:?} is no HTTP method", step.method));
+    }
+    if step.method == "CONNECT" {
+        return wrong(&format!("{path}.method"), "CONNECT opens a tunnel, which is no request");
+    }
+    if !step.path.starts_with('/') {
+        return wrong(&format!("{path}.path"), format!("{:?} must start with /", step.path));
+    }
+    if step.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return wrong(&format!("{path}.path"), "holds a space or control character; percent-encode it (space: %20)");
+    }
+    for (i, (name, value)) in step.headers.iter().enumerate() {
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return wrong(&format!("{path}.headers[{i}]"), format!("{name:?} is no header name"));
+        }
+        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+            return wrong(&format!("{path}.headers[{i}]"), format!("the value of {name} holds a control character"));
+        }
+    }
+    for (i, status) in step.checks.status.iter().enumerate() {
+        if !(200..=999).contains(status) {
+            return wrong(&format!("{path}.checks.status[{i}]"), format!("{status} is no final HTTP status (200 to 999)"));
+        }
+    }
+    step.think.as_ref().map_or(Ok(()), |think| check_duration(&format!("{path}.think"), think))
+}
+
+fn check_model(model: &Model) -> Checked {
+    match model {
+        Model::Closed { users, think, requests_per_user, .. } => {
+            at_least(1, "model.users", u64::from(*users))?;
+            check_duration("model.think", think)?;
+            let most = requests_per_user.unwrap_or(1);
+            at_least(1, "model.requests_per_user", most)?;
+            at_most(u64::from(u32::MAX) - 1, "model.requests_per_user", most)
+        }
+        Model::Open { rate_per_s, ramp, max_in_flight, think, .. } => {
+            if !(rate_per_s.is_finite() && *rate_per_s > 0.0 && *rate_per_s <= MAX_RATE_PER_S) {
+                return wrong("model.rate_per_s", format!("{rate_per_s} must be above 0 and at most {MAX_RATE_PER_S}"));
+            }
+            at_least(1, "model.max_in_flight", u64::from(*max_in_flight))?;
+            check_duration("model.think", think)?;
+            let from_per_s = ramp.as_ref().map_or(0.0, |ramp| ramp.from_per_s);
+            if !(0.0..=MAX_RATE_PER_S).contains(&from_per_s) {
+                return wrong("model.ramp.from_per_s", format!("{from_per_s} must be 0 to {MAX_RATE_PER_S}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn check_connection(spec: &LoadSpec) -> Checked {
+    let pipeline = spec.connection.pipeline;
+    at_least(1, "connection.pipeline", u64::from(pipeline))?;
+    at_most(u64::from(MAX_PIPELINE), "connection.pipeline", u64::from(pipeline))?;
+    if pipeline > 1 && !spec.connection.keep_alive {
+        return wrong("connection.pipeline", "more than 1 needs connection.keep_alive");
+    }
+    Ok(())
+}
+
+fn check_duration(path: &str, duration: &Duration) -> Checked {
+    const LONGEST_NS: u64 = 86_400_000_000_000;
+    let longest_ns = match *duration {
+        Duration::Constant { ns } => ns,
+        Duration::Exponential { mean_ns } => mean_ns,
+        Duration::Uniform { min_ns, max_ns } if min_ns > max_ns => {
+            return wrong(&format!("{path}.min_ns"), format!("{min_ns} is more than max_ns ({max_ns})"));
+        }
+        Duration::Uniform { max_ns, .. } => max_ns,
+    };
+    at_most(LONGEST_NS, path, longest_ns)
+}
+
+fn at_least(least: u64, path: &str, value: u64) -> Checked {
+    if value < least { wrong(path, format!("{value} must be at least {least}")) } else { Ok(()) }
+}
+
+fn at_most(most: u64, path: &str, value: u64) -> Checked {
+    if value > most { wrong(path, format!("{value} must be at most {most}")) } else { Ok(()) }
+}
+
+fn wrong(path: &str, message: impl std::fmt::Display) -> Checked {
+    Err(Problem::spec(path, message))
+}
+
+/// RFC 9110 `tchar`.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn spec(path: &[&str], value: Value) -> LoadSpec {
+        let mut spec = json!({
+            "protocol": 1, "target": {"url": "http://127.0.0.1:1"}, "scenario": [{"name": "a"}],
+            "model": {"kind": "closed", "users": 1}, "connection": {"keep_alive": true, "pipeline": 1},
+            "timeouts": {"connect_ns": 1, "request_ns": 1}, "phases": {"drain_ns": 0, "deadline_ns": 1}
+        });
+        let place = path.iter().fold(&mut spec, |at, key| match key.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[*key],
+        });
+        *place = value;
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_sound_spec_passes() {
+        assert_eq!(check(&spec(&["seed"], json!(1))), Ok(()));
+    }
+
+    #[test]
+    fn each_problem_names_its_field() {
+        let open = |rate: f64| json!({"kind": "open", "arrivals": "constant", "rate_per_s": rate, "max_in_flight": 1});
+        for (path, value, starts) in [
+            (&["protocol"][..], json!(9), "protocol: 9 is not spoken"),
+            (&["scenario"], json!([]), "scenario: needs"),
+            (&["scenario", "0", "path"], json!("x"), "scenario[0].path: \"x\" must start"),
+            (&["scenario", "0", "path"], json!("/a b"), "scenario[0].path: holds a space"),
+            (&["scenario", "0", "method"], json!("GET /"), "scenario[0].method:"),
+            (&["scenario", "0", "headers"], json!([["a b", ""]]), "scenario[0].headers[0]: \"a b\""),
+            (&["scenario", "0", "headers"], json!([["a", "x\r\ny: z"]]), "scenario[0].headers[0]: the value"),
+            (&["scenario", "0", "checks"], json!({"status": [200, 99]}), "scenario[0].checks.status[1]: 99"),
+            (&["scenario", "0", "think"], json!({"kind": "uniform", "min_ns": 2, "max_ns": 1}), "scenario[0].think.min_ns"),
+            (&["model"], json!({"kind": "closed", "users": 0}), "model.users: 0 must be at least 1"),
+            (&["model"], open(0.0), "model.rate_per_s"),
+            (&["model"], open(-1.0), "model.rate_per_s"),
+            (&["connection"], json!({"keep_alive": false, "pipeline": 2}), "connection.pipeline: more than 1"),
+            (&["connection", "pipeline"], json!(0), "connection.pipeline: 0"),
+            (&["threads"], json!(0), "threads: 0"),
+            (&["interval_ns"], json!(0), "interval_ns: 0"),
+            (&["phases", "deadline_ns"], json!(0), "phases.deadline_ns: 0"),
+        ] {
+            let problem = check(&spec(path, value)).unwrap_err();
+            assert!(problem.message.starts_with(starts), "{} for {path:?}", problem.message);
+            assert_eq!(problem.kind, "spec");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What reaches the coordinator while a load runs: command lines, the end of stdin, signals, reports of workers; each from its own
+//! thread into one channel. Nothing is decided here.
+
+use std::io::BufRead;
+use std::sync::mpsc::Sender;
+
+use crate::load::sys;
+use crate::load::worker::Report;
+use crate::spec::Command;
+
+pub enum Input {
+    Command(Command),
+    /// A line that is no command; the text says why.
+    Wrong(String),
+    /// The controller has gone.
+    Closed,
+    /// SIGINT or SIGTERM.
+    Interrupted,
+    Report(usize, Report),
+}
+
+/// Reads command lines until stdin ends.
+pub fn read_commands(inputs: Sender<Input>) {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let input = match serde_json::from_str(&line) {
+                Ok(command) => Input::Command(command),
+                Err(error) => Input::Wrong(format!("{line}: {error}")),
+            };
+            if inputs.send(input).is_err() {
+                return;
+            }
+        }
+        let _ = inputs.send(Input::Closed);
+    });
+}
+
+/// Turns signals into inputs. Must be called before any other thread starts, so that all inherit the mask.
+/// SIGHUP is what the kernel sends when the parent *thread* ends: it counts only if the parent process has gone.
+pub fn catch_signals(inputs: Sender<Input>) {
+    let set = sys::block_signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+    let parent = sys::parent_id();
+    std::thread::spawn(move || {
+        loop {
+            let input = match sys::next_signal(&set) {
+                libc::SIGHUP if sys::parent_id() == parent => continue,
+                libc::SIGHUP => Input::Closed,
+                _ => Input::Interrupted,
+            };
+            if inputs.send(input).is_err() {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,373 @@
+//! Responses out of bytes cut anywhere. Bytes enter; progress leaves: how many were used, and whether the response is
+//! complete. Lengths, chunks, bodies until close, informational responses. No sockets, no time, no judgement of the
+//! status; the body is looked at only when the step has texts to find.
+//!
+//! Most heads a server sends equal the one before, byte for byte (`Date` changes once a second), so `HeadCache` keeps the last
+//! parsed head: a comparison of some 150 bytes instead of a parse.
+
+use super::contains::Needles;
+
+/// A longer head is refused.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
+
+/// Where one connection is within a response: 12 bytes, all that a connection waiting for an answer needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, packed(4))]
+pub struct Parser {
+    /// Bytes left of the body or chunk; while a chunk size is read, the size so far.
+    left: u64,
+    status: u16,
+    place: Place,
+    /// The connection ends with this response.
+    closes: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Head,
+    Body,
+    UntilClose,
+    ChunkSize,
+    /// At least one digit has been read.
+    ChunkSizeDigits,
+    ChunkExtension,
+    ChunkData,
+    ChunkEnd,
+    TrailerStart,
+    Trailer,
+}
+
+/// What a response that came in part leaves behind: the start of its head, the state of the search in its body.
+#[derive(Debug, Default)]
+pub struct Partial {
+    head: Vec<u8>,
+    matched: Vec<u32>,
+}
+
+impl Partial {
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.matched.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.head.clear();
+        self.matched.clear();
+    }
+}
+
+/// What the parser must know of the request.
+pub struct Expected {
+    /// The request was a HEAD: no body follows whatever the head says.
+    pub head: bool,
+    pub needles: Needles,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    /// The connection cannot carry another request.
+    pub closes: bool,
+    /// The body contained every text of the step.
+    pub contains: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All bytes were used and more are needed.
+    More,
+    /// So many bytes were used and a response is complete.
+    Done(usize, Response),
+    /// Not HTTP/1.x, or a length that makes no sense.
+    Bad(&'static str),
+}
+
+/// How the body of a response is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    closes: bool,
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// The last complete head and what it said.
+#[derive(Default)]
+pub struct HeadCache {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl HeadCache {
+    /// The head at the start of the bytes, if it is the last one again.
+    #[inline]
+    fn again(&self, bytes: &[u8]) -> Option<(usize, Head)> {
+        let length = self.bytes.len();
+        let head = self.head?;
+        (bytes.len() >= length && bytes[..length] == self.bytes[..]).then_some((length, head))
+    }
+
+    fn keep(&mut self, bytes: &[u8], head: Head) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.head = Some(head);
+    }
+}
+
+impl Parser {
+    /// Uses bytes up to the end of one response.
+    #[inline]
+    pub fn feed(&mut self, cache: &mut HeadCache, partial: &mut Partial, expected: &Expected, bytes: &[u8]) -> Progress {
+        if self.place == Place::Head
+            && partial.head.is_empty()
+            && let Some((length, head)) = cache.again(bytes)
+            && let Body::Length(body) = head.body
+            && body <= (bytes.len() - length) as u64
+            && !expected.head
+            && expected.needles.is_empty()
+            && head.status >= 200
+        {
+            let response = Response { status: head.status, closes: head.closes, contains: true };
+            return Progress::Done(length + body as usize, response);
+        }
+        self.feed_slowly(cache, partial, expected, bytes)
+    }
+
+    fn feed_slowly(&mut self, cache: &mut HeadCache, partial: &mut Partial, expected: &Expected, bytes: &[u8]) -> Progress {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let step = match self.place {
+                Place::Head => self.feed_head(cache, partial, expected, rest),
+                Place::Body | Place::ChunkData => Ok(self.feed_data(partial, expected, rest)),
+                Place::UntilClose => {
+                    expected.needles.feed_if_any(&mut partial.matched, rest);
+                    Ok((rest.len(), false))
+                }
+                _ => self.feed_framing(rest[0]).map(|done| (1, done)),
+            };
+            match step {
+                Ok((count, done)) => {
+                    used += count;
+                    if done {
+                        return Progress::Done(used, self.finish(partial, expected));
+                    }
+                }
+                Err(reason) => return Progress::Bad(reason),
+            }
+        }
+        Progress::More
+    }
+
+    /// The peer closed the connection: a response whose body had no other end is complete.
+    pub fn end_of_stream(&mut self, partial: &mut Partial, expected: &Expected) -> Option<Response> {
+        (self.place == Place::UntilClose).then(|| self.finish(partial, expected))
+    }
+
+    fn finish(&mut self, partial: &mut Partial, expected: &Expected) -> Response {
+        let contains = expected.needles.all_found(&partial.matched);
+        let response = Response { status: self.status, closes: self.closes, contains };
+        partial.clear();
+        *self = Parser::default();
+        response
+    }
+
+    /// Bytes used, and whether the response ended with its head.
+    fn feed_head(
+        &mut self,
+        cache: &mut HeadCache,
+        partial: &mut Partial,
+        expected: &Expected,
+        bytes: &[u8],
+    ) -> Result<(usize, bool), &'static str> {
+        let known = if partial.head.is_empty() { cache.again(bytes) } else { None };
+        let (used, head) = match known {
+            Some(known) => known,
+            None => match complete_head(partial, bytes)? {
+                Some((used, head_bytes)) => {
+                    let head = parse_head(head_bytes)?;
+                    cache.keep(head_bytes, head);
+                    (used, head)
+                }
+                None => return Ok((bytes.len(), false)),
+            },
+        };
+        partial.head.clear();
+        Ok((used, self.begin_body(head, expected)?))
+    }
+
+    /// Takes the place that the head says; true: the response is complete.
+    fn begin_body(&mut self, head: Head, expected: &Expected) -> Result<bool, &'static str> {
+        if head.status == 101 {
+            return Err("101: the server switched protocols without being asked");
+        }
+        if head.status < 200 {
+            return Ok(false);
+        }
+        self.status = head.status;
+        self.closes = head.closes;
+        match head.body {
+            _ if expected.head => return Ok(true),
+            Body::Length(0) => return Ok(true),
+            Body::Length(left) => {
+                self.left = left;
+                self.place = Place::Body;
+            }
+            Body::Chunked => self.place = Place::ChunkSize,
+            Body::UntilClose => {
+                self.closes = true;
+                self.place = Place::UntilClose;
+            }
+        }
+        Ok(false)
+    }
+
+    fn feed_data(&mut self, partial: &mut Partial, expected: &Expected, bytes: &[u8]) -> (usize, bool) {
+        let count = (bytes.len() as u64).min(self.left) as usize;
+        expected.needles.feed_if_any(&mut partial.matched, &bytes[..count]);
+        self.left -= count as u64;
+        let whole_body = self.place == Place::Body && self.left == 0;
+        if self.left == 0 && !whole_body {
+            self.place = Place::ChunkEnd;
+        }
+        (count, whole_body)
+    }
+
+    /// One byte between the data of chunks; true: the response is complete.
+    fn feed_framing(&mut self, byte: u8) -> Result<bool, &'static str> {
+        self.place = match (self.place, byte) {
+            (Place::ChunkSize | Place::ChunkSizeDigits, _) if byte.is_ascii_hexdigit() => {
+                let digit = (byte as char).to_digit(16).unwrap_or(0);
+                self.left = self.left.checked_mul(16).ok_or("a chunk size beyond 2^64")? + u64::from(digit);
+                Place::ChunkSizeDigits
+            }
+            (Place::ChunkSizeDigits | Place::ChunkExtension, b'\n') => {
+                if self.left == 0 { Place::TrailerStart } else { Place::ChunkData }
+            }
+            (Place::ChunkSizeDigits, b'\r' | b';' | b' ' | b'\t') => Place::ChunkExtension,
+            (Place::ChunkExtension, _) => Place::ChunkExtension,
+            (Place::ChunkSize | Place::ChunkSizeDigits, _) => return Err("a chunk size that is no hexadecimal number"),
+            (Place::ChunkEnd, b'\r') => Place::ChunkEnd,
+            (Place::ChunkEnd, b'\n') => Place::ChunkSize,
+            (Place::ChunkEnd, _) => return Err("a chunk longer than its size"),
+            (Place::TrailerStart, b'\r') => Place::TrailerStart,
+            (Place::TrailerStart, b'\n') => return Ok(true),
+            (Place::Trailer, b'\n') => Place::TrailerStart,
+            (_, _) => Place::Trailer,
+        };
+        Ok(false)
+    }
+}
+
+impl Needles {
+    #[inline]
+    fn feed_if_any(&self, matched: &mut Vec<u32>, piece: &[u8]) {
+        if !self.is_empty() {
+            self.feed(matched, piece);
+        }
+    }
+}
+
+/// The complete head, and how many of the bytes belong to it; `None`: it goes on, and the bytes are kept in `partial`.
+fn complete_head<'a>(partial: &'a mut Partial, bytes: &'a [u8]) -> Result<Option<(usize, &'a [u8])>, &'static str> {
+    if partial.head.is_empty()
+        && let Some(end) = head_end(bytes, 0)
+    {
+        return Ok(Some((end, &bytes[..end])));
+    }
+    let before = partial.head.len();
+    let room = (MAX_HEAD_BYTES + 1).saturating_sub(before).min(bytes.len());
+    partial.head.extend_from_slice(&bytes[..room]);
+    if let Some(end) = head_end(&partial.head, before.saturating_sub(3)) {
+        partial.head.truncate(end);
+        return Ok(Some((end - before, &partial.head)));
+    }
+    let start = &partial.head[..partial.head.len().min(7)];
+    if !b"HTTP/1.".starts_with(start) {
+        return Err("no HTTP/1 response");
+    }
+    if partial.head.len() > MAX_HEAD_BYTES {
+        return Err("a head of more than 64 KiB");
+    }
+    Ok(None)
+}
+
+/// One past the empty line that ends a head; lines may end in LF alone.
+fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += bytes[at..].iter().position(|&byte| byte == b'\n')? + 1;
+        match &bytes[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+}
+
+fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return Err("a head that is not complete"),
+        Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
+        Err(_) => return Err("no HTTP/1 response"),
+    }
+    let status = response.code.filter(|code| (100..1000).contains(code)).ok_or("a status that is no status")?;
+    let mut closes = response.version == Some(0);
+    let (mut length, mut chunked, mut encoded) = (None, false, false);
+    for header in response.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let value = content_length(header.value)?;
+            if length.is_some_and(|length| length != value) {
+                return Err("two different content lengths");
+            }
+            length = Some(value);
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            encoded = true;
+            chunked = last_token_is(header.value, b"chunked");
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            closes = has_token(header.value, b"close") || (closes && !has_token(header.value, b"keep-alive"));
+        }
+    }
+    let body = match length {
+        _ if status == 204 || status == 304 => Body::Length(0),
+        _ if chunked => Body::Chunked,
+        Some(length) if !encoded => Body::Length(length),
+        _ => Body::UntilClose,
+    };
+    Ok(Head { status, closes, body })
+}
+
+fn content_length(value: &[u8]) -> Result<u64, &'static str> {
+    const WRONG: &str = "a content length that is no number";
+    let text = std::str::from_utf8(value).map_err(|_| WRONG)?.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(WRONG);
+    }
+    text.parse().map_err(|_| WRONG)
+}
+
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+}
+
+fn has_token(value: &[u8], token: &[u8]) -> bool {
+    tokens(value).any(|candidate| candidate.eq_ignore_ascii_case(token))
+}
+
+fn last_token_is(value: &[u8], token: &[u8]) -> bool {
+    tokens(value).last().is_some_and(|candidate| candidate.eq_ignore_ascii_case(token))
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,249 @@
+//! From what the threads counted to what the wire says: intervals of all threads added up in order, and the summary. All by
+//! summing counts and merging histograms; nothing is averaged.
+
+use std::collections::VecDeque;
+
+use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
+use crate::load::histogram::Histogram;
+use crate::load::recorder::{Cohort, ConnectionCounts, Counts, Final, OUTCOMES, Snapshot, StepTimes};
+use crate::outcome::Outcome;
+
+pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
+    Outcome::ALL.into_iter().zip(*counts).filter(|&(_, count)| count > 0).collect()
+}
+
+/// Adds up the intervals of the threads; one leaves when every thread that still runs has told its own.
+pub struct Intervals {
+    /// Intervals told, by thread; `u64::MAX`: the thread has ended.
+    told: Vec<u64>,
+    /// The first of those waiting.
+    first: u64,
+    waiting: VecDeque<Pending>,
+    last_cpu_ns: u64,
+}
+
+struct Pending {
+    sum: Snapshot,
+    histogram: Option<Histogram>,
+}
+
+impl Intervals {
+    /// `cpu_ns`: what the process had used when the run began.
+    pub fn new(threads: usize, cpu_ns: u64) -> Intervals {
+        Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: cpu_ns }
+    }
+
+    pub fn add(&mut self, thread: usize, snapshot: Snapshot) {
+        let place = (self.told[thread] - self.first) as usize;
+        self.told[thread] += 1;
+        let histogram = snapshot.response_time.as_ref().map(|buckets| {
+            let mut histogram = Histogram::default();
+            histogram.add_sparse(buckets);
+            histogram
+        });
+        match self.waiting.get_mut(place) {
+            None => self.waiting.push_back(Pending { sum: snapshot, histogram }),
+            Some(pending) => pending.add(snapshot, histogram),
+        }
+    }
+
+    pub fn thread_ended(&mut self, thread: usize) {
+        self.told[thread] = u64::MAX;
+    }
+
+    /// The events that are complete now. Intervals of no length are left out: a phase may be empty.
+    pub fn take(&mut self) -> Vec<LoadEvent> {
+        let mut complete = Vec::new();
+        let told = self.told.iter().copied().min().unwrap_or(u64::MAX);
+        while self.first < told
+            && let Some(pending) = self.waiting.pop_front()
+        {
+            self.first += 1;
+            let next_phase = pending.sum.next_phase.map(|phase| (phase, pending.sum.end_ns));
+            if pending.sum.end_ns > pending.sum.start_ns {
+                complete.push(LoadEvent::Interval(self.event(pending)));
+            }
+            complete.extend(next_phase.map(|(phase, at_ns)| LoadEvent::Phase { phase, at_ns }));
+        }
+        complete
+    }
+
+    fn event(&mut self, Pending { sum, histogram }: Pending) -> Interval {
+        let cpu_ns = sum.process.cpu_user_ns + sum.process.cpu_system_ns;
+        let used_ns = cpu_ns.saturating_sub(self.last_cpu_ns);
+        self.last_cpu_ns = cpu_ns;
+        let Counts { scheduled, sent, dropped, .. } = sum.counts;
+        Interval {
+            start_ns: sum.start_ns,
+            end_ns: sum.end_ns,
+            phase: sum.phase,
+            scheduled,
+            sent,
+            dropped,
+            outcomes: outcomes(&sum.counts.outcomes),
+            in_flight_now: sum.levels.in_flight,
+            connections_now: sum.levels.connections,
+            users_now: sum.levels.users,
+            response_time_ns_sum: sum.counts.response_time_ns_sum,
+            response_time_ns_max: sum.counts.response_time_ns_max,
+            service_time_ns_sum: sum.counts.service_time_ns_sum,
+            send_lag_ns_max: sum.counts.send_lag_ns_max,
+            cpu_ns: used_ns,
+            response_time_ns: histogram.map(|histogram| histogram.encode()),
+        }
+    }
+}
+
+impl Pending {
+    fn add(&mut self, other: Snapshot, histogram: Option<Histogram>) {
+        self.sum.end_ns = self.sum.end_ns.max(other.end_ns);
+        self.sum.counts.add(&other.counts);
+        self.sum.levels.add(&other.levels);
+        let cpu_ns = |snapshot: &Snapshot| snapshot.process.cpu_user_ns + snapshot.process.cpu_system_ns;
+        if cpu_ns(&other) > cpu_ns(&self.sum) {
+            self.sum.process = other.process;
+        }
+        self.histogram = match (self.histogram.take(), histogram) {
+            (Some(mut mine), Some(theirs)) => {
+                mine.add(&theirs);
+                Some(mine)
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+}
+
+/// The instants of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub go_ns: u64,
+    pub measure_start_ns: u64,
+    pub measure_end_ns: u64,
+}
+
+/// The whole run out of its threads'.
+pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) -> Summary {
+    let (mut total, mut window) = (Counts::default(), Counts::default());
+    let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
+    let mut connections = ConnectionCounts::default();
+    for thread in threads {
+        total.add(&thread.total);
+        window.add(&thread.window);
+        cohort.add(&thread.cohort);
+        connections.add(&thread.connections);
+    }
+    // Each thread read the CPU clock of the process when it passed the edges: the widest pair is that of the window.
+    let cpu = |of: fn(&crate::clock::ProcessUse) -> u64| {
+        let start = threads.iter().map(|thread| of(&thread.process_at_start)).min().unwrap_or(0);
+        let end = threads.iter().map(|thread| of(&thread.process_at_end)).max().unwrap_or(0);
+        end.saturating_sub(start)
+    };
+    Summary {
+        go_ns: span.go_ns,
+        measure_start_ns: span.measure_start_ns,
+        measure_end_ns: span.measure_end_ns,
+        end_ns: threads.iter().map(|thread| thread.end_ns).max().unwrap_or(span.measure_end_ns),
+        total: events::Counts {
+            scheduled: total.scheduled,
+            sent: total.sent,
+            dropped: total.dropped,
+            outcomes: outcomes(&total.outcomes),
+        },
+        cohort: cohort.counts(),
+        cohort_times: cohort.times(),
+        steps: names.iter().zip(&cohort.steps).map(|(name, step)| step.summary(name)).collect(),
+        window: Window {
+            outcomes: outcomes(&window.outcomes),
+            bytes_received: window.bytes_received,
+            bytes_sent: window.bytes_sent,
+            time_in_system_ns_sum: window.time_in_system_ns_sum,
+            think_ns_sum: window.think_ns_sum,
+            user_ns: window.user_ns,
+        },
+        connections: events::Connections {
+            opened: connections.opened,
+            failed: connections.failed,
+            closed_by_peer: connections.closed_by_peer,
+            open_max: connections.open_max,
+            connect_time_ns: connections.connect_time.encode(),
+        },
+        cpu_user_ns: cpu(|process| process.cpu_user_ns),
+        cpu_system_ns: cpu(|process| process.cpu_system_ns),
+        thread_cpu_ns: threads.iter().map(|thread| thread.thread_cpu_ns).collect(),
+        max_rss_bytes: crate::clock::process_use().max_rss_bytes,
+        ended_by: ended_by.into(),
+    }
+}
+
+impl Cohort {
+    fn add(&mut self, other: &Cohort) {
+        self.scheduled += other.scheduled;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            for (mine, theirs) in mine.outcomes.iter_mut().zip(theirs.outcomes) {
+                *mine += theirs;
+            }
+            mine.response_time.add(&theirs.response_time);
+            mine.service_time.add(&theirs.service_time);
+        }
+        self.failed_time.add(&other.failed_time);
+        self.send_lag.add(&other.send_lag);
+        self.dropped_wait.add(&other.dropped_wait);
+    }
+
+    fn counts(&self) -> events::Counts {
+        let mut sum = [0; OUTCOMES];
+        for step in &self.steps {
+            sum.iter_mut().zip(step.outcomes).for_each(|(sum, count)| *sum += count);
+        }
+        events::Counts {
+            scheduled: self.scheduled,
+            sent: self.sent,
+            dropped: self.dropped,
+            outcomes: outcomes(&sum),
+        }
+    }
+
+    fn times(&self) -> Times {
+        let all = |of: fn(&StepTimes) -> &Histogram| {
+            let mut sum = Histogram::default();
+            self.steps.iter().for_each(|step| sum.add(of(step)));
+            sum.encode()
+        };
+        Times {
+            response_time_ns: all(|step| &step.response_time),
+            service_time_ns: all(|step| &step.service_time),
+            failed_time_ns: self.failed_time.encode(),
+            send_lag_ns: self.send_lag.encode(),
+            dropped_wait_ns: self.dropped_wait.encode(),
+        }
+    }
+}
+
+impl StepTimes {
+    fn summary(&self, name: &str) -> StepSummary {
+        StepSummary {
+            name: name.into(),
+            outcomes: outcomes(&self.outcomes),
+            response_time_ns: self.response_time.encode(),
+            service_time_ns: self.service_time.encode(),
+        }
+    }
+}
+
+impl ConnectionCounts {
+    /// `open_max` of several threads is the sum of theirs: exact for one thread, otherwise an upper bound.
+    fn add(&mut self, other: &ConnectionCounts) {
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.closed_by_peer += other.closed_by_peer;
+        self.open_max += other.open_max;
+        self.connect_time.add(&other.connect_time);
+    }
+}
+
+/// The phase that a run begins with, as an event.
+pub fn begins(go_ns: u64) -> LoadEvent {
+    LoadEvent::Phase { phase: Phase::Warmup, at_ns: go_ns }
+}

@@ -1,0 +1,252 @@
+//! A checked spec, made ready to run: requests as bytes, addresses resolved, TLS configured, users dealt to threads.
+//! Whatever may fail on this machine fails here, before the engine says that it is armed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration as StdDuration;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::load::arrivals::exponential;
+use crate::load::check::{Problem, check};
+use crate::load::http1::{contains::Needles, parse::Expected, render};
+use crate::load::sys;
+use crate::load::tls::TlsPlan;
+use crate::spec::{Duration, LoadSpec, Model};
+
+pub struct Plan {
+    pub spec: LoadSpec,
+    pub steps: Vec<StepPlan>,
+    pub addresses: Vec<SocketAddr>,
+    pub tls: Option<TlsPlan>,
+}
+
+pub struct StepPlan {
+    pub request: Vec<u8>,
+    pub expected: Expected,
+    status: Vec<u16>,
+    pub think: Duration,
+}
+
+impl StepPlan {
+    #[inline]
+    pub fn accepts(&self, status: u16) -> bool {
+        if self.status.is_empty() { (200..400).contains(&status) } else { self.status.contains(&status) }
+    }
+}
+
+/// Makes a plan. `descriptor_limit` is what this process may open.
+///
+/// # Errors
+/// Kinds `spec`, `resolve` and `limit`.
+pub fn make(spec: LoadSpec, descriptor_limit: u64) -> Result<Plan, Problem> {
+    check(&spec)?;
+    let url = Url::parse(&spec.target.url)?;
+    let addresses = addresses(&spec, &url)?;
+    check_sources(&spec, &addresses)?;
+    check_descriptors(&spec, descriptor_limit)?;
+    let tls = url.tls.then(|| TlsPlan::new(&spec.target.tls, &url.host)).transpose()?;
+    let (Model::Closed { think, .. } | Model::Open { think, .. }) = spec.model;
+    let steps = spec.scenario.iter().map(|step| StepPlan {
+        request: render::request(step, &url.authority, spec.connection.keep_alive),
+        expected: Expected { head: step.method == "HEAD", needles: Needles::new(&step.checks.body_contains) },
+        status: step.checks.status.clone(),
+        think: step.think.unwrap_or(think),
+    });
+    Ok(Plan { steps: steps.collect(), addresses, tls, spec })
+}
+
+/// A pause of this length or distribution.
+pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
+    match *duration {
+        Duration::Constant { ns } => ns,
+        Duration::Uniform { min_ns, max_ns } => rng.random_range(min_ns..=max_ns),
+        Duration::Exponential { mean_ns } => (exponential(rng) * mean_ns as f64) as u64,
+    }
+}
+
+/// `scheme://host[:port]`, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Url {
+    tls: bool,
+    /// Without brackets.
+    host: String,
+    port: u16,
+    /// As it stands in the URL: the Host header.
+    authority: String,
+}
+
+impl Url {
+    fn parse(text: &str) -> Result<Url, Problem> {
+        let wrong = |why: &str| Problem::spec("target.url", format!("{text:?} {why}"));
+        let (tls, rest) = if let Some(rest) = text.strip_prefix("http://") {
+            (false, rest)
+        } else if let Some(rest) = text.strip_prefix("https://") {
+            (true, rest)
+        } else {
+            return Err(wrong("must start with http:// or https://"));
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            return Err(wrong("has a path; paths belong to steps (scenario[].path)"));
+        }
+        if authority.contains('@') {
+            return Err(wrong("has a user; give an Authorization header to the steps instead"));
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (authority, None),
+        };
+        let port = match port {
+            None => if tls { 443 } else { 80 },
+            Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| wrong("has no valid port"))?,
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(wrong("has no valid host"));
+        }
+        Ok(Url { tls, host: host.into(), port, authority: authority.into() })
+    }
+}
+
+fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
+    let addresses = if spec.target.addresses.is_empty() { vec![resolve(url)?] } else { spec.target.addresses.clone() };
+    let remote = addresses.iter().find(|address| !is_loopback(address.ip()));
+    match remote {
+        Some(address) if !spec.target.allow_remote => Err(Problem::spec(
+            "target",
+            format!("{address} is not this machine; to load another one, which you must be entitled to do, set target.allow_remote"),
+        )),
+        _ => Ok(addresses),
+    }
+}
+
+/// One address of the host. Where a name has several (localhost: ::1 and 127.0.0.1) the first that answers is taken.
+fn resolve(url: &Url) -> Result<SocketAddr, Problem> {
+    let failed = |why: String| Problem::new("resolve", format!("target.url: cannot resolve {:?}: {why}", url.host));
+    let found: Vec<SocketAddr> =
+        (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| failed(error.to_string()))?.collect();
+    let first = *found.first().ok_or_else(|| failed("it has no address".into()))?;
+    if found.len() == 1 || found.iter().any(|address| !is_loopback(address.ip())) {
+        return Ok(first);
+    }
+    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, StdDuration::from_secs(1)).is_ok();
+    Ok(*found.iter().find(answers).unwrap_or(&first))
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn check_sources(spec: &LoadSpec, addresses: &[SocketAddr]) -> Result<(), Problem> {
+    for (i, source) in spec.target.source_addresses.iter().enumerate() {
+        let path = format!("target.source_addresses[{i}]");
+        if addresses.iter().any(|address| address.is_ipv4() != source.is_ipv4()) {
+            return Err(Problem::spec(&path, format!("{source} cannot reach an address of the other IP version")));
+        }
+        let any: IpAddr = if source.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        if *source == any || std::net::UdpSocket::bind((*source, 0)).is_err() {
+            return Err(Problem::spec(&path, format!("{source} is no address of this machine")));
+        }
+    }
+    Ok(())
+}
+
+/// Each user of the closed model holds a connection. The open model opens connections as it needs them: there the limit
+/// shows, if ever, as the outcome `no_descriptors`.
+fn check_descriptors(spec: &LoadSpec, limit: u64) -> Result<(), Problem> {
+    let Model::Closed { users, .. } = spec.model else { return Ok(()) };
+    let own = sys::descriptors_open() + 2 * u64::from(spec.threads) + 8;
+    if u64::from(users) + own > limit {
+        return Err(Problem::new(
+            "limit",
+            format!(
+                "model.users: {users} users need {} descriptors and this process may open {limit}; raise the hard limit \
+                 (ulimit -Hn) or deal the users to several engine processes of at most {} each",
+                u64::from(users) + own,
+                limit.saturating_sub(own)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn url(text: &str) -> Result<Url, String> {
+        Url::parse(text).map_err(|problem| problem.message)
+    }
+
+    fn parts(tls: bool, host: &str, port: u16, authority: &str) -> Url {
+        Url { tls, host: host.into(), port, authority: authority.into() }
+    }
+
+    fn spec(target: &str, users: u32) -> LoadSpec {
+        let json = format!(
+            r#"{{"protocol": 1, "target": {target}, "scenario": [{{"name": "a"}}],
+                "model": {{"kind": "closed", "users": {users}}}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn problem(target: &str, users: u32) -> Problem {
+        make(spec(target, users), 256).err().expect("a problem")
+    }
+
+    #[test]
+    fn urls_come_apart() {
+        assert_eq!(url("http://localhost:81"), Ok(parts(false, "localhost", 81, "localhost:81")));
+        assert_eq!(url("https://a.example/"), Ok(parts(true, "a.example", 443, "a.example")));
+        assert_eq!(url("http://[::1]:8080"), Ok(parts(false, "::1", 8080, "[::1]:8080")));
+        assert_eq!(url("http://[::1]"), Ok(parts(false, "::1", 80, "[::1]")));
+    }
+
+    #[test]
+    fn wrong_urls_say_why() {
+        for (text, why) in [
+            ("ftp://a", "must start with"),
+            ("http://a/b", "paths belong to steps"),
+            ("http://a:0", "no valid port"),
+            ("http://a:99999", "no valid port"),
+            ("http://", "no valid host"),
+            ("http://u:p@a", "has a user"),
+        ] {
+            let message = url(text).unwrap_err();
+            assert!(message.starts_with("target.url: ") && message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn other_machines_need_permission() {
+        let remote = r#"{"url": "http://192.0.2.1:80"}"#;
+        assert!(problem(remote, 1).message.contains("192.0.2.1:80 is not this machine"));
+        let hidden = r#"{"url": "http://127.0.0.1:80", "addresses": ["192.0.2.1:80"]}"#;
+        assert_eq!(problem(hidden, 1).kind, "spec");
+        assert!(make(spec(r#"{"url": "http://192.0.2.1:80", "allow_remote": true}"#, 1), 256).is_ok());
+    }
+
+    #[test]
+    fn users_beyond_the_descriptor_limit_are_refused_before_the_run() {
+        let problem = problem(r#"{"url": "http://127.0.0.1:80"}"#, 256);
+        assert_eq!(problem.kind, "limit");
+        assert!(problem.message.contains("256 users need"), "{}", problem.message);
+    }
+
+    #[test]
+    fn source_addresses_must_be_ours() {
+        let target = r#"{"url": "http://127.0.0.1:80", "source_addresses": ["127.0.0.9", "192.0.2.7"]}"#;
+        assert!(problem(target, 1).message.starts_with("target.source_addresses[1]: 192.0.2.7"));
+    }
+
+    #[test]
+    fn pauses_have_the_mean_they_were_given() {
+        let mut rng = SmallRng::seed_from_u64(1);
+        let mut mean = |duration| (0..20_000).map(|_| draw(&duration, &mut rng) as f64).sum::<f64>() / 20_000.0;
+        assert_eq!(mean(Duration::Constant { ns: 7 }), 7.0);
+        assert!((mean(Duration::Uniform { min_ns: 1_000, max_ns: 3_000 }) - 2_000.0).abs() < 20.0);
+        assert!((mean(Duration::Exponential { mean_ns: 1_000_000 }) - 1e6).abs() < 3e4);
+    }
+}

@@ -1,0 +1,398 @@
+//! What one event loop counts: intervals, the whole run, the measured window, and the cohort of requests intended within
+//! the window with their times. Instants and outcomes enter in the order of the clock; `Snapshot`s leave at every edge,
+//! one `Final` at the end. Nothing is shared: threads are summed later (`merge`).
+
+use std::sync::Arc;
+
+use crate::clock::{self, ProcessUse};
+use crate::events::Phase;
+use crate::load::histogram::{Histogram, Sparse};
+use crate::load::phases::Edges;
+use crate::outcome::Outcome;
+
+pub const OUTCOMES: usize = Outcome::ALL.len();
+
+/// Counts of one stretch of time, summed by `add`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub scheduled: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    pub outcomes: [u64; OUTCOMES],
+    pub response_time_ns_sum: u64,
+    pub response_time_ns_max: u64,
+    pub service_time_ns_sum: u64,
+    pub send_lag_ns_max: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    /// done - intended over all outcomes.
+    pub time_in_system_ns_sum: u64,
+    pub think_ns_sum: u64,
+    pub user_ns: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Counts) {
+        self.scheduled += other.scheduled;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        for (mine, theirs) in self.outcomes.iter_mut().zip(other.outcomes) {
+            *mine += theirs;
+        }
+        self.response_time_ns_sum += other.response_time_ns_sum;
+        self.response_time_ns_max = self.response_time_ns_max.max(other.response_time_ns_max);
+        self.service_time_ns_sum += other.service_time_ns_sum;
+        self.send_lag_ns_max = self.send_lag_ns_max.max(other.send_lag_ns_max);
+        self.bytes_received += other.bytes_received;
+        self.bytes_sent += other.bytes_sent;
+        self.time_in_system_ns_sum += other.time_in_system_ns_sum;
+        self.think_ns_sum += other.think_ns_sum;
+        self.user_ns += other.user_ns;
+    }
+}
+
+/// Levels at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    pub in_flight: u64,
+    pub connections: u64,
+    pub users: u64,
+}
+
+impl Levels {
+    pub fn add(&mut self, other: &Levels) {
+        self.in_flight += other.in_flight;
+        self.connections += other.connections;
+        self.users += other.users;
+    }
+}
+
+/// One thread's interval.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub phase: Phase,
+    pub counts: Counts,
+    pub levels: Levels,
+    /// Response times of `ok` requests since the last interval that carried them.
+    pub response_time: Option<Sparse>,
+    pub process: ProcessUse,
+    /// The phase that begins where this interval ends, if another one does.
+    pub next_phase: Option<Phase>,
+}
+
+/// One step of the scenario, over the cohort.
+#[derive(Clone, Default)]
+pub struct StepTimes {
+    pub outcomes: [u64; OUTCOMES],
+    pub response_time: Histogram,
+    pub service_time: Histogram,
+}
+
+/// Requests intended within the window, followed to their end.
+#[derive(Clone, Default)]
+pub struct Cohort {
+    pub scheduled: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    pub steps: Vec<StepTimes>,
+    pub failed_time: Histogram,
+    pub send_lag: Histogram,
+    pub dropped_wait: Histogram,
+}
+
+#[derive(Clone, Default)]
+pub struct ConnectionCounts {
+    pub opened: u64,
+    pub failed: u64,
+    pub closed_by_peer: u64,
+    pub open_max: u64,
+    pub connect_time: Histogram,
+}
+
+/// Everything one thread counted.
+pub struct Final {
+    pub end_ns: u64,
+    pub total: Counts,
+    pub window: Counts,
+    pub cohort: Cohort,
+    pub connections: ConnectionCounts,
+    pub thread_cpu_ns: u64,
+    pub process_at_start: ProcessUse,
+    pub process_at_end: ProcessUse,
+}
+
+pub struct Recorder {
+    edges: Arc<Edges>,
+    phase: Phase,
+    /// The last phase has ended; its interval is closed by `finish`, with what is given up then.
+    over: bool,
+    interval_ns: u64,
+    histogram_every: u32,
+    intervals: u32,
+    start_ns: u64,
+    end_ns: u64,
+    counts: Counts,
+    total: Counts,
+    window: Counts,
+    levels: Levels,
+    users_since_ns: u64,
+    recent: Histogram,
+    cohort: Cohort,
+    pub connections: ConnectionCounts,
+    cpu_at_start_ns: u64,
+    cpu_at_end_ns: u64,
+    process_at_start: ProcessUse,
+    process_at_end: ProcessUse,
+    snapshots: Vec<Snapshot>,
+}
+
+/// One request on its way; `step` carries whether it belongs to the cohort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flight {
+    pub intended_ns: u64,
+    pub sent_ns: u64,
+    pub step: u16,
+}
+
+/// Marks a `Flight`'s step as part of the cohort; decided once, when it is scheduled, so that every count agrees.
+pub const COHORT: u16 = 1 << 15;
+
+impl Flight {
+    #[inline]
+    pub fn step_index(self) -> u16 {
+        self.step & !COHORT
+    }
+}
+
+impl Recorder {
+    pub fn new(edges: Arc<Edges>, go_ns: u64, interval_ns: u64, histogram_every: u32, steps: usize) -> Recorder {
+        Recorder {
+            edges,
+            phase: Phase::Warmup,
+            over: false,
+            interval_ns,
+            histogram_every,
+            intervals: 0,
+            start_ns: go_ns,
+            end_ns: go_ns + interval_ns,
+            counts: Counts::default(),
+            total: Counts::default(),
+            window: Counts::default(),
+            levels: Levels::default(),
+            users_since_ns: go_ns,
+            recent: Histogram::default(),
+            cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
+            connections: ConnectionCounts::default(),
+            cpu_at_start_ns: 0,
+            cpu_at_end_ns: 0,
+            process_at_start: ProcessUse::default(),
+            process_at_end: ProcessUse::default(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    /// The phase that the last recorded instant lies in; `None`: the run is over.
+    pub fn phase(&self) -> Option<Phase> {
+        (!self.over).then_some(self.phase)
+    }
+
+    /// When the next interval or phase ends.
+    #[inline]
+    pub fn next_edge_ns(&self) -> u64 {
+        if self.over { u64::MAX } else { self.end_ns.min(self.edges.end_of(self.phase)) }
+    }
+
+    /// Closes all intervals and phases that end at or before this instant; true: a phase ended.
+    #[inline]
+    pub fn pass(&mut self, now_ns: u64) -> bool {
+        now_ns >= self.next_edge_ns() && self.close_until(now_ns)
+    }
+
+    /// Intervals closed since the last call.
+    pub fn take_snapshots(&mut self) -> std::vec::Drain<'_, Snapshot> {
+        self.snapshots.drain(..)
+    }
+
+    #[inline]
+    pub fn scheduled(&mut self, intended_ns: u64) -> bool {
+        let cohort = self.edges.in_window(intended_ns);
+        self.counts.scheduled += 1;
+        self.cohort.scheduled += u64::from(cohort);
+        cohort
+    }
+
+    #[inline]
+    pub fn sent(&mut self, flight: &Flight) {
+        let lag_ns = flight.sent_ns.saturating_sub(flight.intended_ns);
+        self.counts.sent += 1;
+        self.counts.send_lag_ns_max = self.counts.send_lag_ns_max.max(lag_ns);
+        self.levels.in_flight += 1;
+        if flight.step & COHORT != 0 {
+            self.cohort.sent += 1;
+            self.cohort.send_lag.record(lag_ns);
+        }
+    }
+
+    /// An arrival that found no room, given up at this instant. The steps it never reached were never scheduled.
+    pub fn dropped(&mut self, intended_ns: u64, now_ns: u64) {
+        let cohort = self.scheduled(intended_ns);
+        self.counts.dropped += 1;
+        if cohort {
+            self.cohort.dropped += 1;
+            self.cohort.dropped_wait.record(now_ns.saturating_sub(intended_ns));
+        }
+    }
+
+    #[inline]
+    pub fn done(&mut self, flight: &Flight, outcome: Outcome, done_ns: u64) {
+        let response_ns = done_ns.saturating_sub(flight.intended_ns);
+        let service_ns = done_ns.saturating_sub(flight.sent_ns);
+        self.levels.in_flight -= 1;
+        let counts = &mut self.counts;
+        counts.outcomes[outcome as usize] += 1;
+        counts.time_in_system_ns_sum += response_ns;
+        let ok = outcome == Outcome::Ok;
+        if ok {
+            counts.response_time_ns_sum += response_ns;
+            counts.service_time_ns_sum += service_ns;
+            counts.response_time_ns_max = counts.response_time_ns_max.max(response_ns);
+            self.recent.record(response_ns);
+        }
+        if flight.step & COHORT != 0 {
+            let step = &mut self.cohort.steps[flight.step_index() as usize];
+            step.outcomes[outcome as usize] += 1;
+            if ok {
+                step.response_time.record(response_ns);
+                step.service_time.record(service_ns);
+            } else {
+                self.cohort.failed_time.record(response_ns);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        self.counts.bytes_received += bytes as u64;
+    }
+
+    #[inline]
+    pub fn wrote(&mut self, bytes: usize) {
+        self.counts.bytes_sent += bytes as u64;
+    }
+
+    pub fn thought(&mut self, pause_ns: u64) {
+        self.counts.think_ns_sum += pause_ns;
+    }
+
+    pub fn users_changed(&mut self, by: i64, now_ns: u64) {
+        self.integrate_users(now_ns);
+        self.levels.users = self.levels.users.saturating_add_signed(by);
+    }
+
+    pub fn users(&self) -> u64 {
+        self.levels.users
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.levels.in_flight
+    }
+
+    pub fn connections_changed(&mut self, by: i64) {
+        self.levels.connections = self.levels.connections.saturating_add_signed(by);
+        self.connections.open_max = self.connections.open_max.max(self.levels.connections);
+    }
+
+    /// Closes everything that is open at the end of this thread's run.
+    pub fn finish(mut self, now_ns: u64) -> (Vec<Snapshot>, Final) {
+        self.close_until(now_ns);
+        self.close_interval(now_ns.max(self.start_ns), None, true);
+        let report = Final {
+            end_ns: now_ns,
+            total: self.total,
+            window: self.window,
+            cohort: self.cohort,
+            connections: self.connections,
+            thread_cpu_ns: self.cpu_at_end_ns.saturating_sub(self.cpu_at_start_ns),
+            process_at_start: self.process_at_start,
+            process_at_end: self.process_at_end,
+        };
+        (self.snapshots, report)
+    }
+
+    #[cold]
+    fn close_until(&mut self, now_ns: u64) -> bool {
+        let before = self.phase();
+        while !self.over {
+            let phase_end_ns = self.edges.end_of(self.phase);
+            let edge_ns = self.end_ns.min(phase_end_ns).max(self.start_ns);
+            if now_ns < edge_ns {
+                break;
+            }
+            if edge_ns < phase_end_ns {
+                self.intervals += 1;
+                let due = self.intervals.is_multiple_of(self.histogram_every);
+                self.close_interval(edge_ns, None, due);
+            } else if let Some(next) = after(self.phase) {
+                self.close_interval(edge_ns, Some(next), true);
+                self.enter(next);
+            } else {
+                self.over = true;
+            }
+        }
+        self.phase() != before
+    }
+
+    fn enter(&mut self, next: Phase) {
+        self.phase = next;
+        self.intervals = 0;
+        match next {
+            Phase::Measure => {
+                self.cpu_at_start_ns = clock::thread_cpu_ns();
+                self.process_at_start = clock::process_use();
+            }
+            Phase::Drain => {
+                self.cpu_at_end_ns = clock::thread_cpu_ns();
+                self.process_at_end = clock::process_use();
+            }
+            Phase::Warmup => {}
+        }
+    }
+
+    fn close_interval(&mut self, edge_ns: u64, next_phase: Option<Phase>, with_histogram: bool) {
+        self.integrate_users(edge_ns);
+        let counts = std::mem::take(&mut self.counts);
+        self.total.add(&counts);
+        let phase = self.phase;
+        if phase == Phase::Measure {
+            self.window.add(&counts);
+        }
+        self.snapshots.push(Snapshot {
+            start_ns: self.start_ns,
+            end_ns: edge_ns,
+            phase,
+            counts,
+            levels: self.levels,
+            response_time: with_histogram.then(|| self.recent.take()),
+            process: clock::process_use(),
+            next_phase,
+        });
+        self.start_ns = edge_ns;
+        self.end_ns = edge_ns.saturating_add(self.interval_ns);
+    }
+
+    fn integrate_users(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.users_since_ns);
+        self.counts.user_ns += self.levels.users * elapsed_ns;
+        self.users_since_ns = self.users_since_ns.max(now_ns);
+    }
+}
+
+fn after(phase: Phase) -> Option<Phase> {
+    match phase {
+        Phase::Warmup => Some(Phase::Measure),
+        Phase::Measure => Some(Phase::Drain),
+        Phase::Drain => None,
+    }
+}

@@ -1,0 +1,319 @@
+//! The system calls of the load engine behind safe functions: sockets, epoll, eventfd, limits, timer slack, CPU
+//! affinity. Errors leave as raw errno values, because the event loop decides by them. No policy here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+pub type Errno = i32;
+
+fn errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A non-blocking TCP socket that has begun to connect.
+///
+/// # Errors
+/// The errno of the first call that failed; EINPROGRESS is success.
+pub fn connect(to: &SocketAddr, from: Option<IpAddr>) -> Result<i32, Errno> {
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    begin_connect(fd, to, from).map(|()| fd).inspect_err(|_| close(fd))
+}
+
+fn begin_connect(fd: i32, to: &SocketAddr, from: Option<IpAddr>) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    if let Some(source) = from {
+        // The port is then chosen at connect() time, where only the whole tuple must be free.
+        set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        let (address, length) = raw_address(&SocketAddr::new(source, 0));
+        // SAFETY: `address` holds a socket address of `length` bytes.
+        if unsafe { libc::bind(fd, (&raw const address).cast(), length) } < 0 {
+            return Err(errno());
+        }
+    }
+    let (address, length) = raw_address(to);
+    // SAFETY: as above.
+    if unsafe { libc::connect(fd, (&raw const address).cast(), length) } < 0 {
+        let code = errno();
+        if code != libc::EINPROGRESS && code != libc::EINTR {
+            return Err(code);
+        }
+    }
+    Ok(())
+}
+
+fn set_option(fd: i32, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+    // SAFETY: the value lives through the call and its size is given.
+    let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as u32) };
+    if done < 0 { Err(errno()) } else { Ok(()) }
+}
+
+fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a valid value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
+/// The pending error of a socket (0: none), and clears it.
+pub fn socket_error(fd: i32) -> Errno {
+    let mut code = 0i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values of the sizes given.
+    let done = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &raw mut length)
+    };
+    if done < 0 { errno() } else { code }
+}
+
+#[inline]
+pub fn read(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the buffer is writable for its whole length.
+    let count = unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), 0) };
+    if count < 0 { Err(errno()) } else { Ok(count as usize) }
+}
+
+#[inline]
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the buffer is readable for its whole length.
+    let count = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    if count < 0 { Err(errno()) } else { Ok(count as usize) }
+}
+
+pub fn close(fd: i32) {
+    // SAFETY: the caller owns the descriptor.
+    unsafe { libc::close(fd) };
+}
+
+/// An epoll instance; sockets are watched edge-triggered for everything, once, and never touched again.
+pub struct Epoll {
+    fd: i32,
+}
+
+pub type Event = libc::epoll_event;
+
+pub const READABLE: u32 = libc::EPOLLIN as u32;
+pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
+pub const PEER_CLOSED: u32 = libc::EPOLLRDHUP as u32;
+pub const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+impl Epoll {
+    pub fn new() -> Result<Epoll, Errno> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 { Err(errno()) } else { Ok(Epoll { fd }) }
+    }
+
+    pub fn add(&self, fd: i32, token: u64) -> Result<(), Errno> {
+        let events = READABLE | WRITABLE | PEER_CLOSED | libc::EPOLLET as u32;
+        self.control(fd, events, token)
+    }
+
+    /// Watches a descriptor for reading only, level-triggered.
+    pub fn add_level(&self, fd: i32, token: u64) -> Result<(), Errno> {
+        self.control(fd, READABLE, token)
+    }
+
+    fn control(&self, fd: i32, events: u32, token: u64) -> Result<(), Errno> {
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: the event lives through the call.
+        let done = unsafe { libc::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if done < 0 { Err(errno()) } else { Ok(()) }
+    }
+
+    /// Waits for events at most `wait_ns` and returns their number; an interrupted wait returns 0.
+    pub fn wait(&self, events: &mut [Event], wait_ns: u64) -> usize {
+        let time = libc::timespec {
+            tv_sec: (wait_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (wait_ns % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the event buffer is writable for its whole length; time lives through the call; no signal mask.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.fd,
+                events.as_mut_ptr(),
+                events.len() as i32,
+                &raw const time,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        if count >= 0 {
+            return count as usize;
+        }
+        if errno() == libc::ENOSYS {
+            return self.wait_ms(events, wait_ns.div_ceil(1_000_000));
+        }
+        0
+    }
+
+    /// Kernels before 5.11 have no epoll_pwait2.
+    fn wait_ms(&self, events: &mut [Event], wait_ms: u64) -> usize {
+        let wait_ms = wait_ms.min(i32::MAX as u64) as i32;
+        // SAFETY: the event buffer is writable for its whole length.
+        let count = unsafe { libc::epoll_wait(self.fd, events.as_mut_ptr(), events.len() as i32, wait_ms) };
+        count.max(0) as usize
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        close(self.fd);
+    }
+}
+
+/// Wakes an event loop from another thread.
+pub struct Wake {
+    fd: i32,
+}
+
+impl Wake {
+    pub fn new() -> Result<Wake, Errno> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 { Err(errno()) } else { Ok(Wake { fd }) }
+    }
+
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    pub fn wake(&self) {
+        // SAFETY: eight readable bytes, as eventfd asks.
+        unsafe { libc::write(self.fd, 1u64.to_ne_bytes().as_ptr().cast(), 8) };
+    }
+
+    pub fn clear(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: eight writable bytes.
+        unsafe { libc::read(self.fd, count.as_mut_ptr().cast(), 8) };
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        close(self.fd);
+    }
+}
+
+/// Raises the soft descriptor limit to the hard one and returns it.
+pub fn raise_descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return 1024;
+    }
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+    // SAFETY: as above.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } < 0 {
+        return limit.rlim_cur;
+    }
+    limit.rlim_max
+}
+
+/// Descriptors open in this process now.
+pub fn descriptors_open() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64).unwrap_or(16)
+}
+
+/// Timers of the calling thread fire as exactly as the kernel can (the default slack is 50 us).
+pub fn least_timer_slack() {
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
+}
+
+/// Binds the calling thread to these CPUs; no CPUs: leaves it free.
+pub fn pin(cpus: &[u32]) -> Result<(), Errno> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: `cpu_set_t` is plain data for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        if cpu as usize >= libc::CPU_SETSIZE as usize {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the index is within the set.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    }
+    // SAFETY: the set lives through the call and its size is given.
+    let done = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if done < 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Asks the kernel for SIGHUP when the thread that started this process ends.
+pub fn hang_up_with_parent() {
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGHUP as u64, 0u64, 0u64, 0u64) };
+}
+
+pub fn parent_id() -> i32 {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::getppid() }
+}
+
+/// Blocks the signals in the calling thread and every thread it starts, so that `next_signal` receives them.
+pub fn block_signals(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: `sigset_t` is plain data, made valid by sigemptyset before use.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is live in every call and the signals are valid numbers.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+    set
+}
+
+/// Waits for the next of the blocked signals.
+pub fn next_signal(set: &libc::sigset_t) -> i32 {
+    let mut signal = 0;
+    // SAFETY: both pointers are to live values.
+    while unsafe { libc::sigwait(set, &raw mut signal) } != 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal
+}
+
+/// Starts loading the cache line at this address.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

@@ -1,0 +1,70 @@
+//! What an event loop has to do later: user starts, and requests after a pause. A binary heap of 24-byte entries; no
+//! request timeouts (they are found by a sweep over the connections, which costs nothing per request).
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer {
+    pub due_ns: u64,
+    /// The pause that ends here; its start is `due_ns - pause_ns`.
+    pub pause_ns: u64,
+    pub slot: u32,
+    pub step: u16,
+    /// The user's start in the ramp: it arrives with this timer.
+    pub arrives: bool,
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> Ordering {
+        (self.due_ns, self.slot, self.step).cmp(&(other.due_ns, other.slot, other.step))
+    }
+}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<Timer>>,
+}
+
+impl Timers {
+    pub fn push(&mut self, timer: Timer) {
+        self.heap.push(Reverse(timer));
+    }
+
+    /// When the next is due; `u64::MAX`: never.
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse(timer)| timer.due_ns)
+    }
+
+    /// The earliest timer, if it is due before this instant.
+    pub fn pop_before(&mut self, end_ns: u64) -> Option<Timer> {
+        if self.next_ns() < end_ns { self.heap.pop().map(|Reverse(timer)| timer) } else { None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_come_in_the_order_of_their_time() {
+        let mut timers = Timers::default();
+        for due_ns in [5, 1, 9, 3] {
+            timers.push(Timer { due_ns, pause_ns: 0, slot: 0, step: 0, arrives: false });
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| timers.pop_before(9)).map(|timer| timer.due_ns).collect();
+        assert_eq!(order, [1, 3, 5]);
+        assert_eq!(timers.next_ns(), 9);
+    }
+}
