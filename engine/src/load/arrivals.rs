@@ -27,7 +27,15 @@ impl Schedule {
     /// The arrivals of thread `thread` of `threads`: together the threads offer `rate_per_s`.
     /// `stream` tells engines of a fleet apart: it shifts constant arrivals by a fraction of their period, so that
     /// several engines do not send at the same instants.
-    pub fn new(kind: Kind, rate_per_s: f64, ramp: Option<&Ramp>, thread: u32, threads: u32, stream: u64, seed: u64) -> Schedule {
+    pub fn new(
+        kind: Kind,
+        rate_per_s: f64,
+        ramp: Option<&Ramp>,
+        thread: u32,
+        threads: u32,
+        stream: u64,
+        seed: u64,
+    ) -> Schedule {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
         let mut schedule = Schedule {
             kind,
@@ -91,7 +99,8 @@ mod tests {
     }
 
     fn engine(kind: Kind, rate: f64, ramp: Option<&Ramp>, threads: u32, seed: u64, end_ns: u64) -> Vec<u64> {
-        let part = |thread| until(Schedule::new(kind, rate, ramp, thread, threads, 0, seed + u64::from(thread)), end_ns);
+        let part =
+            |thread| until(Schedule::new(kind, rate, ramp, thread, threads, 0, seed + u64::from(thread)), end_ns);
         let mut all: Vec<u64> = (0..threads).flat_map(part).collect();
         all.sort_unstable();
         all

@@ -78,7 +78,10 @@ fn check_step(path: &str, step: &Step) -> Checked {
     }
     for (i, status) in step.checks.status.iter().enumerate() {
         if !(200..=999).contains(status) {
-            return wrong(&format!("{path}.checks.status[{i}]"), format!("{status} is no final HTTP status (200 to 999)"));
+            return wrong(
+                &format!("{path}.checks.status[{i}]"),
+                format!("{status} is no final HTTP status (200 to 999)"),
+            );
         }
     }
     step.think.as_ref().map_or(Ok(()), |think| check_duration(&format!("{path}.think"), think))
@@ -184,7 +187,11 @@ mod tests {
             (&["scenario", "0", "headers"], json!([["a b", ""]]), "scenario[0].headers[0]: \"a b\""),
             (&["scenario", "0", "headers"], json!([["a", "x\r\ny: z"]]), "scenario[0].headers[0]: the value"),
             (&["scenario", "0", "checks"], json!({"status": [200, 99]}), "scenario[0].checks.status[1]: 99"),
-            (&["scenario", "0", "think"], json!({"kind": "uniform", "min_ns": 2, "max_ns": 1}), "scenario[0].think.min_ns"),
+            (
+                &["scenario", "0", "think"],
+                json!({"kind": "uniform", "min_ns": 2, "max_ns": 1}),
+                "scenario[0].think.min_ns",
+            ),
             (&["model"], json!({"kind": "closed", "users": 0}), "model.users: 0 must be at least 1"),
             (&["model"], open(0.0), "model.rate_per_s"),
             (&["model"], open(-1.0), "model.rate_per_s"),

@@ -130,7 +130,9 @@ impl Run {
                 Ok(Input::Command(Command::Go { at_ns })) => return Ok(at_ns),
                 Ok(Input::Command(Command::Measure { at_ns })) => *measure_at_ns = Some(at_ns),
                 Ok(Input::Wrong(text)) => return Err(wrong_command(&text)),
-                Ok(Input::Command(Command::Watch { .. })) => return Err(wrong_command("watch is a command of the probe")),
+                Ok(Input::Command(Command::Watch { .. })) => {
+                    return Err(wrong_command("watch is a command of the probe"));
+                }
                 Ok(Input::Report(..)) => {}
                 Ok(Input::Command(Command::Stop | Command::Drain)) => return Err(no_go("it was told to stop")),
                 Ok(Input::Interrupted) => return Err(no_go("it was interrupted")),
@@ -141,7 +143,9 @@ impl Run {
 
     fn begin_window(&mut self, start_ns: u64) {
         self.measure_start_ns = start_ns;
-        self.end_window(self.plan.spec.phases.measure_ns.map_or(u64::MAX, |length_ns| start_ns.saturating_add(length_ns)));
+        self.end_window(
+            self.plan.spec.phases.measure_ns.map_or(u64::MAX, |length_ns| start_ns.saturating_add(length_ns)),
+        );
     }
 
     /// Sets all edges from the end of the window on.
@@ -165,7 +169,9 @@ impl Run {
             match self.inputs.recv_timeout(Duration::from_nanos(patience_ns)) {
                 Ok(input) => self.take(input)?,
                 Err(RecvTimeoutError::Timeout) if now_ns() < self.over_ns.saturating_add(STUCK_NS) => {}
-                Err(_) => return Err(Problem::new("internal", "an engine thread did not end; this is a defect of powerband")),
+                Err(_) => {
+                    return Err(Problem::new("internal", "an engine thread did not end; this is a defect of powerband"));
+                }
             }
             for event in self.intervals.take() {
                 listened = sink(event) && listened;
@@ -267,4 +273,3 @@ fn wrong_command(why: &str) -> Problem {
 fn no_go(why: &str) -> Problem {
     Problem::new("launch", format!("the run never began: {why} before `go`"))
 }
-

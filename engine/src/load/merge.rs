@@ -197,12 +197,7 @@ impl Cohort {
         for step in &self.steps {
             sum.iter_mut().zip(step.outcomes).for_each(|(sum, count)| *sum += count);
         }
-        events::Counts {
-            scheduled: self.scheduled,
-            sent: self.sent,
-            dropped: self.dropped,
-            outcomes: outcomes(&sum),
-        }
+        events::Counts { scheduled: self.scheduled, sent: self.sent, dropped: self.dropped, outcomes: outcomes(&sum) }
     }
 
     fn times(&self) -> Times {

@@ -75,7 +75,10 @@ fn hello(descriptor_limit: u64) -> Hello {
 fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
-        Ok(0) => Err(Problem::new("spec", "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone")),
+        Ok(0) => Err(Problem::new(
+            "spec",
+            "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone",
+        )),
         Ok(_) => serde_json::from_str(&line).map_err(|error| Problem::new("spec", format!("stdin, line 1: {error}"))),
         Err(error) => Err(Problem::new("spec", format!("stdin: {error}"))),
     }

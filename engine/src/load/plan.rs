@@ -98,7 +98,13 @@ impl Url {
             _ => (authority, None),
         };
         let port = match port {
-            None => if tls { 443 } else { 80 },
+            None => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| wrong("has no valid port"))?,
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -115,7 +121,9 @@ fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
     match remote {
         Some(address) if !spec.target.allow_remote => Err(Problem::spec(
             "target",
-            format!("{address} is not this machine; to load another one, which you must be entitled to do, set target.allow_remote"),
+            format!(
+                "{address} is not this machine; to load another one, which you must be entitled to do, set target.allow_remote"
+            ),
         )),
         _ => Ok(addresses),
     }

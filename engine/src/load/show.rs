@@ -22,7 +22,10 @@ pub fn heading(spec: &LoadSpec, url: &str) -> String {
         Model::Closed { users, .. } => format!("{} and {}", many(spec.threads, "thread"), many(*users, "connection")),
         Model::Open { arrivals, rate_per_s, max_in_flight, .. } => {
             let kind = if *arrivals == Arrivals::Poisson { "random" } else { "even" };
-            format!("{}, {rate_per_s} {kind} requests/s, at most {max_in_flight} in flight", many(spec.threads, "thread"))
+            format!(
+                "{}, {rate_per_s} {kind} requests/s, at most {max_in_flight} in flight",
+                many(spec.threads, "thread")
+            )
         }
     };
     format!("Running {length} @ {url}\n  {how}")
@@ -51,7 +54,8 @@ fn times(text: &mut String, summary: &Summary) {
 fn quantiles(text: &mut String, summary: &Summary) {
     const QUANTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999, 1.0];
     let times = &summary.cohort_times;
-    let columns = [&times.response_time_ns, &times.service_time_ns, &times.send_lag_ns].map(|encoded| histogram(encoded));
+    let columns =
+        [&times.response_time_ns, &times.service_time_ns, &times.send_lag_ns].map(|encoded| histogram(encoded));
     let _ = writeln!(text, "  {:<15}{:>9}{:>9}{:>9}", "Distribution", "response", "service", "send lag");
     for quantile in QUANTILES {
         let name = format!("{}%", (quantile * 1e6).round() / 1e4);

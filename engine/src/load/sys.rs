@@ -88,9 +88,8 @@ pub fn socket_error(fd: i32) -> Errno {
     let mut code = 0i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: both pointers are to live values of the sizes given.
-    let done = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &raw mut length)
-    };
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &raw mut length) };
     if done < 0 { errno() } else { code }
 }
 

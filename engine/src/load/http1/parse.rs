@@ -124,7 +124,13 @@ impl HeadCache {
 impl Parser {
     /// Uses bytes up to the end of one response.
     #[inline]
-    pub fn feed(&mut self, cache: &mut HeadCache, partial: &mut Partial, expected: &Expected, bytes: &[u8]) -> Progress {
+    pub fn feed(
+        &mut self,
+        cache: &mut HeadCache,
+        partial: &mut Partial,
+        expected: &Expected,
+        bytes: &[u8],
+    ) -> Progress {
         if self.place == Place::Head
             && partial.head.is_empty()
             && let Some((length, head)) = cache.again(bytes)
@@ -140,7 +146,13 @@ impl Parser {
         self.feed_slowly(cache, partial, expected, bytes)
     }
 
-    fn feed_slowly(&mut self, cache: &mut HeadCache, partial: &mut Partial, expected: &Expected, bytes: &[u8]) -> Progress {
+    fn feed_slowly(
+        &mut self,
+        cache: &mut HeadCache,
+        partial: &mut Partial,
+        expected: &Expected,
+        bytes: &[u8],
+    ) -> Progress {
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
@@ -249,7 +261,11 @@ impl Parser {
                 Place::ChunkSizeDigits
             }
             (Place::ChunkSizeDigits | Place::ChunkExtension, b'\n') => {
-                if self.left == 0 { Place::TrailerStart } else { Place::ChunkData }
+                if self.left == 0 {
+                    Place::TrailerStart
+                } else {
+                    Place::ChunkData
+                }
             }
             (Place::ChunkSizeDigits, b'\r' | b';' | b' ' | b'\t') => Place::ChunkExtension,
             (Place::ChunkExtension, _) => Place::ChunkExtension,

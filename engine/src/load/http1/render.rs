@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn headers_that_the_step_gives_are_not_given_twice() {
-        let json = r#"{"name": "a", "body": "x", "headers": [["host", "h"], ["CONTENT-LENGTH", "1"], ["connection", "x"]]}"#;
+        let json =
+            r#"{"name": "a", "body": "x", "headers": [["host", "h"], ["CONTENT-LENGTH", "1"], ["connection", "x"]]}"#;
         assert_eq!(text(json, false), "GET / HTTP/1.1\r\nhost: h\r\nCONTENT-LENGTH: 1\r\nconnection: x\r\n\r\nx");
     }
 }

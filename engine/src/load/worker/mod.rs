@@ -91,7 +91,13 @@ impl Worker {
     ///
     /// # Errors
     /// The errno of epoll or eventfd.
-    pub fn new(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, wake: Arc<Wake>, reports: Reports) -> Result<Worker, sys::Errno> {
+    pub fn new(
+        plan: Arc<Plan>,
+        share: Share,
+        edges: Arc<Edges>,
+        wake: Arc<Wake>,
+        reports: Reports,
+    ) -> Result<Worker, sys::Errno> {
         let epoll = Epoll::new()?;
         epoll.add_level(wake.fd(), WAKE_TOKEN)?;
         let spec = &plan.spec;
@@ -130,7 +136,8 @@ impl Worker {
         let mut buffer = vec![0u8; READ_BUFFER_BYTES].into_boxed_slice();
         let mut events = [Event { events: 0, u64: 0 }; EVENTS];
         let spec = &self.plan.spec;
-        self.recorder = Recorder::new(self.edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, self.plan.steps.len());
+        self.recorder =
+            Recorder::new(self.edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, self.plan.steps.len());
         self.start(go_ns);
         self.now_ns = now_ns();
         self.pass_edges();
@@ -159,7 +166,8 @@ impl Worker {
 
     /// The run is over, or drains and has nothing left to wait for.
     fn over(&self) -> bool {
-        let nothing_left = self.recorder.in_flight() == 0 && self.timers.is_empty() && self.next_arrival_ns() == u64::MAX;
+        let nothing_left =
+            self.recorder.in_flight() == 0 && self.timers.is_empty() && self.next_arrival_ns() == u64::MAX;
         self.recorder.phase().is_none() || (self.draining && nothing_left)
     }
 

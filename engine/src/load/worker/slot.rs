@@ -126,7 +126,11 @@ impl Slot {
     pub fn unwritten_steps(&self) -> impl Iterator<Item = u16> + '_ {
         let first = usize::from(self.in_flight - self.unwritten);
         let queue = self.extra.iter().flat_map(|extra| extra.queue.iter());
-        std::iter::once(self.front()).chain(queue.copied()).skip(first).take(usize::from(self.unwritten)).map(Flight::step_index)
+        std::iter::once(self.front())
+            .chain(queue.copied())
+            .skip(first)
+            .take(usize::from(self.unwritten))
+            .map(Flight::step_index)
     }
 
     /// How many of the requests in flight are lost with the connection: those of which a byte was written.
@@ -152,7 +156,11 @@ impl Slot {
 
     /// Frees the box if nothing is in it.
     pub fn shed(&mut self) {
-        if self.extra.as_ref().is_some_and(|extra| extra.tls.is_none() && extra.queue.is_empty() && extra.partial.is_empty()) {
+        if self
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.tls.is_none() && extra.queue.is_empty() && extra.partial.is_empty())
+        {
             self.extra = None;
         }
     }

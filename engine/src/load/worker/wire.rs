@@ -2,8 +2,8 @@
 //! One read and one write per request: sockets are registered once, edge-triggered; a read that did not fill the buffer has
 //! emptied the socket; a response that ends is followed by the next request at once.
 
-use super::slot::State;
 use super::Worker;
+use super::slot::State;
 use crate::load::http1::parse::{Progress, Response};
 use crate::load::sys::{self, FAILED, PEER_CLOSED, READABLE, WRITABLE};
 use crate::load::tls::TlsError;
@@ -125,7 +125,11 @@ impl Worker {
         let slot = &mut self.slots[index];
         let mut left = slot.offset as usize + count;
         while slot.unwritten > 0 {
-            let step = if slot.in_flight == 1 { slot.front().step_index() } else { slot.unwritten_steps().next().unwrap_or(0) };
+            let step = if slot.in_flight == 1 {
+                slot.front().step_index()
+            } else {
+                slot.unwritten_steps().next().unwrap_or(0)
+            };
             let length = self.plan.steps[usize::from(step)].request.len();
             if left < length {
                 break;
