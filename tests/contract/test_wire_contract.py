@@ -1,0 +1,116 @@
+"""Both sides of the wire read the same examples: `protocol/good` is accepted and `protocol/bad` refused by the schemas and
+by `powerband.protocol`; `engine/src/schema.rs` holds the engine to the same files. A file is named SCHEMA.CASE.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from powerband import protocol as wire
+
+PROTOCOL = Path(__file__).parents[2] / "protocol"
+TYPES: dict[str, TypeAdapter[Any]] = {
+    "load-spec": TypeAdapter(wire.LoadSpec),
+    "probe-spec": TypeAdapter(wire.ProbeSpec),
+    "command": wire.COMMAND,
+    "load-event": wire.LOAD_EVENT,
+    "probe-event": wire.PROBE_EVENT,
+}
+
+# The generated schema does not list the keys of `outcomes`; the two parsers do.
+BEYOND_THE_SCHEMA = {"load-event.unknown-outcome"}
+
+
+def examples(folder: str) -> list[Any]:
+    return [pytest.param(path, id=path.stem) for path in sorted((PROTOCOL / folder).glob("*.json"))]
+
+
+def schema_of(path: Path) -> Any:
+    return json.loads((PROTOCOL / f"{path.name.split('.')[0]}.schema.json").read_text())
+
+
+def type_of(path: Path) -> TypeAdapter[Any]:
+    return TYPES[path.name.split(".")[0]]
+
+
+@pytest.mark.parametrize("path", examples("good"))
+def test_a_good_example_is_accepted(path: Path) -> None:
+    jsonschema.validate(json.loads(path.read_text()), schema_of(path))
+    type_of(path).validate_json(path.read_text())
+
+
+@pytest.mark.parametrize("path", examples("bad"))
+def test_a_bad_example_is_refused(path: Path) -> None:
+    if path.stem not in BEYOND_THE_SCHEMA:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(json.loads(path.read_text()), schema_of(path))
+    with pytest.raises(ValidationError):
+        type_of(path).validate_json(path.read_text())
+
+
+@pytest.mark.parametrize("path", examples("good"))
+def test_what_python_writes_is_what_it_read(path: Path) -> None:
+    message = type_of(path).validate_json(path.read_text())
+    line = wire.encode(message)
+    assert line.endswith(b"\n") and line.count(b"\n") == 1
+    jsonschema.validate(json.loads(line), schema_of(path))
+    assert type_of(path).validate_json(line) == message
+
+
+def test_every_type_of_message_has_examples_of_both_kinds() -> None:
+    for name in TYPES:
+        assert list((PROTOCOL / "good").glob(f"{name}.*.json")), name
+        assert list((PROTOCOL / "bad").glob(f"{name}.*.json")), name
+
+
+@pytest.mark.parametrize("name", ["load-event", "probe-event"])
+def test_every_event_of_the_schema_has_a_good_example(name: str) -> None:
+    schema = json.loads((PROTOCOL / f"{name}.schema.json").read_text())
+    kinds = {variant["properties"]["type"]["const"] for variant in schema["oneOf"]}
+    shown = {json.loads(path.read_text())["type"] for path in (PROTOCOL / "good").glob(f"{name}.*.json")}
+    assert shown == kinds
+
+
+@pytest.mark.parametrize("name", ["load-event", "probe-event", "load-spec", "probe-spec"])
+def test_both_sides_have_the_same_fields(name: str) -> None:
+    theirs = json.loads((PROTOCOL / f"{name}.schema.json").read_text())
+    ours = TYPES[name].json_schema()
+    assert fields_of(theirs) == fields_of(ours)
+
+
+def fields_of(schema: Any) -> set[frozenset[str]]:
+    """The set of field names of every object in a schema."""
+    found: set[frozenset[str]] = set()
+
+    def visit(part: Any) -> None:
+        if isinstance(part, dict):
+            if isinstance(part.get("properties"), dict):
+                found.add(frozenset(part["properties"]))
+            for item in part.values():
+                visit(item)
+        elif isinstance(part, list):
+            for item in part:
+                visit(item)
+
+    visit(schema)
+    return found
+
+
+def test_the_example_with_every_outcome_has_ours() -> None:
+    example = PROTOCOL / "good" / "load-event.interval-with-every-outcome.json"
+    assert tuple(json.loads(example.read_text())["outcomes"]) == wire.OUTCOMES
+    assert set(wire.OUTCOMES) == set(get_args(wire.Outcome))
+
+
+def test_the_type_of_a_line_is_seen_without_decoding_it() -> None:
+    for path in (PROTOCOL / "good").glob("*-event.*.json"):
+        event = json.loads(path.read_text())
+        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        assert wire.kind_of(line) == event["type"]
+    assert wire.kind_of(b'{"at_ns":1,"type":"armed"}') == ""
+    assert wire.kind_of(b"garbage") == ""
