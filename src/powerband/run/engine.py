@@ -22,7 +22,7 @@ from powerband import protocol as wire
 from powerband.errors import MeasurementError
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
-from powerband.run.process import EngineProcess, Pump
+from powerband.run.process import EngineProcess, Pump, describe_status
 
 BINARY = "powerband-engine"
 ARMED_TIMEOUT_S = 20.0
@@ -207,10 +207,3 @@ def fleet_up(
         if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):
             raise TrialFailed(Code.ENGINE_FAILED, f"the engine was not armed within {ARMED_TIMEOUT_S:.0f} s")
         yield fleet
-
-
-def describe_status(status: int | None) -> str:
-    """An exit status in words."""
-    if status is None:
-        return "still running"
-    return f"signal {-status}" if status < 0 else f"exit code {status}"

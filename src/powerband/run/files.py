@@ -23,10 +23,12 @@ class LineFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None:
-            self.flush()
-        with contextlib.suppress(OSError):  # after a failed write, closing tries that write again
-            self._file.close()
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            with contextlib.suppress(OSError):  # after a failed write, closing tries that write again
+                self._file.close()
 
     def write(self, data: bytes) -> None:
         try:

@@ -14,7 +14,7 @@ from powerband import protocol as wire
 from powerband.errors import MeasurementError
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
-from powerband.run.process import EngineProcess, Pump
+from powerband.run.process import EngineProcess, Pump, describe_status
 
 LAUNCH_TIMEOUT_S = 20.0
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
@@ -74,7 +74,8 @@ class Probe:
             status = self._process.wait(1.0)
             raise TrialFailed(
                 Code.PROBE_FAILED,
-                f"the probe ended without a report (status {status}); its last words are in engine.log of the trial",
+                f"the probe ended without a report ({describe_status(status)}); its last words are in engine.log of "
+                "the trial",
             )
 
 

@@ -148,3 +148,10 @@ class Pump:
                 continue
             for line in lines:
                 on_line(line)
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status in words."""
+    if status is None:
+        return "still running"
+    return f"signal {-status}" if status < 0 else f"exit code {status}"

@@ -1,0 +1,53 @@
+"""Fixtures for all tests: the engine binary, and the proof that a test leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from powerband.errors import MeasurementError
+from powerband.run.engine import find_engine
+
+MARK = "POWERBAND_TEST_MARK"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Path:
+    """The real engine: $POWERBAND_ENGINE or the installed one."""
+    problem = ""
+    try:
+        return find_engine()
+    except MeasurementError as error:
+        problem = str(error)
+    pytest.fail(f"this test needs the engine: {problem}", pytrace=False)
+
+
+@pytest.fixture
+def no_process_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the test starts carries a mark in its environment, and nothing that carries it may outlive the test."""
+    mark = f"{MARK}={uuid.uuid4()}"
+    monkeypatch.setenv(MARK, mark.partition("=")[2])
+    yield
+    deadline = time.monotonic() + 5.0
+    while (left := marked_processes(mark)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left, f"left behind: {left}"
+
+
+def marked_processes(mark: str) -> dict[int, str]:
+    """Command lines of all living processes that were started with this entry in their environment."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,125 @@
+"""Ctrl-C, a second Ctrl-C and SIGKILL of the control plane at any moment of a run: no process is left behind, the run
+directory stays consistent, and the run can be gone on with."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import FAKES
+from powerband.store import RunDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+TRIALS = 3
+# From the import of the program to its third trial; drawn anew on each run of the tests, shown in the test's name.
+MOMENTS_S = [round(random.uniform(0.05, 2.2), 3) for _ in range(5)]
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), f"trials={TRIALS}", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_trial(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "trial 1\n"
+
+
+def check_consistent(folder: Path) -> None:
+    """Every record is whole, and says what its spec says."""
+    if not folder.is_dir():
+        return  # so early that the run did not begin
+    for record in RunDir.open(folder).records():
+        spec = json.loads((folder / "trials" / f"{record.spec.number:04d}" / "spec.json").read_text())
+        assert spec == record.spec.to_json()
+        assert record.status in ("measured", "interrupted")
+        assert (record.failure is None) == (record.status == "measured")
+
+
+def finish(folder: Path) -> None:
+    """Goes on with the run until all trials are there."""
+    resumed = start(folder)
+    _, errors = resumed.communicate(timeout=30)
+    assert resumed.returncode == 0, errors
+    records = RunDir.open(folder).records()
+    assert [(record.spec.number, record.status) for record in records] == [
+        (n, "measured") for n in range(1, TRIALS + 1)
+    ]
+
+
+@pytest.mark.parametrize("after_s", MOMENTS_S)
+def test_ctrl_c_at_any_moment(tmp_path: Path, after_s: float) -> None:
+    process = start(tmp_path / "run")
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    # Before the program is there to listen, Python itself ends with a KeyboardInterrupt.
+    assert process.returncode in (0, 130, -signal.SIGINT, 1), errors
+    if process.returncode == 1:
+        assert "KeyboardInterrupt" in errors
+    check_consistent(tmp_path / "run")
+    finish(tmp_path / "run")
+
+
+def test_the_first_ctrl_c_records_the_trial_as_interrupted(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", "pace=20")
+    wait_for_trial(process)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    (record,) = RunDir.open(tmp_path / "run").records()
+    assert record.status == "interrupted"
+    assert record.failure is not None
+    assert record.failure.code == "interrupted"
+    assert record.subject["asked"] is True
+    finish(tmp_path / "run")
+
+
+def test_the_second_ctrl_c_quits_without_waiting_for_the_subject(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", "pace=20", "ignore-sigterm", "grace=60")
+    wait_for_trial(process)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None, "it should be waiting for the subject to stop"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "stopped at once" in errors
+    assert RunDir.open(tmp_path / "run").records() == []
+
+
+@pytest.mark.parametrize("after_s", MOMENTS_S)
+def test_sigkill_at_any_moment(tmp_path: Path, after_s: float) -> None:
+    process = start(tmp_path / "run")
+    time.sleep(after_s)
+    process.kill()
+    process.communicate(timeout=30)
+    check_consistent(tmp_path / "run")
+    finish(tmp_path / "run")
+
+
+def test_sigkill_leaves_nothing_even_of_a_stubborn_subject(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", "pace=20", "ignore-sigterm", "grace=1")
+    wait_for_trial(process)
+    time.sleep(0.5)
+    process.kill()
+    process.communicate(timeout=30)
+    assert RunDir.open(tmp_path / "run").records() == []
+
+
+def test_sigterm_is_as_good_as_ctrl_c(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", "pace=20")
+    wait_for_trial(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 130

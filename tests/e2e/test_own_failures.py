@@ -1,0 +1,149 @@
+"""What is not the subject's fault: engine or probe gone, a full disk, too few descriptors, no engine at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.stand import FAKES, MS, Watcher, experiment, reference, run_one, short_load
+from powerband.errors import MeasurementError
+from powerband.run.engine import find_engine
+from powerband.run.failures import Code
+from powerband.run.ports import pick_port
+from powerband.store import RunDir, TrialRecord
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+@pytest.fixture
+def fake_engine(engine: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes `load` behave as told; probe and serve stay real."""
+
+    def use(how: str) -> None:
+        monkeypatch.setenv("FAKE_ENGINE_REAL", str(engine))
+        monkeypatch.setenv("FAKE_ENGINE", how)
+        monkeypatch.setenv("POWERBAND_ENGINE", str(FAKES / "fake_engine.py"))
+
+    return use
+
+
+def failure_of(record: TrialRecord) -> tuple[str, str]:
+    assert record.status == "failed"
+    assert record.failure is not None
+    return record.failure.code, record.failure.message
+
+
+def test_the_scripted_engine_is_taken_for_a_real_one(tmp_path: Path, fake_engine: Callable[[str], None]) -> None:
+    fake_engine("ok")
+    watcher = Watcher()
+    assert run_one(experiment(reference()), tmp_path, watcher=watcher).status == "measured"
+    assert watcher.intervals[0] == (1000.0, 5 * MS, 5)
+
+
+def test_an_engine_that_crashes(tmp_path: Path, fake_engine: Callable[[str], None]) -> None:
+    fake_engine("crash")
+    code, message = failure_of(run_one(experiment(reference()), tmp_path))
+    assert code == Code.ENGINE_FAILED
+    assert "exit code 70" in message
+    assert (tmp_path / "0001" / "engine.log").read_text() == "fake engine: going down\n"
+
+
+def test_an_engine_that_says_why_it_cannot(tmp_path: Path, fake_engine: Callable[[str], None]) -> None:
+    fake_engine("limit")
+    code, message = failure_of(run_one(experiment(reference()), tmp_path))
+    assert code == Code.DESCRIPTOR_LIMIT
+    assert "5 connections need 60 descriptors" in message
+
+
+class KillAt(Watcher):
+    """Kills a process of the trial with SIGKILL when the measured window begins."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self.program = program
+
+    def phase(self, name: str) -> None:
+        super().phase(name)
+        if name == "measure":
+            for pid in children_of(os.getpid()):
+                if self.program in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(("program", "code"), [("load", Code.ENGINE_FAILED), ("probe", Code.PROBE_FAILED)])
+def test_engine_or_probe_killed_in_the_middle(tmp_path: Path, program: str, code: Code) -> None:
+    case = experiment(reference(), short_load(duration_ns=20_000 * MS))
+    found, message = failure_of(run_one(case, tmp_path, watcher=KillAt(program)))
+    assert found == code
+    assert "signal 9" in message
+
+
+def test_no_engine_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERBAND_ENGINE", str(tmp_path / "nowhere"))
+    with pytest.raises(MeasurementError, match="nowhere"):
+        run_one(experiment(reference()), tmp_path)
+    assert not (tmp_path / "0001").exists()
+
+
+def test_a_full_disk_ends_the_run_and_keeps_finished_trials(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == MeasurementError.exit_code
+    assert "cannot write to" in done.stderr
+    assert "powerband resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [record.status for record in RunDir.open(folder).records()] == ["measured"]
+
+
+def test_a_run_goes_on_after_the_disk_has_room_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2"]
+    starved = subprocess.run([*command, "file-limit=4096", "pace=1"], capture_output=True, timeout=30, check=False)
+    assert starved.returncode == MeasurementError.exit_code
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (resumed.returncode, resumed.stdout) == (0, "trial 2\n")
+    assert [record.status for record in RunDir.open(folder).records()] == ["measured", "measured"]
+
+
+def test_a_descriptor_limit_of_256_is_passed_by_a_fleet(tmp_path: Path) -> None:
+    result = with_descriptor_limit(256, tmp_path, "users=600")
+    assert result["engines"] == 3
+    assert result["ok"] >= 600
+    assert set(result["outcomes"]) == {"ok"}
+    assert result["connections"] == 600
+
+
+def test_what_no_fleet_can_hold_is_said_with_the_limit_that_would_do(tmp_path: Path) -> None:
+    result = with_descriptor_limit(256, tmp_path, "users=100000")
+    assert "256 descriptors" in result["error"]
+    assert "ulimit -n 1611" in result["error"]
+
+
+def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str, Any]:
+    """`load` in a process with this hard limit, against a server without it."""
+    port = pick_port()
+    server = subprocess.Popen([find_engine(), "serve", "--port", str(port)], stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        assert b"listening" in server.stdout.readline()
+        command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", sys.executable]
+        script = [str(FAKES / "run_load.py"), f"http://127.0.0.1:{port}/", *options]
+        done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=30, check=True)
+    finally:
+        server.terminate()
+        server.communicate()
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result

@@ -1,0 +1,252 @@
+"""One trial from end to end with the real engine: what it leaves on disk, and every way in which a subject can fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import MS, Watcher, always_steady, experiment, never_steady, reference, run_one, scripted, short_load
+from powerband.experiment import HostUse, Measure, Pinning, Ready, Stop
+from powerband.run.failures import Code
+from powerband.run.ports import pick_port
+from powerband.store import TrialDir, TrialRecord
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+def failure_of(record: TrialRecord) -> tuple[str, str]:
+    assert record.status == "failed"
+    assert record.failure is not None
+    return record.failure.code, record.failure.message
+
+
+def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
+    watcher = Watcher()
+    record = run_one(experiment(reference("--wait", "2ms")), tmp_path, watcher=watcher)
+    assert (record.status, record.failure) == ("measured", None)
+    assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "stop"]
+    assert any(rate > 0 and mean and mean >= 2 * MS for rate, mean, _ in watcher.intervals)
+
+    order = ["launched", "ready", "go", "measure", "drain", "end", "stopped"]
+    instants = [record.phases[name] for name in order]
+    assert instants == sorted(instants)
+    assert record.warmup_ended_by == "steady"
+
+    (summary,) = record.engines
+    total = summary["total"]
+    assert total["scheduled"] == total["sent"] + total["dropped"]
+    assert total["sent"] == sum(total["outcomes"].values()) > 0
+    assert summary["measure_end_ns"] - summary["measure_start_ns"] == pytest.approx(300 * MS, rel=0.2)
+
+    assert record.subject["asked"] is True
+    assert record.subject["samples"] >= 3
+
+    directory = TrialDir(tmp_path / "0001")
+    assert directory.read_record() == record
+    assert {path.name for path in directory.path.iterdir()} == {
+        "spec.json",
+        "events.jsonl",
+        "probe.jsonl",
+        "subject.log",
+        "record.json",
+    }
+    assert {event["engine"] for event in directory.read_events()} == {0}
+    sampled = [event for event in directory.read_probe() if event["type"] == "sample"]
+    assert {"subject", "engine"} <= {tree["name"] for tree in sampled[-1]["trees"]}
+    assert "listening on" in directory.log.read_text()
+
+
+def test_subject_and_engine_are_pinned_as_asked(tmp_path: Path) -> None:
+    case = experiment(scripted("serve"), host=HostUse(pinning=Pinning(subject="0", engine="0")))
+    record = run_one(case, tmp_path)
+    assert record.status == "measured"
+    assert record.cpus == {"subject": [0], "engine": [0], "probe": [0]}
+
+
+def test_nothing_is_pinned_when_that_is_off(tmp_path: Path) -> None:
+    record = run_one(experiment(scripted("serve"), host=HostUse(pinning="off")), tmp_path)
+    assert record.status == "measured"
+    assert record.cpus == {"subject": [], "engine": [], "probe": []}
+
+
+def test_a_warm_up_that_is_never_steady_ends_at_its_limit(tmp_path: Path) -> None:
+    record = run_one(experiment(reference()), tmp_path, steady=never_steady)
+    assert record.status == "measured"
+    assert record.warmup_ended_by == "limit"
+    assert record.phases["measure"] - record.phases["go"] >= 500 * MS
+
+
+def test_a_fixed_warm_up_is_kept(tmp_path: Path) -> None:
+    case = experiment(reference(), measure=Measure(warmup_ns=200 * MS))
+    record = run_one(case, tmp_path, steady=never_steady)
+    assert record.warmup_ended_by == "fixed"
+    assert record.phases["measure"] - record.phases["go"] == pytest.approx(200 * MS, abs=20 * MS)
+
+
+def test_an_open_load_is_driven(tmp_path: Path) -> None:
+    case = experiment(reference(), short_load(users=None, rate_per_s=500, max_in_flight=50, drain_ns=200 * MS))
+    record = run_one(case, tmp_path)
+    assert record.status == "measured"
+    assert record.engines[0]["total"]["outcomes"]["ok"] > 100
+
+
+def test_users_with_a_set_number_of_requests_send_exactly_those(tmp_path: Path) -> None:
+    case = experiment(reference(), short_load(users=5, requests_per_user=7, duration_ns=5000 * MS))
+    record = run_one(case, tmp_path)
+    assert record.status == "measured"
+    assert record.engines[0]["cohort"]["outcomes"] == {"ok": 35}
+    assert record.engines[0]["ended_by"] == "work"
+
+
+@pytest.mark.parametrize(
+    ("ready", "how"),
+    [
+        (Ready(http="/health", timeout_ns=5000 * MS), "serve"),
+        (Ready(log=r"^Started in", timeout_ns=5000 * MS), "log-ready"),
+    ],
+)
+def test_readiness_by_http_and_by_log(tmp_path: Path, ready: Ready, how: str) -> None:
+    assert run_one(experiment(scripted(how, ready=ready)), tmp_path).status == "measured"
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    subject = reference().model_copy(update={"command": ("no-such-server", "{port}")})
+    code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.COMMAND_NOT_FOUND
+    assert "no-such-server" in message
+    assert "PATH" in message
+
+
+def test_a_command_that_is_not_executable(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("print('never runs')")
+    subject = reference().model_copy(update={"command": (str(script), "{port}")})
+    code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.NOT_EXECUTABLE
+    assert "chmod +x" in message
+
+
+def test_a_command_that_the_kernel_refuses(tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.write_bytes(b"\x7fELF this is no program")
+    program.chmod(0o755)
+    subject = reference().model_copy(update={"command": (str(program), "{port}")})
+    code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.LAUNCH_FAILED
+    assert str(program) in message
+
+
+def test_a_subject_that_never_gets_ready(tmp_path: Path) -> None:
+    subject = reference("--misbehave", "never-ready", ready=Ready(timeout_ns=300 * MS))
+    code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.NOT_READY
+    assert "0.3 s" in message
+    assert "accepts no connection" in message
+
+
+def test_a_subject_that_dies_before_it_is_ready_is_noticed_at_once_with_its_last_words(tmp_path: Path) -> None:
+    subject = scripted("exit:3", ready=Ready(timeout_ns=60_000 * MS))
+    code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.DIED_BEFORE_READY
+    assert "exit code 3" in message
+    assert "configuration error: no such pool" in message
+
+
+@pytest.mark.parametrize("subject", [reference("--misbehave", "die-after:500ms"), scripted("crash-on-load")])
+def test_a_subject_that_dies_in_the_middle(tmp_path: Path, subject: object) -> None:
+    case = experiment(subject, short_load(duration_ns=20_000 * MS))  # type: ignore[arg-type]
+    record = run_one(case, tmp_path)
+    code, message = failure_of(record)
+    assert code == Code.DIED
+    assert re.search(r"exit code (70|9)", message)
+    assert record.phases["stopped"] - record.phases["launched"] < 10_000 * MS
+    assert record.subject["exit_code"] in (70, 9)
+
+
+@pytest.mark.parametrize("how", ["garbage", "close"])
+def test_a_subject_that_answers_nothing_right(tmp_path: Path, how: str) -> None:
+    code, message = failure_of(run_one(experiment(reference("--misbehave", how)), tmp_path))
+    assert code == Code.NO_VALID_RESPONSE
+    assert ("bad_response" if how == "garbage" else "closed_early") in message or "reset" in message
+
+
+def test_a_subject_that_answers_only_errors(tmp_path: Path) -> None:
+    code, message = failure_of(run_one(experiment(scripted("error-500")), tmp_path))
+    assert code == Code.NO_VALID_RESPONSE
+    assert "status_rejected" in message
+
+
+def test_a_subject_that_never_answers(tmp_path: Path) -> None:
+    case = experiment(reference("--misbehave", "silent"), short_load(timeout_ns=200 * MS))
+    code, message = failure_of(run_one(case, tmp_path, steady=always_steady))
+    assert code == Code.NO_RESPONSE
+    assert "timeout" in message
+
+
+def test_a_subject_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    subject = reference("--misbehave", "ignore-sigterm", stop=Stop(grace_ns=200 * MS))
+    record = run_one(experiment(subject), tmp_path)
+    assert record.status == "measured"
+    assert record.subject["signal"] == 9
+    assert record.subject["killed"] >= 1
+
+
+def test_children_that_are_deaf_to_sigterm_are_killed(tmp_path: Path) -> None:
+    record = run_one(experiment(scripted("many-children", stop=Stop(grace_ns=200 * MS))), tmp_path)
+    assert record.status == "measured"
+    assert record.subject["killed"] >= 3
+
+
+def test_a_child_that_has_detached_itself_is_ended_too(tmp_path: Path) -> None:
+    record = run_one(experiment(reference("--misbehave", "fork-escape")), tmp_path)
+    assert record.status == "measured"
+    escaped = re.search(r"escaped process (\d+)", (tmp_path / "0001" / "subject.log").read_text())
+    assert escaped is not None
+    assert not Path("/proc", escaped[1]).exists()
+
+
+def test_a_port_that_another_program_holds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        subject = reference().model_copy(
+            update={"command": ("{engine}", "serve", "--port", str(port)), "url": f"http://127.0.0.1:{port}/"}
+        )
+        code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.PORT_IN_USE
+    assert str(port) in message
+    assert "{port}" in message
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(tmp_path: Path) -> None:
+    state = tmp_path / "starts"
+    record = run_one(experiment(scripted("port-taken:2", str(state))), tmp_path)
+    assert record.status == "measured"
+    assert state.read_text() == "3"
+
+
+def test_a_port_that_is_always_taken_is_given_up(tmp_path: Path) -> None:
+    code, message = failure_of(run_one(experiment(scripted("port-taken")), tmp_path))
+    assert code == Code.PORT_IN_USE
+    assert "Address already in use" in message
+
+
+def test_a_fixed_port_works_when_it_is_free(tmp_path: Path) -> None:
+    port = pick_port()
+    subject = reference().model_copy(
+        update={"command": ("{engine}", "serve", "--port", str(port)), "url": f"http://127.0.0.1:{port}/"}
+    )
+    case = experiment(subject)
+    assert run_one(case, tmp_path).status == "measured"
+    assert run_one(case, tmp_path, number=2).status == "measured"
+
+
+def test_what_a_killed_attempt_left_is_replaced(tmp_path: Path) -> None:
+    leftover = tmp_path / "0001" / "events.jsonl"
+    leftover.parent.mkdir()
+    leftover.write_text("half a li")
+    assert run_one(experiment(reference()), tmp_path).status == "measured"
+    assert json.loads(leftover.read_text().splitlines()[0])["type"] == "hello"

@@ -1,0 +1,62 @@
+"""A run in a process of its own, for tests that interrupt, starve or kill it: `run_trials.py RUN_FOLDER [OPTION...]`.
+
+Makes the run directory, or goes on with one: trials that have no record are run (again). Options: `trials=3`,
+`ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured).
+Exit codes are those of the command line; errors are printed as it would print them.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.stand import MS, Watcher, always_steady, experiment, reference, short_load
+from powerband.errors import EXIT_OK, PowerbandError
+from powerband.experiment import Stop
+from powerband.plan import TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.store import RunDir
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    options = dict(option.partition("=")[::2] for option in sys.argv[2:])
+    run = RunDir.open(folder) if folder.is_dir() else RunDir.create(folder.parent, "interrupted", "name: test\n", {})
+    if run.path != folder:
+        run.path.rename(folder)
+        run = RunDir.open(folder)
+    misbehave = "ignore-sigterm" if "ignore-sigterm" in options else "none"
+    stop_rule = Stop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
+    subject = reference("--wait", "2ms", "--misbehave", misbehave, stop=stop_rule)
+    duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
+    case = experiment(subject, short_load(duration_ns=duration_ns))
+    done = {record.spec.number for record in run.records() if record.status == "measured"}
+    with StopRequest.on_signals() as stop:
+        for number in range(1, int(options.get("trials", "3")) + 1):
+            if number in done:
+                continue
+            if "file-limit" in options and number > 1:
+                limit = int(options["file-limit"])
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            spec = TrialSpec(number, 0, 1, case.settings()[0], 7)
+            sys.stdout.write(f"trial {number}\n")
+            sys.stdout.flush()
+            record = run_trial(case, spec, run.trial(number), steady=always_steady, observer=Watcher(), stop=stop)
+            if record.status == "interrupted":
+                return 130
+            if record.failure is not None:
+                sys.stderr.write(f"{record.failure.code}: {record.failure.message}\n")
+                return 4
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PowerbandError as error:
+        sys.stderr.write(f"powerband: {error}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,83 @@
+"""Building blocks of end-to-end tests: small experiments against the reference subject or `subject.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from powerband.experiment import Experiment, HostUse, Load, Measure, Ready, Subject
+from powerband.plan import Setting, TrialSpec
+from powerband.protocol import WarmupSeries
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.store import TrialDir, TrialRecord
+
+FAKES = Path(__file__).parent
+MS = 1_000_000
+
+
+def reference(*arguments: str, **fields: Any) -> Subject:
+    """The engine's own server on a port that powerband picks."""
+    command = ("{engine}", "serve", "--port", "{port}", *arguments)
+    return Subject(name="reference", command=command, **{"ready": Ready(timeout_ns=5000 * MS), **fields})
+
+
+def scripted(how: str, *arguments: str, **fields: Any) -> Subject:
+    command = (sys.executable, str(FAKES / "subject.py"), "{port}", how, *arguments)
+    return Subject(name="scripted", command=command, **{"ready": Ready(timeout_ns=5000 * MS), **fields})
+
+
+def short_load(**fields: Any) -> Load:
+    return Load(**{"users": 4, "duration_ns": 300 * MS, "drain_ns": 500 * MS, **fields})
+
+
+def experiment(subject: Subject, load: Load | None = None, **fields: Any) -> Experiment:
+    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=500 * MS)
+    host = HostUse(pinning="auto")
+    return Experiment(
+        **{"name": "test", "subject": subject, "load": load or short_load(), "measure": measure, "host": host, **fields}
+    )
+
+
+class Watcher:
+    """An observer that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.intervals: list[tuple[float, float | None, int]] = []
+
+    def phase(self, name: str) -> None:
+        self.phases.append(name)
+
+    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
+        self.intervals.append((rate_per_s, response_time_ns_mean, in_flight))
+
+
+def always_steady(_series: WarmupSeries) -> bool:
+    return True
+
+
+def never_steady(_series: WarmupSeries) -> bool:
+    return False
+
+
+def run_one(
+    case: Experiment,
+    folder: Path,
+    *,
+    steady: Any = always_steady,
+    watcher: Watcher | None = None,
+    stop: StopRequest | None = None,
+    number: int = 1,
+) -> TrialRecord:
+    """One trial of the experiment's first setting in `folder`/0001."""
+    setting: Setting = case.settings()[0]
+    spec = TrialSpec(number=number, block=0, attempt=1, setting=setting, seed=7)
+    directory = TrialDir(folder / f"{number:04d}")
+    own = stop or StopRequest()
+    try:
+        return run_trial(case, spec, directory, steady=steady, observer=watcher or Watcher(), stop=own)
+    finally:
+        if stop is None:
+            own.close()

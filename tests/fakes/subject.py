@@ -1,0 +1,87 @@
+"""A scripted server for tests: `subject.py PORT HOW [STATE_FILE]`. Answers every request with 200 unless HOW says else.
+
+`serve`; `exit:N` says something and exits with N; `port-taken` says that its port is taken and exits; `port-taken:N`
+does so for its first N starts (counted in STATE_FILE); `log-ready` says in its log that it is ready; `slow-stop:S`
+needs S seconds to stop; `many-children` leaves children behind that ignore SIGTERM; `error-500` answers 500;
+`crash-on-load` dies at the 50th request.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+def say(text):
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    status = 200
+    die_at = None
+    seen = 0
+
+    def do_GET(self):
+        Handler.seen += 1
+        if Handler.die_at is not None and Handler.seen >= Handler.die_at:
+            say("out of luck")
+            os._exit(9)
+        body = b"hello"
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def port_is_taken(how, state_file):
+    _, _, times = how.partition(":")
+    if times:
+        starts = int(state_file.read_text()) if state_file.exists() else 0
+        state_file.write_text(str(starts + 1))
+        if starts >= int(times):
+            return False
+    say("OSError: [Errno 98] Address already in use")
+    return True
+
+
+def main():
+    port, how = int(sys.argv[1]), sys.argv[2]
+    if how.startswith("exit:"):
+        say("configuration error: no such pool")
+        sys.exit(int(how.partition(":")[2]))
+    if how.startswith("port-taken") and port_is_taken(how, Path(sys.argv[3]) if len(sys.argv) > 3 else None):
+        sys.exit(1)
+    if how == "many-children":
+        for _ in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(600)
+                os._exit(0)
+    if how == "error-500":
+        Handler.status = 500
+    if how == "crash-on-load":
+        Handler.die_at = 50
+    server = Server(("127.0.0.1", port), Handler)
+    if how.startswith("slow-stop:"):
+        delay_s = float(how.partition(":")[2])
+        signal.signal(signal.SIGTERM, lambda *_: (time.sleep(delay_s), os._exit(0)))
+    if how == "log-ready":
+        threading.Timer(0.2, lambda: say("Started in 0.2 seconds")).start()
+    server.serve_forever()
+
+
+main()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powerband import protocol as wire
+from powerband.experiment import Exponential, Load, Step, Uniform
+from powerband.run.failures import Code, TrialFailed
+from powerband.run.loadspec import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
+
+URL = "http://127.0.0.1:8080/ignored"
+
+
+@given(st.integers(1, 200_000), st.integers(100, 100_000))
+def test_the_users_of_a_fleet_add_up_and_are_disjoint(users: int, limit: int) -> None:
+    try:
+        specs = fleet_specs(Load(users=users), url=URL, seed=1, descriptor_limit=limit)
+    except TrialFailed as failed:
+        assert failed.failure.code == Code.DESCRIPTOR_LIMIT
+        assert users > MAX_ENGINES * (limit - 48)
+        return
+    seen = 0
+    sources: list[str] = []
+    for spec in specs:
+        assert isinstance(spec.model, wire.Closed)
+        assert spec.first_user == seen
+        assert 1 <= spec.model.users <= limit - 48
+        seen += spec.model.users
+        if spec.target.source_addresses:
+            assert spec.model.users <= CONNECTIONS_PER_TUPLE * len(spec.target.source_addresses)
+        else:
+            assert users <= CONNECTIONS_PER_TUPLE
+        sources.extend(spec.target.source_addresses)
+    assert seen == users
+    assert len(sources) == len(set(sources))
+
+
+@given(st.floats(1, 1e6), st.integers(1, 200_000))
+def test_the_rate_of_a_fleet_adds_up(rate: float, bound: int) -> None:
+    load = Load(rate_per_s=rate, max_in_flight=bound, ramp_ns=1000, ramp_from_per_s=rate / 2)
+    specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=20_000)
+    models = [spec.model for spec in specs]
+    assert all(isinstance(model, wire.Open) for model in models)
+    assert sum(model.rate_per_s for model in models if isinstance(model, wire.Open)) == pytest.approx(rate)
+    assert sum(model.max_in_flight for model in models if isinstance(model, wire.Open)) == bound
+
+
+def test_pipelined_requests_share_connections() -> None:
+    load = Load(rate_per_s=1000, max_in_flight=16_000, pipeline=16)
+    (spec,) = fleet_specs(load, url=URL, seed=1, descriptor_limit=1100)
+    assert spec.connection.pipeline == 16
+
+
+def test_the_hint_names_a_limit_that_is_enough() -> None:
+    with pytest.raises(TrialFailed) as failed:
+        fleet_shape(100_000, 256, "127.0.0.1")
+    assert "ulimit -n 1611" in failed.value.failure.message
+    assert fleet_shape(100_000, 1611, "127.0.0.1").engines == MAX_ENGINES
+
+
+def test_another_machine_is_driven_from_the_kernels_choice_of_address() -> None:
+    assert fleet_shape(50_000, 100_000, "192.0.2.1").sources == ((),)
+    assert len(fleet_shape(50_000, 100_000, "localhost").sources[0]) == 5
+
+
+def test_a_load_is_translated_field_by_field() -> None:
+    load = Load(
+        users=3,
+        think=Exponential(mean_ns=5),
+        requests_per_user=9,
+        ramp_ns=4,
+        duration_ns=100,
+        drain_ns=50,
+        scenario=(
+            Step(name="a", path="/a?b=1", headers=(("X", "y"),), think=Uniform(min_ns=1, max_ns=2)),
+            Step(name="b", method="POST", body="text"),
+        ),
+        keep_alive=False,
+        timeout_ns=7,
+        connect_timeout_ns=8,
+        engine_threads=2,
+        precision_ns=0,
+        tls_insecure=True,
+    )
+    (spec,) = fleet_specs(load, url="https://localhost:1/x", seed=9, descriptor_limit=1000, cpus=(1,), warmup_max_ns=6)
+    assert spec.target == wire.Target(url="https://localhost:1", tls=wire.Tls(insecure=True))
+    assert spec.model == wire.Closed(users=3, think=wire.ExponentialTime(mean_ns=5), ramp_ns=4, requests_per_user=9)
+    assert spec.scenario[0].think == wire.UniformTime(min_ns=1, max_ns=2)
+    assert spec.scenario[0].headers == (("X", "y"),)
+    assert (spec.scenario[1].method, spec.scenario[1].body) == ("POST", "text")
+    assert spec.connection == wire.ConnectionPolicy(keep_alive=False)
+    assert spec.timeouts == wire.Timeouts(connect_ns=8, request_ns=7)
+    assert (spec.phases.warmup_ns, spec.phases.measure_ns, spec.phases.drain_ns) == (None, 100, 50)
+    assert spec.phases.deadline_ns >= 6 + 4 + 100 + 50
+    assert (spec.threads, spec.cpus, spec.precision_ns, spec.seed) == (2, (1,), 0, 9)
