@@ -117,8 +117,11 @@ impl Tree {
         if !ours || self.members.iter().any(|member| member.pid == pid) {
             return false;
         }
-        self.members.extend(Process::open(pid));
-        true
+        // A process that has ended meanwhile is not taken, or it would be offered again for ever.
+        let opened = Process::open(pid);
+        let taken = opened.is_some();
+        self.members.extend(opened);
+        taken
     }
 
     /// The probe has reaped this process: `usage` is final. Only what was launched can end so; it counts even if it
