@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::http::{self, Parsed};
+use super::http::{self, LAST_ANSWER, Parsed};
 use super::pool::{Pool, Rules, STACK_BYTES, Submitted};
 use super::service::{Service, Socket, Step};
 use super::sys::{self, Epoll};
@@ -15,9 +15,12 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Starts a thread for each connection.
 pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
+    let mut started = 0u64;
     accept_each(Arc::clone(&service), listener, move |socket| {
-        let (its_service, builder) = (Arc::clone(&service), std::thread::Builder::new().name("connection-1".into()));
-        if let Err(error) = builder.stack_size(STACK_BYTES).spawn(move || serve(&its_service, &socket)) {
+        started += 1;
+        let builder = std::thread::Builder::new().name(format!("connection-{started}")).stack_size(STACK_BYTES);
+        let its_service = Arc::clone(&service);
+        if let Err(error) = builder.spawn(move || serve(&its_service, &socket)) {
             // The connection is closed with the closure that was to serve it.
             eprintln!("powerband-engine serve: the system refuses another thread: {error}");
         }
@@ -35,12 +38,21 @@ pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io:
         Submitted::Accepted => {}
         Submitted::AcceptedInsteadOf(socket) | Submitted::Discarded(socket) => limbo.keep(socket),
         Submitted::RunInCaller(socket) => serve(&service, &socket),
-        // Closing is all that is left to do for a client that does not take its answer.
-        Submitted::Aborted(socket) => drop(service.refuse(socket.fd(), false)),
+        // Closed at once, with its request unread, it would be reset, and the client might never see the 503.
+        Submitted::Aborted(socket) => {
+            if service.refuse(socket.fd(), LAST_ANSWER).is_ok() {
+                sys::shut_down_writing(socket.fd());
+                limbo.keep(socket);
+            }
+        }
     })
 }
 
-fn accept_each(service: Arc<Service>, listener: OwnedFd, handle: impl Fn(Socket) + Send + 'static) -> io::Result<()> {
+fn accept_each(
+    service: Arc<Service>,
+    listener: OwnedFd,
+    mut handle: impl FnMut(Socket) + Send + 'static,
+) -> io::Result<()> {
     std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
         loop {
             if let Ok(fd) = sys::accept(&listener, false) {
@@ -95,7 +107,7 @@ fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize
     }
 }
 
-/// Where discarded connections stay, open and unanswered, until their clients give up.
+/// Where connections that nobody serves stay until their clients close them.
 struct Limbo {
     epoll: Arc<Epoll>,
 }

@@ -40,22 +40,34 @@ pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usi
         std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?;
     }
     if let Some(listener) = dealer {
-        std::thread::Builder::new().name("acceptor-1".into()).spawn(move || deal(&listener, &epolls))?;
+        let service = Arc::clone(service);
+        std::thread::Builder::new().name("acceptor-1".into()).spawn(move || deal(&service, &listener, &epolls))?;
     }
     Ok(())
 }
 
-fn deal(listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
-    for epoll in epolls.iter().cycle() {
-        let fd = loop {
-            if let Ok(fd) = sys::accept(listener, true) {
-                break fd.into_raw_fd();
+fn deal(service: &Arc<Service>, listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
+    for (index, epoll) in epolls.iter().enumerate().cycle() {
+        let socket = loop {
+            if let Ok(socket) = sys::accept(listener, true) {
+                break socket;
             }
         };
-        if epoll.add(fd, READABLE, fd as u64).is_err() {
-            // SAFETY: no loop knows this descriptor, so it is still ours alone.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
+        hand_over(service, socket, index, epoll);
+    }
+}
+
+/// Gives a new connection to a loop, which knows it by its descriptor from its first event on.
+fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epoll) {
+    // Counted first: once added, the loop may serve and close it at any moment.
+    service.count_in();
+    let gauge = &service.metrics.loops[index].connections;
+    gauge.fetch_add(1, Relaxed);
+    let fd = socket.into_raw_fd();
+    if epoll.add(fd, READABLE, fd as u64).is_err() {
+        gauge.fetch_sub(1, Relaxed);
+        // SAFETY: no loop knows this descriptor, so it is still ours alone; dropping it counts it out.
+        drop(service.adopt(unsafe { OwnedFd::from_raw_fd(fd) }));
     }
 }
 
@@ -67,6 +79,8 @@ struct Connection {
     output: Vec<u8>,
     /// The socket may hold bytes that are not read yet.
     readable: bool,
+    /// The peer is closing: a short read does not mean that the socket is empty, for its end is still to be read.
+    closing: bool,
     /// Its request that waits for something.
     pending: Option<Pending>,
     /// To be closed as soon as `output` is written.
@@ -136,7 +150,7 @@ impl EventLoop {
                 }
             }
             // After the events, because a timer may close a connection that has an event in this batch.
-            self.fire_timers();
+            self.fire_timers(n == 0);
             self.gauges().note_turn(now_ns() - turn_start_ns);
         }
     }
@@ -145,24 +159,21 @@ impl EventLoop {
         &self.service.metrics.loops[self.index]
     }
 
-    fn accept(&mut self) {
+    fn accept(&self) {
         let listener = self.listener.as_ref().expect("only a loop with a listener hears of it");
         while let Ok(socket) = sys::accept(listener, true) {
-            let fd = socket.as_raw_fd();
-            if self.epoll.add(fd, READABLE, fd as u64).is_ok() {
-                // Known by its descriptor from the first event on, like a dealt one.
-                let _ = socket.into_raw_fd();
-            }
+            hand_over(&self.service, socket, self.index, &self.epoll);
         }
     }
 
     fn on_event(&mut self, fd: RawFd, events: u32) {
         let mut connection = self.check_out(fd);
         connection.readable |= events & (libc::EPOLLIN as u32 | CLOSING) != 0;
+        connection.closing |= events & CLOSING != 0;
         if events & libc::EPOLLOUT as u32 != 0 && !self.write_rest(&mut connection) {
             return self.close(connection);
         }
-        self.drive(connection, events & CLOSING != 0);
+        self.drive(connection);
     }
 
     /// The connection of a descriptor, new at its first event. It must be checked in again, or closed.
@@ -172,11 +183,17 @@ impl EventLoop {
             self.connections.resize_with(index + 1, || None);
         }
         self.connections[index].take().unwrap_or_else(|| {
-            self.gauges().connections.fetch_add(1, Relaxed);
             // SAFETY: this loop's epoll holds the descriptor, which nobody else owns.
-            let socket = self.service.admit(unsafe { OwnedFd::from_raw_fd(fd) });
-            let (input, output) = (Vec::new(), Vec::new());
-            Box::new(Connection { socket, input, output, readable: false, pending: None, ending: false })
+            let socket = self.service.adopt(unsafe { OwnedFd::from_raw_fd(fd) });
+            Box::new(Connection {
+                socket,
+                input: Vec::new(),
+                output: Vec::new(),
+                readable: false,
+                closing: false,
+                pending: None,
+                ending: false,
+            })
         })
     }
 
@@ -190,9 +207,8 @@ impl EventLoop {
         drop(connection);
     }
 
-    /// Serves a connection as far as it goes without waiting. `to_the_end`: the peer is closing, so that a short read
-    /// does not mean that the socket is empty.
-    fn drive(&mut self, mut connection: Box<Connection>, to_the_end: bool) {
+    /// Serves a connection as far as it goes without waiting.
+    fn drive(&mut self, mut connection: Box<Connection>) {
         while connection.readable && connection.pending.is_none() && connection.output.is_empty() && !connection.ending
         {
             let mut buffer = std::mem::take(&mut self.buffer);
@@ -201,7 +217,7 @@ impl EventLoop {
                 Ok(0) => false,
                 Ok(n) => {
                     // A short read has emptied the socket; whatever comes later makes a new edge.
-                    connection.readable = n == buffer.len() || to_the_end;
+                    connection.readable = n == buffer.len() || connection.closing;
                     self.feed(&mut connection, &buffer[..n])
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -318,13 +334,16 @@ impl EventLoop {
         }
     }
 
-    fn fire_timers(&mut self) {
+    /// `woken_for_it`: the loop was idle until the first timer was due, so that its lateness is the machine's wake-up time.
+    fn fire_timers(&mut self, mut woken_for_it: bool) {
         while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
             let now_ns = now_ns();
             if due_ns > now_ns {
                 return;
             }
-            note_lateness(now_ns - due_ns);
+            if std::mem::take(&mut woken_for_it) {
+                note_lateness(now_ns - due_ns);
+            }
             self.timers.pop();
             self.on_timer(fd);
         }
@@ -344,7 +363,7 @@ impl EventLoop {
         }
         self.serve_input(&mut connection);
         if self.flush(&mut connection) {
-            self.drive(connection, true);
+            self.drive(connection);
         } else {
             self.close(connection);
         }
@@ -366,6 +385,7 @@ impl EventLoop {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(_) => {
                 self.out.clear();
+                connection.ending = true;
                 return false;
             }
         };

@@ -106,6 +106,13 @@ struct Seat<T> {
     seated: AtomicBool,
 }
 
+impl<T> Seat<T> {
+    /// What was handed to this thread, if anything was. The lock is released before this returns.
+    fn take(&self) -> Option<T> {
+        self.handed.lock().expect("no thread panics with it").take()
+    }
+}
+
 impl<T: Send + 'static> Pool<T> {
     /// A pool without threads yet. `run` is called with each task by the thread that has it; it must not panic.
     pub fn new(
@@ -219,14 +226,15 @@ impl<T: Send + 'static> Pool<T> {
         state.threads -= 1;
         state.active -= usize::from(has_first);
         state.rejected += 1;
-        let task = seat.handed.lock().expect("no thread panics with it").take().or_else(|| state.queue.pop_back());
+        let task = seat.take().or_else(|| state.queue.pop_back());
         eprintln!("powerband-engine serve: the system refuses thread number {}: {error}", state.threads + 1);
         task.map_or(Submitted::Accepted, Submitted::Aborted)
     }
 
     /// A worker's life.
     fn work(self: Arc<Self>, seat: &Arc<Seat<T>>) {
-        let mut task = seat.handed.lock().expect("no thread panics with it").take().or_else(|| self.next(seat, false));
+        let first = seat.take();
+        let mut task = first.or_else(|| self.next(seat, false));
         while let Some(current) = task {
             (self.run)(&self, current);
             task = self.next(seat, true);
@@ -265,8 +273,7 @@ impl<T: Send + 'static> Pool<T> {
     ) -> (MutexGuard<'a, State<T>>, Option<T>) {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
-            let handed = seat.handed.lock().expect("no thread panics with it").take();
-            if let Some(task) = handed.or_else(|| state.queue.pop_front()) {
+            if let Some(task) = seat.take().or_else(|| state.queue.pop_front()) {
                 stand_up(&mut state, seat);
                 return (state, Some(task));
             }
@@ -296,3 +303,7 @@ fn stand_up<T>(state: &mut State<T>, seat: &Arc<Seat<T>>) {
         state.idle.retain(|other| !Arc::ptr_eq(other, seat));
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -135,8 +135,8 @@ impl Front {
                     None => return,
                 },
                 Submitted::Aborted(task) => {
-                    let keep_alive = task.job.keep_alive();
-                    if self.service.refuse(task.connection.socket.fd(), keep_alive).is_err() || !keep_alive {
+                    let refused = self.service.refuse(task.connection.socket.fd(), task.job.reply);
+                    if refused.is_err() || !task.job.keep_alive() {
                         return;
                     }
                     task.connection

@@ -26,10 +26,11 @@ pub struct Service {
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub plan: Plan,
-    reply: ReplyForm,
+    pub reply: ReplyForm,
 }
 
 impl Job {
+    /// Whether the connection goes on after the answer.
     pub fn keep_alive(&self) -> bool {
         self.reply.keep_alive
     }
@@ -118,11 +119,10 @@ impl Service {
         super::sys::write_all(fd, &out)
     }
 
-    /// Answers 503: the pool refused the request. `keep_alive`: the connection goes on.
-    pub fn refuse(&self, fd: RawFd, keep_alive: bool) -> io::Result<()> {
+    /// Answers 503: the pool refused the request, or the connection.
+    pub fn refuse(&self, fd: RawFd, reply: ReplyForm) -> io::Result<()> {
         let mut out = Vec::new();
-        let form = ReplyForm { keep_alive, ..LAST_ANSWER };
-        http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", form);
+        http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
         self.work.stall_gate();
         super::sys::write_all(fd, &out)
     }
@@ -134,8 +134,18 @@ impl Service {
 
     /// Counts a connection in for as long as the returned value lives.
     pub fn admit(self: &Arc<Self>, fd: OwnedFd) -> Socket {
+        self.count_in();
+        self.adopt(fd)
+    }
+
+    /// Counts a connection in whose `Socket` will be made later, by `adopt`.
+    pub fn count_in(&self) {
         self.metrics.accepted.fetch_add(1, Relaxed);
         self.metrics.connections.fetch_add(1, Relaxed);
+    }
+
+    /// The `Socket` of a connection that has been counted in.
+    pub fn adopt(self: &Arc<Self>, fd: OwnedFd) -> Socket {
         Socket { fd, service: Arc::clone(self) }
     }
 }

@@ -144,6 +144,12 @@ pub fn wait_readable(socket: &OwnedFd, timeout_ms: i32) -> bool {
     unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
 }
 
+/// Says that nothing more will be sent.
+pub fn shut_down_writing(fd: RawFd) {
+    // SAFETY: shutdown takes no pointers; it fails only where the peer has gone, which is as good.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
 /// Writes everything, blocking or not; a peer that takes nothing for 5 s is an error.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -295,9 +301,9 @@ pub fn set_timer_slack() {
 }
 
 /// How late this machine wakes a sleeper: a moving mean, from which timed waits are started early, so that the
-/// *mean* wait is what was asked for. It is bounded, because lateness beyond that is no wake-up time but a queue for the CPU.
+/// *mean* wait is what was asked for. Longer lateness is no wake-up time but a queue for the CPU, and left out.
 static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
-const LATENESS_NS_MAX: u64 = 200_000;
+const LATENESS_NS_MAX: u64 = 150_000;
 
 /// How long before its end a wait of `wait_ns` should be due.
 pub fn wake_early_ns(wait_ns: u64) -> u64 {
@@ -306,9 +312,10 @@ pub fn wake_early_ns(wait_ns: u64) -> u64 {
 
 /// Reports by how much a sleeper missed the instant it had asked for.
 pub fn note_lateness(late_ns: u64) {
-    let old = LATENESS_NS.load(Relaxed);
-    // Threads may overwrite each other's update: any of them is a fair one.
-    LATENESS_NS.store((old * 31 + late_ns.min(LATENESS_NS_MAX)) / 32, Relaxed);
+    if late_ns <= LATENESS_NS_MAX {
+        // Threads may overwrite each other's update: any of them is a fair one.
+        LATENESS_NS.store((LATENESS_NS.load(Relaxed) * 31 + late_ns) / 32, Relaxed);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------- process
