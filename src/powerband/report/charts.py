@@ -7,6 +7,7 @@ the level itself where they are numbers otherwise, and the index where they are 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from powerband.metrics import METRICS
 from powerband.plan import Level, format_level
 from powerband.report.numbers import format_estimate, format_interval, format_share, unit_scale
 
-LADDER_RATIO = 8.0  # largest over smallest level from which a ladder is drawn on a log axis
+LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
+LADDER_STEP = 1.5  # or every level over the one before, from three levels on
 LOG_VALUE_RATIO = 20.0  # the same for values
+FLAT_CHARACTERS = 40  # of all labels together, from which they are written down the side
 MAX_LINES = 6  # levels of a second factor that are drawn as lines of one chart
 
 
@@ -59,6 +62,7 @@ class Chart:
     lines: tuple[Line, ...]
     log_value: bool = False
     second: Axis | None = None  # heat only
+    flat: bool = False  # settings down the side, values across: for names too long to stand side by side
     band: tuple[float, float] | None = None  # values that count as equally good
     band_label: str = ""
 
@@ -105,9 +109,14 @@ def main_charts(analysis: Analysis) -> list[Chart]:
     if objective != "goodput_per_s":
         charts.append(_estimates(Head("objective", _title(objective), interval), analysis, place, [objective]))
     charts.append(_estimates(Head("goodput", "Throughput (goodput)", interval), analysis, place, ["goodput_per_s"]))
-    times = ["response_time_ns_p50", "response_time_ns_p99"]
-    charts.append(_estimates(Head("response-time", "Response time", interval), analysis, place, times))
-    if place.lines is not None:
+    median, tail = "response_time_ns_p50", "response_time_ns_p99"
+    if place.lines is None:
+        charts.append(_estimates(Head("response-time", "Response time", interval), analysis, place, [median, tail]))
+    else:
+        charts.append(_estimates(Head("response-time", "Response time, p99", interval), analysis, place, [tail]))
+        charts.append(
+            _estimates(Head("response-time-p50", "Response time, median", interval), analysis, place, [median])
+        )
         charts.append(_heat(analysis, place))
     return [chart for chart in charts if _has_points(chart)]
 
@@ -178,6 +187,7 @@ def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[
         axis=place.axis,
         lines=tuple(lines),
         log_value=log_value,
+        flat=not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS,
         band=band,
         band_label=label,
     )
@@ -260,9 +270,14 @@ def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:
     numbers = _numbers(levels)
     if numbers is None or len(levels) < 2:
         return _index_axis(name, levels)
-    ladder = min(numbers) > 0 and max(numbers) / min(numbers) >= LADDER_RATIO
+    ladder = min(numbers) > 0 and (max(numbers) / min(numbers) >= LADDER_RATIO or _steps_like_a_ladder(numbers))
     positions = tuple(math.log2(number) if ladder else number for number in numbers)
     return Axis(name, positions, tuple(format_level(level) for level in levels), ordered=True)
+
+
+def _steps_like_a_ladder(numbers: Sequence[float]) -> bool:
+    steps = [after / before for before, after in itertools.pairwise(sorted(numbers))]
+    return len(steps) >= 2 and min(steps) >= LADDER_STEP
 
 
 def _index_axis(name: str, levels: Sequence[Level]) -> Axis:

@@ -111,8 +111,11 @@ def _settings(page: Page, main: Sequence[Chart]) -> str:
     return f"{lead}{charts}{_table(page.analysis)}"
 
 
-def figure(chart: Chart, height: str = "") -> str:
+def figure(chart: Chart) -> str:
     """One chart: its box, a sentence for those who do not see it, and its numbers as a table."""
+    down = len(chart.axis.positions)
+    rows_rem = {"stack": 5 + down * 1.75, "heat": 0.0, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
+    height = f"{rows_rem[chart.kind]:.2f}rem" if rows_rem[chart.kind] else ""
     unit = {"": "", "/s": "per second"}.get(chart.unit, chart.unit)
     title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit and chart.kind != "stack" else "")
     note = f"<p>{escape(chart.note)}</p>" if chart.note else ""
@@ -247,9 +250,7 @@ def _costs(costs: Sequence[Chart], states: Chart | None) -> str:
     small = f'<div class="grid three">{"".join(map(figure, costs))}</div>' if costs else ""
     if states is None:
         return small
-    rows = len(states.axis.positions)
-    wide = figure(states, f"{5 + rows * 1.75:.2f}rem")
-    return f'{small}<div style="margin-top:1.25rem">{wide}</div>'
+    return f'{small}<div style="margin-top:1.25rem">{figure(states)}</div>'
 
 
 def _trials(page: Page) -> str:

@@ -13,8 +13,8 @@ def test_a_ladder_is_spaced_by_doublings() -> None:
 
 
 def test_a_short_range_of_numbers_stays_linear() -> None:
-    axis = layout(synthetic.analysis(levels=(10, 20, 30))).axis
-    assert axis.positions == (10.0, 20.0, 30.0)
+    assert layout(synthetic.analysis(levels=(20, 25, 30))).axis.positions == (20.0, 25.0, 30.0)
+    assert layout(synthetic.analysis(levels=(4, 8, 16))).axis.positions == (2.0, 3.0, 4.0)
 
 
 def test_of_two_factors_one_becomes_lines_and_both_make_a_map() -> None:

@@ -87,6 +87,7 @@ function positionAxis(axis, t) {
   const labels = new Map(axis.positions.map((position, i) => [position, axis.labels[i]]));
   const span = axis.positions.at(-1) - axis.positions[0] || 1;
   const sorted = [...axis.positions].sort((a, b) => a - b);
+  const margin = axis.ordered ? Math.abs(span) * 0.06 : 0.5;
   const style = axisStyle(t);
   return {
     ...style,
@@ -94,8 +95,8 @@ function positionAxis(axis, t) {
     name: axis.name,
     nameLocation: "middle",
     nameGap: 28,
-    min: sorted[0] - Math.abs(span) * 0.06,
-    max: sorted.at(-1) + Math.abs(span) * 0.06,
+    min: sorted[0] - margin,
+    max: sorted.at(-1) + margin,
     splitLine: { show: false },
     axisLine: { show: true, onZero: false, lineStyle: { color: t.rule } },
     axisLabel: { ...style.axisLabel, customValues: sorted, formatter: (value) => labels.get(value) ?? "" },
@@ -133,7 +134,7 @@ function logAxis(values, format, t) {
 
 /** Points with intervals; joined by a line where the axis has an order. Settings by name lie on the vertical axis. */
 function estimates(chart, t) {
-  const flat = !chart.axis.ordered && chart.axis.labels.some((label) => label.length > 12);
+  const flat = chart.flat;
   const scale = chart.log_value ? Math.log10 : (value) => value;
   const place = (point) => (flat ? [scale(point.value), point.x] : [point.x, scale(point.value)]);
   const series = [];
@@ -290,7 +291,7 @@ function distribution(data, which, t, names) {
       lineStyle: { color: ramp(i, data.length, t.dark), width: d.answer ? 4 : 1.8 },
       itemStyle: { color: ramp(i, data.length, t.dark) },
       z: d.answer ? 4 : 2,
-      endLabel: names ? { show: true, formatter: d.label, color: t.ink, fontSize: 11, distance: 4 } : undefined,
+      endLabel: names && (data.length <= 14 || d.answer) ? { show: true, formatter: d.label, color: t.ink, fontSize: 11, distance: 4 } : undefined,
       labelLayout: { moveOverlap: "shiftY" },
       emphasis: { focus: "series" },
     })),

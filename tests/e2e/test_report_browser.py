@@ -1,0 +1,243 @@
+"""The HTML report in a real browser, from disk, with the network cut: it draws, it obeys the keyboard, it fits a phone.
+
+Needs Chromium. Without it these tests are skipped, and fail instead where POWERBAND_NO_SKIP=1 says it must be there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fakes import synthetic
+from powerband.report.html import render_page
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+EVIL = "</script><img src=x onerror=\"document.title='broken'\">"
+
+# What an element shows once drawn: marks that are lines, dots or areas, and the words on them.
+DRAWN = """e => ({svg: e.querySelectorAll('svg').length,
+  marks: e.querySelectorAll('svg path, svg circle, svg polyline, svg rect').length,
+  words: [...e.querySelectorAll('svg text')].map(t => t.textContent).join(' '),
+  width: e.querySelector('svg')?.getBoundingClientRect().width ?? 0,
+  room: e.getBoundingClientRect().width})"""
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("POWERBAND_NO_SKIP") == "1":
+            pytest.fail("no Chromium on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install the package chromium")
+        pytest.skip("no Chromium on PATH: the report was not looked at in a browser (install the package chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_page(synthetic.page()))
+    return path
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Open]:
+    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
+    complaints: list[str] = []
+    requests: list[str] = []
+    contexts = []
+
+    def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+            offline=True,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=30_000)
+        assert page.evaluate("document.documentElement.dataset.ready") == "yes"
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
+def test_every_chart_is_drawn_within_its_box(visit: Open, report: Path) -> None:
+    page = visit(report)
+    boxes = page.query_selector_all(".chart")
+    assert len(boxes) >= 15
+    for box in boxes:
+        drawn = box.evaluate(DRAWN)
+        assert drawn["svg"] == 1
+        assert drawn["marks"] >= 5, box.get_attribute("id")
+        assert drawn["words"], box.get_attribute("id")
+        assert drawn["width"] <= drawn["room"] + 1, box.get_attribute("id")
+
+
+def test_the_answer_is_the_first_thing_seen(visit: Open, report: Path) -> None:
+    page = visit(report)
+    box = page.locator(".answer").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 900 / 2
+    assert page.locator(".answer").inner_text() == "Use threads=32."
+
+
+def test_a_trial_is_chosen_by_keyboard_and_by_click(visit: Open, report: Path) -> None:
+    page = visit(report)
+    chosen = page.locator(".map button[aria-pressed=true]")
+    assert chosen.count() == 1
+    first = page.locator("#trial-title").inner_text()
+    assert "threads=32" in first
+    assert page.locator(".map button[tabindex='0']").count() == 1  # one stop for the tab key, arrows within
+    chosen.focus()
+    page.keyboard.press("ArrowDown")
+    assert "threads=64" in page.locator("#trial-title").inner_text()
+    assert page.evaluate("document.activeElement.dataset.trial") == chosen.get_attribute("data-trial")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    assert "Trial 30, threads=256 (failed)" in page.locator("#trial-title").inner_text()
+    assert "exited with code 137" in page.locator("#trial-why").inner_text()
+    assert page.locator("#trial-none").is_visible()
+    assert page.locator("#trial-panels .chart").count() == 0
+    page.locator(".map button[data-trial='12']").click()
+    assert "0.61 cores" in page.locator("#trial-why").inner_text()
+    assert page.locator("#trial-panels .chart svg").count() == 6
+
+
+def test_a_trials_series_can_be_read_as_a_table(visit: Open, report: Path) -> None:
+    page = visit(report)
+    figure = page.locator("#trial-panels figure").nth(1)
+    figure.locator("summary").click()
+    figure.locator("table").wait_for()
+    assert figure.locator("thead th").all_inner_texts() == ["time", "p50", "p99"]
+    assert figure.locator("tbody tr").count() == 14
+
+
+def test_service_time_can_be_shown_instead(visit: Open, report: Path) -> None:
+    page = visit(report)
+    before = page.locator("#chart-distribution svg").inner_html()
+    page.get_by_label("service time").check()
+    after = page.locator("#chart-distribution svg").inner_html()
+    assert before != after
+
+
+def test_dark_is_dark_and_charts_follow(visit: Open, report: Path) -> None:
+    def brightness(page: Page, what: str) -> float:
+        colour = page.evaluate(what)
+        parts = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+        return sum(parts) / 3
+
+    background = "getComputedStyle(document.body).backgroundColor"
+    label = "getComputedStyle(document.querySelector('#chart-goodput svg text')).fill"
+    page = visit(report)
+    assert brightness(page, background) > 230
+    assert brightness(page, label) < 130
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(300)
+    assert brightness(page, background) < 40
+    assert brightness(page, label) > 130
+    dark = visit(report, scheme="dark")
+    assert brightness(dark, background) < 40
+    assert brightness(dark, label) > 130
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_a_small_screen_is_not_scrolled_sideways(visit: Open, report: Path, width: int) -> None:
+    page = visit(report, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for box in page.query_selector_all(".chart"):
+        drawn = box.evaluate(DRAWN)
+        assert 0 < drawn["width"] <= width
+
+
+def test_a_window_made_smaller_redraws(visit: Open, report: Path) -> None:
+    page = visit(report)
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_timeout(600)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 500
+    assert page.query_selector_all(".chart")[0].evaluate(DRAWN)["width"] <= 500
+
+
+def test_text_is_readable_against_its_background(visit: Open, report: Path) -> None:
+    """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
+    measure = """() => {
+      const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+      const parse = text => text.match(/[\\d.]+/g).map(Number);
+      const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+      const ground = e => { for (; e; e = e.parentElement) {
+        const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } };
+      const poor = [];
+      for (const e of document.querySelectorAll('body *')) {
+        const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+        if (!own || e.closest('svg, script, style, .skip') || !e.getClientRects().length) continue;
+        const style = getComputedStyle(e);
+        const [a, b] = [light(parse(style.color)), light(ground(e))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
+      }
+      return poor; }"""
+    for scheme in ("light", "dark"):
+        assert visit(report, scheme=scheme).evaluate(measure) == []
+
+
+def test_two_factors_and_named_levels_are_drawn_too(visit: Open, tmp_path: Path) -> None:
+    path = tmp_path / "two.html"
+    path.write_text(render_page(synthetic.page(synthetic.two_factor_analysis())))
+    drawn = visit(path).query_selector("#chart-heat").evaluate(DRAWN)  # type: ignore[union-attr]
+    assert drawn["marks"] >= 9
+    assert "queue" in drawn["words"] and "threads" in drawn["words"]
+
+
+def test_names_from_files_do_not_run(visit: Open, tmp_path: Path) -> None:
+    base = synthetic.analysis()
+    evil = synthetic.setting(threads=EVIL)
+    rows = tuple(replace(row, setting=evil) if row.setting == base.answer.setting else row for row in base.settings)
+    trials = tuple(replace(t, setting=evil) if t.setting == base.answer.setting else t for t in base.trials)
+    answer = replace(base.answer, setting=evil, sentences=(EVIL,))
+    analysis = replace(base, name="evil", question=EVIL, answer=answer, settings=rows, trials=trials, warnings=(EVIL,))
+    path = tmp_path / "evil.html"
+    path.write_text(render_page(synthetic.page(analysis, run=EVIL, command=EVIL)))
+    page = visit(path)
+    page.locator("#chart-goodput").hover()
+    page.locator(".map button").first.click()
+    page.wait_for_timeout(200)
+    assert page.title() == "evil – powerband"
+    assert page.locator("img").count() == 0
+    assert EVIL in page.locator(".answer").inner_text()
+
+
+def test_a_browser_that_cannot_unpack_still_shows_the_numbers(browser: Browser, report: Path) -> None:
+    context = browser.new_context(offline=True)
+    context.add_init_script("delete globalThis.DecompressionStream")
+    page = context.new_page()
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-ready=failed]")
+    assert "needs a browser from 2023" in page.locator("#chart-goodput").inner_text()
+    assert page.locator("#settings tbody tr").count() >= 9
+    context.close()
