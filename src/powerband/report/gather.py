@@ -1,4 +1,4 @@
-"""From a run directory and its Analysis to a `Page`: reads files, asks `analyze` for series and merged histograms.
+"""From a run directory and its Analysis to a `Page`: reads files; series and histograms come through `tracks.py`.
 
 Nothing is judged or drawn here. A file that is missing or cut short leaves its part of the page empty."""
 
@@ -14,6 +14,7 @@ from typing import Any
 from powerband.analyze.results import Analysis
 from powerband.report.numbers import format_number
 from powerband.report.page import Facts, Page
+from powerband.report.tracks import distributions, trial_views
 from powerband.store import RunDir, TrialRecord
 
 
@@ -28,6 +29,8 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
         experiment_yaml=run.experiment.read_text(encoding="utf-8"),
         when=_when(records),
         facts=tuple(facts for facts in (*_host_facts(host), _pinning(records), _started(run, host)) if facts.rows),
+        distributions=distributions(analysis, records),
+        trials=trial_views(run, records),
     )
 
 

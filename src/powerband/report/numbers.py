@@ -22,8 +22,8 @@ ABSENT = "–"
 def format_number(value: float, unit: str, *, place: int | None = None) -> str:
     """`value` with its unit. `place`: power of ten of the last digit shown, in the scaled unit; None: three digits."""
     scale, suffix = unit_scale(value, unit)
-    if unit == "count" and float(value).is_integer():
-        place = 0
+    if unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value)):
+        place = 0  # a mean of equal counts, which logarithms leave a hair beside the whole number
     return _join(_rounded(value / scale, place), suffix)
 
 

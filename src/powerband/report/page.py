@@ -38,25 +38,12 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Where the threads of one pool spent the measured window, in thread-seconds per second."""
-
-    name: str
-    threads: float
-    on_cpu: float
-    run_wait: float
-    blocked: float
-
-
-@dataclass(frozen=True)
 class TrialView:
     """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there."""
 
     number: int
     tracks: tuple[Track, ...] = ()
     measured_s: tuple[float, float] | None = None
-    pools: tuple[Pool, ...] = ()
-    log_tail: str = ""
 
 
 @dataclass(frozen=True)

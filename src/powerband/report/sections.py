@@ -13,10 +13,10 @@ from powerband.report.charts import Chart
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.words import (
-    COLUMNS,
     change_words,
     factor_names,
     not_allowed,
+    present_columns,
     unusable_trials,
     verdict_note,
     verdict_words,
@@ -48,16 +48,22 @@ def body(page: Page, main: Sequence[Chart], costs: Sequence[Chart], states: Char
 def _top(page: Page) -> str:
     analysis = page.analysis
     first, *rest = analysis.answer.sentences or ("No answer.",)
-    because = "".join(f'<p class="because">{escape(sentence)}</p>' for sentence in rest)
+    # The figures behind the colon are for reading, not for display type.
+    headline, _, figures = first.partition(": ")
+    headline = headline if headline.endswith(".") else f"{headline}."
+    because = "".join(f'<p class="because">{escape(text)}</p>' for text in (_capital(figures), *rest) if text)
+    size = " long" if len(headline) > _HEADLINE_CHARACTERS else ""
     question = f"<h1>{escape(analysis.question or analysis.name)}</h1>"
     notes = "".join(f"<li>{escape(warning)}</li>" for warning in analysis.warnings)
     notes = f'<ul class="notes" aria-label="What to keep in mind">{notes}</ul>' if notes else ""
     when = f" · {escape(page.when)}" if page.when else ""
     return (
         f'<header class="top" id="content"><p class="eyebrow"><b>{escape(analysis.name)}</b>{when}</p>{question}'
-        f'<p class="answer">{escape(first)}</p>{because}{_keys(analysis)}{notes}'
+        f'<p class="answer{size}">{escape(headline)}</p>{because}{_keys(analysis)}{notes}'
     )
 
+
+_HEADLINE_CHARACTERS = 48
 
 _KINDS = {
     AnswerKind.BEST: "one setting is best",
@@ -84,9 +90,13 @@ def _keys(analysis: Analysis) -> str:
                     f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
                 )
                 items.append((_label(name), format_estimate(estimate, name), small))
-    others = [setting.id for setting in answer.equivalent if setting != answer.setting]
-    same = "as good, and cheaper than the rest" if answer.setting else ""
-    items.append(("Standing", _KINDS[answer.kind], f"also as good: {', '.join(others)}" if others else same))
+    if answer.setting is None:
+        candidates = dict.fromkeys(setting.id for setting in (*answer.equivalent, *answer.undecided))
+        small = f"still possible: {', '.join(candidates)}" if candidates else ""
+    else:
+        others = [setting.id for setting in answer.equivalent if setting != answer.setting]
+        small = f"also as good: {', '.join(others)}" if others else "none of the others is as good"
+    items.append(("Standing", _KINDS[answer.kind], small))
     valid = sum(trial.valid for trial in analysis.trials)
     left = len(analysis.trials) - valid
     items.append(("Evidence", f"{valid} trials", f"{left} more not counted" if left else "every trial was valid"))
@@ -165,7 +175,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _table(analysis: Analysis) -> str:
     """All settings with all columns; the interval stands under its value."""
     names = factor_names(analysis) or ("setting",)
-    extra = [column for column in COLUMNS if any(column.metric in row.estimates for row in analysis.settings)]
+    extra = present_columns(analysis)
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     heads += f'<th scope="col">{escape(_label(analysis.objective))}</th><th scope="col">change</th>'
     heads += '<th scope="col" class="words">verdict</th>'
@@ -199,7 +209,8 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str]) -> s
 def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
     estimate = result.estimates.get(metric)
     interval = format_interval(estimate, metric, digits=digits)
-    varies = estimate is not None and estimate.low != estimate.high and interval != ABSENT
+    low, _, high = interval.partition("–")
+    varies = interval != ABSENT and low != high
     small = f"<small>{escape(interval)}</small>" if varies else ""
     return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"
 
@@ -340,6 +351,10 @@ def _facts(facts: Facts) -> str:
     return f"<div><h3>{escape(facts.title)}</h3><dl>{rows}</dl></div>" if rows else ""
 
 
+def _capital(text: str) -> str:
+    """Names such as `threads=4` stay as they are."""
+    return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
 def _label(metric: str) -> str:
-    words = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
-    return words[:1].upper() + words[1:]
+    return _capital(metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " "))

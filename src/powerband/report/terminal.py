@@ -39,6 +39,7 @@ class LiveView(Observer):
         self._live = Live(console=self.console, auto_refresh=False, transient=True)
         self._state = _Progress(clock)
         self._drawn_at = float("-inf")
+        self._told_at = -1
 
     def __enter__(self) -> LiveView:
         if not self._lines:
@@ -83,7 +84,8 @@ class LiveView(Observer):
 
     def analysed(self, analysis: Analysis) -> None:
         self._state.analysis = analysis
-        if self._lines and analysis.answer.leader is not None:
+        if self._lines and analysis.answer.leader is not None and self._state.done != self._told_at:
+            self._told_at = self._state.done
             leader = next(r for r in analysis.settings if r.setting == analysis.answer.leader)
             value = format_estimate(leader.estimates.get(analysis.objective), analysis.objective)
             self._line(
@@ -158,7 +160,8 @@ class _Progress:
         shown = [
             f"{_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}" for n in names if n in result.metrics
         ]
-        return f"{head}: {', '.join(shown)}; {self.left()}"
+        left = f"; {self.left()}" if self.done < self.planned else ""
+        return f"{head}: {', '.join(shown)}{left}"
 
     def render(self) -> RenderableType:
         head = Table.grid(padding=(0, 2))

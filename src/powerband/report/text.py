@@ -25,6 +25,7 @@ from powerband.report.words import (
     change_words,
     factor_names,
     not_allowed,
+    present_columns,
     trial_counts,
     unusable_trials,
     verdict_note,
@@ -61,13 +62,15 @@ class SettingsTable:
         self.analysis = analysis
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        whole = self._table(COLUMNS, answer=True)
+        columns = present_columns(self.analysis)
+        first = [column for column in columns if column in COLUMNS[:3]]
+        whole = self._table(columns, answer=True)
         if Measurement.get(console, options.update(max_width=1_000), whole).maximum <= options.max_width:
             yield whole
         else:
-            yield self._table(COLUMNS[:3], answer=True)
+            yield self._table(first, answer=True)
             yield Text()
-            yield self._table(COLUMNS[3:], answer=False)
+            yield self._table(columns[len(first) :], answer=False)
 
     def _table(self, columns: Iterable[Column], *, answer: bool) -> Table:
         columns = tuple(columns)

@@ -67,9 +67,10 @@ def factor_names(analysis: Analysis) -> tuple[str, ...]:
 def verdict_note(analysis: Analysis) -> str:
     """What the verdicts mean, in one sentence."""
     leader = analysis.answer.leader
-    towards = f"the leader, {leader.id}" if leader else "the leader"
+    if leader is None:
+        return "There is no leader to compare with."
     return (
-        f"Verdicts are towards {towards}: as good means within {format_share(analysis.margin)}, "
+        f"Verdicts are towards the leader, {leader.id}: as good means within {format_share(analysis.margin)}, "
         f"at {format_share(analysis.confidence)} confidence for all settings together."
     )
 
@@ -100,6 +101,11 @@ def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
         for trial in trials
         if not trial.valid
     ]
+
+
+def present_columns(analysis: Analysis) -> tuple[Column, ...]:
+    """The columns that at least one setting has an estimate for."""
+    return tuple(column for column in COLUMNS if any(column.metric in row.estimates for row in analysis.settings))
 
 
 def trial_counts(analysis: Analysis) -> str:

@@ -313,13 +313,14 @@ function panel(tracks, trial, t) {
     if (end > to) shade.push([{ xAxis: to, name: "" }, { xAxis: end }]);
   }
   const unit = tracks[0].unit;
+  const top = Math.max(...tracks.flatMap((track) => track.points.map(([, value]) => value ?? 0)));
   const options = base(t);
   return {
     ...options,
     grid: { ...options.grid, top: tracks.length > 1 ? 30 : 12, bottom: 8 },
     legend: tracks.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 } } : undefined,
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: end, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${round(v)} s`, showMaxLabel: false } },
-    yAxis: { ...valueAxis({ log_value: false }, t), splitNumber: 3 },
+    yAxis: { ...valueAxis({ log_value: false }, t), splitNumber: 3, max: unit === "%" && top > 50 && top <= 100 ? 100 : undefined },
     series: tracks.map((track, i) => ({
       type: "line",
       name: track.label,

@@ -90,6 +90,7 @@ function showTrial(trial, button) {
   const why = document.getElementById("trial-why");
   why.textContent = button.dataset.why;
   why.hidden = !button.dataset.why;
+  why.className = button.dataset.state === "valid" ? "unsure" : "bad";
   const holder = document.getElementById("trial-panels");
   for (const element of holder.querySelectorAll(".chart")) {
     echarts.getInstanceByDom(element)?.dispose();

@@ -1,0 +1,101 @@
+"""The series and histograms of a run as the page wants them: scaled to one unit a panel, thinned where very long.
+
+Series and quantiles come from `analyze`; nothing is computed here but the change of unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from powerband.analyze.fleet import Times, merge_fleet
+from powerband.analyze.measure import quantile_table
+from powerband.analyze.results import Analysis
+from powerband.analyze.series import PoolSeries, TrialSeries, trial_series
+from powerband.report.numbers import unit_scale
+from powerband.report.page import Distribution, Quantiles, Track, TrialView
+from powerband.store import RunDir, TrialRecord
+
+POINTS_MAX = 400  # of one line; a longer one keeps every n-th
+POOLS_SHOWN = 2  # the busiest
+NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
+
+Values = Sequence[float | None]
+
+
+def trial_views(run: RunDir, records: Iterable[TrialRecord]) -> tuple[TrialView, ...]:
+    """Every recorded trial over time."""
+    return tuple(_view(trial_series(run.trial(record.spec.number), record), record.spec.number) for record in records)
+
+
+def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[Distribution, ...]:
+    """Per setting, in plan order, the times of all its valid trials in one histogram; settings without are left out."""
+    valid = {trial.number for trial in analysis.trials if trial.valid}
+    by_setting: dict[str, list[TrialRecord]] = {}
+    for record in records:
+        if record.spec.number in valid:
+            by_setting.setdefault(record.spec.setting.id, []).append(record)
+    made = []
+    for result in analysis.settings:
+        mine = by_setting.get(result.setting.id, [])
+        response, service = (_merged(mine, name) for name in ("response_time_ns", "service_time_ns"))
+        if response.count and service.count:
+            made.append(Distribution(result.setting.id, _quantiles(response), _quantiles(service)))
+    return tuple(made)
+
+
+def _merged(records: Iterable[TrialRecord], name: str) -> Times:
+    fleets = [fleet for record in records if (fleet := merge_fleet(record.engines)) is not None]
+    return Times(summary["cohort_times"][name] for fleet in fleets for summary in fleet.summaries)
+
+
+def _quantiles(times: Times) -> Quantiles:
+    named = tuple((name, times.maximum if q == 1.0 else times.quantile(q)) for name, q in NAMED)
+    return Quantiles(times.count, quantile_table(times), named)
+
+
+def _view(series: TrialSeries, number: int) -> TrialView:
+    load, subject, host = series.load, series.subject, series.host
+    start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
+    failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
+    panels = (
+        _panel("Rate", "per_s", load.t_s, [("ok", load.rate_per_s), *failed]),
+        _panel(
+            "Response time", "ns", load.t_s, [("p50", load.response_time_ns_p50), ("p99", load.response_time_ns_p99)]
+        ),
+        _panel(
+            "Server’s CPU",
+            "cores",
+            subject.t_s,
+            [("user", subject.cpu_user_cores), ("kernel", subject.cpu_system_cores)],
+        ),
+        _panel("Memory", "bytes", subject.t_s, [("resident", subject.rss_bytes)]),
+        _panel("Threads", "count", subject.t_s, [("alive", subject.threads)]),
+        *(_pool_panel(pool) for pool in series.pools[:POOLS_SHOWN]),
+        _panel("Context switches", "per_s", subject.t_s, [("all", subject.context_switches_per_s)]),
+        _panel("In flight", "count", load.t_s, [("requests", load.in_flight)]),
+        _panel("Whole machine", "ratio", host.t_s, [("CPU in use", host.busy_share), ("stolen", host.steal_share)]),
+    )
+    return TrialView(
+        number,
+        tuple(track for panel in panels for track in panel),
+        None if start is None or end is None else (start, end),
+    )
+
+
+def _pool_panel(pool: PoolSeries) -> list[Track]:
+    """What the threads of one pool did, in threads. Sampled once a second where the subject's total is not: run-queue
+    waits are read then."""
+    lines = [("on a CPU", pool.on_cpu), ("waiting for a CPU", pool.run_wait), ("blocked", pool.blocked)]
+    return _panel(f"Threads named {pool.pool}", "count", pool.t_s, lines)
+
+
+def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str, Values]]) -> list[Track]:
+    """Lines that share a plot, and so a unit; those without any value are left out. Only the time since go is shown."""
+    present = [(label, values) for label, values in lines if any(value is not None for value in values)]
+    largest = max((abs(value) for _, values in present for value in values if value is not None), default=0.0)
+    scale, suffix = unit_scale(largest, unit)
+    tracks = []
+    for label, values in present:
+        points = [(t, None if value is None else value / scale) for t, value in zip(t_s, values, strict=True) if t >= 0]
+        step = -(-len(points) // POINTS_MAX) or 1
+        tracks.append(Track(name, label, {"cores": "cores"}.get(unit, suffix), tuple(points[::step])))
+    return tracks
