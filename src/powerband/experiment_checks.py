@@ -41,6 +41,13 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
             problems.append(
                 entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
             )
+    if "port" in placeholders([subject.url]) and "port" not in placeholders([*subject.command, *subject.env.values()]):
+        problems.append(
+            (node.children.get("url") or node.children["command"]).problem(
+                "the url has {port}, which powerband picks, but the server is not told it: write {port} in the command "
+                "or env too, or the server's fixed port in the url"
+            )
+        )
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
     for name in sorted(used - known):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)

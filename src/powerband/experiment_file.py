@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -82,9 +83,10 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     changes["objective"] = _objective(root.children["objective"], problems) if "objective" in root.children else None
     node = root.with_children(changes)
 
-    subject = _checked(Subject, subject_node, []) if subject_node is not None else None
+    subject = _provisional_subject(subject_node)
     if subject is not None and subject_node is not None:
         check_subject(subject, subject_node, tuple(node.children.get("factors", Node({})).children), problems)
+        node = _default_scenario(node, subject)
     check_factors(node, subject, problems)
     check_claims(node, problems)
     reported: list[Location] = [("subject",)] if "subject" in root.children and subject_node is None else []
@@ -96,6 +98,26 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     return experiment
 
 
+def _provisional_subject(node: Node | None) -> Subject | None:
+    """The subject as far as templates need it, so that an error elsewhere in it hides none of theirs."""
+    if node is None:
+        return None
+    needed = Node({key: child for key, child in node.children.items() if key not in ("ready", "stop", "build")})
+    return _checked(Subject, node, []) or _checked(Subject, needed, [])
+
+
+def _default_scenario(root: Node, subject: Subject) -> Node:
+    """Without a scenario the load is one GET of the url's own path."""
+    load = root.children.get("load")
+    if load is None or not isinstance(load.value, dict) or "scenario" in load.children:
+        return root
+    parts = urlsplit(subject.url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return root.with_children(
+        {"load": load.with_children({"scenario": load.child("scenario", [{"name": f"GET {path}", "path": path}])})}
+    )
+
+
 def _checked(
     model: type[Model], node: Node | None, problems: list[Problem], ignore: Collection[Location] = ()
 ) -> Model | None:
@@ -104,7 +126,7 @@ def _checked(
         return model.model_validate(None if node is None else node.plain(), context=AS_WRITTEN)
     except ValidationError as error:
         if node is not None:
-            problems.extend(problems_of(error, model, node, ignore))
+            problems.extend(problems_of(error, model, node, tuple(problems), ignore))
         return None
 
 
@@ -176,8 +198,8 @@ def _named(node: Node) -> Node:
     """A server written inline is called after its program, unless it has a name."""
     if "name" in node.children or not isinstance(node.value, dict):
         return node
-    command = node.children.get("command", Node("server")).plain()
-    words = command.split() if isinstance(command, str) else [str(word) for word in command or ()]
+    command = node.children.get("command", Node("server"))
+    words = command.value.split() if isinstance(command.value, str) else [str(word.value) for word in command.items]
     return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
 
 

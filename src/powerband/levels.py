@@ -34,8 +34,9 @@ def parse_range(text: str) -> list[Level] | None:
         numbers = [Fraction(part) for part in parts]
     except ValueError:
         raise ValueError(f"{text!r}: both ends of a range are numbers, or both durations with a unit") from None
-    rungs = _rungs(text, numbers)
-    return [int(rung) for rung in rungs] if _whole(parts, rungs) else [float(rung) for rung in rungs]
+    whole = all("." not in part for part in parts)
+    rungs = _rungs(text, numbers, least=Fraction(1) if whole else None)
+    return [int(rung) for rung in rungs] if whole else [float(rung) for rung in rungs]
 
 
 def parse_levels(text: str) -> list[Level]:
@@ -49,7 +50,8 @@ def parse_levels(text: str) -> list[Level]:
     return levels
 
 
-def _rungs(text: str, numbers: list[Fraction]) -> list[Fraction]:
+def _rungs(text: str, numbers: list[Fraction], least: Fraction | None = None) -> list[Fraction]:
+    """`least`: the first rung above 0 where the range starts at 0; None: an eighth of the end."""
     low, high, *step = numbers
     if low >= high:
         raise ValueError(f"{text!r}: a range goes from the smaller to the larger")
@@ -62,10 +64,6 @@ def _rungs(text: str, numbers: list[Fraction]) -> list[Fraction]:
         while rungs[-1] + step[0] < high:
             rungs.append(rungs[-1] + step[0])
         return [*rungs, high]
-    while (following := rungs[-1] * 2 or min(Fraction(1), high / 8)) * _NEAR_END <= high:
+    while (following := rungs[-1] * 2 or least or high / 8) * _NEAR_END <= high:
         rungs.append(following)
     return [*rungs, high]
-
-
-def _whole(parts: list[str], rungs: list[Fraction]) -> bool:
-    return all("." not in part for part in parts) and all(rung.denominator == 1 for rung in rungs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -26,10 +26,14 @@ Location = tuple[int | str, ...]
 
 
 def problems_of(
-    error: ValidationError, model: type[BaseModel], root: Node, ignore: Collection[Location] = ()
+    error: ValidationError,
+    model: type[BaseModel],
+    root: Node,
+    reported: Sequence[Problem] = (),
+    ignore: Collection[Location] = (),
 ) -> Iterator[Problem]:
-    """One problem for each place; `ignore` leaves out places that have been reported already."""
-    seen = set()
+    """One problem for each place, without the places of `reported`, and those that `ignore` names."""
+    seen = {(problem.key, problem.position) for problem in reported}
     details = error.errors(include_url=False)
     for detail in details:
         location = detail["loc"]

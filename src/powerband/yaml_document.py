@@ -172,7 +172,8 @@ def _syntax_error(error: MarkedYAMLError, file: str) -> ExperimentError:
     mark = error.problem_mark or error.context_mark
     position = Position(file, mark.line + 1, mark.column + 1) if mark else None
     what = " ".join(str(part) for part in (error.context, error.problem) if part)
-    return ExperimentError(f"not valid YAML: {what}", position=position)
+    hint = "; within {...} a text that holds braces needs quotes" if "'{'" in what else ""
+    return ExperimentError(f"not valid YAML: {what}{hint}", position=position)
 
 
 _SCALARS: list[tuple[re.Pattern[str], Callable[[str], Scalar]]] = [

@@ -1,0 +1,74 @@
+"""The command line: parse, call one function, print. Data goes to stdout, words for people to stderr.
+
+Every error ends here, and nowhere else, in one clear message and its exit code (errors.py); no mistake of a user shows
+a traceback. Commands import what they need when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from powerband import __version__
+from powerband.cli.files import check, list_command, plan
+from powerband.cli.tools import doctor
+from powerband.errors import EXIT_OK, PowerbandError, UserInterruptError
+
+_EPILOG = """\b
+Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
+4 the subject failed; 5 measurements invalid; 130 interrupted."""
+
+
+class _InOrder(click.Group):
+    """Lists its commands in the order in which a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def powerband() -> None:
+    """Finds a server's best concurrency setting: starts it with each, loads it, watches it, and says which serves
+    best, how sure that is, and why.
+
+    \b
+    powerband tune -P threads=1..64 -- ./my-server --port {port} --threads {threads}
+    powerband run quickstart
+    """
+
+
+for command in (plan, check, list_command, doctor):
+    powerband.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the `powerband` command."""
+    sys.exit(invoke(arguments))
+
+
+def invoke(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code."""
+    try:
+        code = powerband.main(arguments, prog_name="powerband", standalone_mode=False)
+        sys.stdout.flush()
+        return EXIT_OK if code is None else int(code)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PowerbandError as error:
+        click.echo(f"powerband: {error}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("powerband: interrupted", err=True)
+        return UserInterruptError.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK

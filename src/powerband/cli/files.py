@@ -1,0 +1,130 @@
+"""check, plan, list: what can be said of experiments without starting anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from powerband.cli.options import (
+    experiment_options,
+    format_option,
+    load,
+    parse_overrides,
+    print_json,
+    profile_option,
+    set_option,
+)
+
+if TYPE_CHECKING:
+    from powerband.experiment import Experiment
+    from powerband.forecast import Forecast
+    from powerband.plan import TrialSpec
+
+
+@click.command()
+@click.argument("file_or_name")
+@profile_option
+@set_option
+@format_option
+def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], output: str) -> None:
+    """Validate an experiment file; start nothing.
+
+    Every profile is checked too, unless one is named.
+
+    FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names.
+    """
+    from powerband.experiment_file import load_experiment, profile_names
+
+    names = [profile] if profile else [None, *profile_names(file_or_name)]
+    checked = {name: load_experiment(file_or_name, name, parse_overrides(overrides)) for name in names}
+    if output == "json":
+        print_json({"valid": True, "profiles": {name or "default": _size(item) for name, item in checked.items()}})
+        return
+    for name, experiment in checked.items():
+        size = _size(experiment)
+        label = f"{experiment.name} (profile {name})" if name else experiment.name
+        click.echo(f"{label}: valid; {size['settings']} settings x {size['blocks']} blocks")
+
+
+def _size(experiment: Experiment) -> dict[str, int]:
+    return {"settings": len(experiment.settings()), "blocks": experiment.measure.repeats}
+
+
+@click.command()
+@experiment_options
+@format_option
+def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], seed: int | None, output: str) -> None:
+    """Show the trials in their order, and how long they take.
+
+    Starts nothing. Each block runs every setting once, in random order from the seed.
+    """
+    from powerband.forecast import forecast
+    from powerband.plan import complete_blocks
+
+    experiment = load(file_or_name, profile, overrides, seed)
+    drawn = experiment.design.seed or 0
+    trials = complete_blocks(experiment.settings(), experiment.measure.repeats, drawn)
+    expected = forecast(experiment)
+    if output == "json":
+        print_json(_plan_document(experiment, trials, expected))
+        return
+    blocks = experiment.measure.repeats
+    click.echo(
+        f"{experiment.name}: {len(trials) // blocks} settings x {blocks} blocks = {len(trials)} trials, seed {drawn}"
+    )
+    click.echo(f"takes about {_minutes(expected.expected_ns)}, at most about {_minutes(expected.longest_ns)}\n")
+    click.echo("trial  block  setting")
+    for trial in trials:
+        click.echo(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}")
+
+
+def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "name": experiment.name,
+        "seed": experiment.design.seed,
+        "expected_s": expected.expected_ns / 1e9,
+        "longest_s": expected.longest_ns / 1e9,
+        "trials": [trial.to_json() for trial in trials],
+    }
+
+
+def _minutes(ns: int) -> str:
+    seconds = round(ns / 1e9)
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
+
+
+@click.command("list")
+@format_option
+def list_command(output: str) -> None:
+    """List the experiments and subjects that come with it."""
+    from powerband.experiment_file import load_experiment, load_subject, profile_names
+    from powerband.library import experiment_names, subject_names
+
+    experiments = {name: (load_experiment(name).question, profile_names(name)) for name in experiment_names()}
+    subjects = {name: load_subject(name) for name in subject_names()}
+    if output == "json":
+        print_json(
+            {
+                "experiments": [
+                    {"name": name, "question": question, "profiles": profiles}
+                    for name, (question, profiles) in experiments.items()
+                ],
+                "subjects": [
+                    {"name": name, "about": subject.about, "parameters": sorted(subject.parameters)}
+                    for name, subject in subjects.items()
+                ],
+            }
+        )
+        return
+    width = max((len(name) for name in (*experiments, *subjects)), default=0)
+    click.echo("Experiments (powerband run NAME)")
+    for name, (question, _) in experiments.items():
+        click.echo(f"  {name:{width}}  {question}")
+    click.echo("\nSubjects (subject: {use: NAME} in an experiment file)")
+    for name, subject in subjects.items():
+        click.echo(f"  {name:{width}}  {subject.about}")

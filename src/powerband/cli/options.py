@@ -1,0 +1,76 @@
+"""Options that several commands share, and how their values become an Experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from powerband.errors import UsageError
+
+if TYPE_CHECKING:
+    from powerband.experiment import Experiment
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+format_option = click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What stdout gets: text for people, or one JSON document.",
+)
+profile_option = click.option("--profile", metavar="NAME", help="Apply a profile of the file (most have `smoke`).")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of every random choice.  [default: drawn, and recorded]"
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of the file, for example load.users=8 or 'factors.threads=[1, 2]'. May be repeated.",
+)
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs"),
+    show_default=True,
+    help="Folder that run directories are made in.",
+)
+view_option = click.option(
+    "--live/--no-live", default=None, help="The live view on stderr.  [default: where stderr is a terminal]"
+)
+
+
+def experiment_options(command: Command) -> Command:
+    """FILE_OR_NAME with --profile, --set and --seed."""
+    for option in (seed_option, set_option, profile_option, click.argument("file_or_name")):
+        command = option(command)
+    return command
+
+
+def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:
+    """The experiment that the options of `experiment_options` ask for, with its seed."""
+    from powerband.experiment_file import load_experiment
+
+    return load_experiment(file_or_name, profile, parse_overrides(overrides)).seeded(seed)
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as a mapping. Raises UsageError."""
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {text}: write KEY=VALUE, for example --set load.users=8")
+        pairs[key.strip()] = value
+    return pairs
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

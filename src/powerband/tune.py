@@ -1,0 +1,188 @@
+"""From the options of `powerband tune` to an Experiment, by the way that files go: only that errors name the option.
+
+Defaults, chosen to answer within minutes: 64 users without think time (enough to fill most pools, few enough for any
+descriptor limit), 10 s measured on each of 5 fresh starts of every setting, most goodput with under 1 % errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from powerband.errors import ExperimentError, Problem, UsageError
+from powerband.experiment import Experiment, parse_constraint
+from powerband.experiment_file import build_experiment
+from powerband.levels import parse_levels
+from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
+
+DEFAULT_USERS = 64
+DEFAULT_URL = "http://127.0.0.1:{port}/"
+DEFAULT_SLO = "error_rate < 1%"
+
+# How much is measured: a first look, the default, and for small differences or a noisy machine.
+PROFILES: dict[str, dict[str, str]] = {
+    "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "3"},
+    "normal": {"load.duration": "10s", "measure.repeats": "5"},
+    "thorough": {"load.duration": "20s", "measure.repeats": "10"},
+}
+
+# Each option, and the key of an experiment file that it stands for.
+OPTIONS = {
+    "--name": "name",
+    "--users": "load.users",
+    "--rate": "load.rate",
+    "--arrivals": "load.arrivals",
+    "--think": "load.think",
+    "--ramp": "load.ramp",
+    "--duration": "load.duration",
+    "--timeout": "load.timeout",
+    "--pipeline": "load.pipeline",
+    "--warmup": "measure.warmup",
+    "--repeats": "measure.repeats",
+    "--margin": "objective.margin",
+    "--confidence": "objective.confidence",
+    "--seed": "design.seed",
+    "--ready-http": "subject.ready.http",
+    "--ready-log": "subject.ready.log",
+    "--ready-timeout": "subject.ready.timeout",
+    "--stop-signal": "subject.stop.signal",
+    "--stop-grace": "subject.stop.grace",
+    "--cwd": "subject.cwd",
+}
+
+
+def tune_experiment(
+    command: Sequence[str],
+    parameters: Sequence[str],
+    *,
+    url: str = DEFAULT_URL,
+    options: Mapping[str, str] | None = None,
+    slo: Sequence[str] = (),
+    objective: tuple[str, str] = ("maximise", "goodput"),
+    env: Sequence[str] = (),
+    request: Mapping[str, str] | None = None,
+    headers: Sequence[str] = (),
+    profile: str = "normal",
+) -> Experiment:
+    """The experiment of one command line.
+
+    `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
+    may hold `method` and `body`, `headers` are `Name: value`, `env` `NAME=value`.
+    Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
+    if not command:
+        raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
+    problems: list[Problem] = []
+    given = dict(options or {})
+    root = _node("", {"name": "tune"})
+    for key, text in PROFILES[profile].items():
+        root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
+    if "--rate" not in given:
+        given.setdefault("--users", str(DEFAULT_USERS))
+    for option, text in given.items():
+        root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
+    root = merge(root, _subject(command, url, env))
+    root = merge(root, _request(url, request or {}, headers))
+    root = merge(root, _objective(objective, slo))
+    root = root.with_children({"factors": _factors(parameters, problems)})
+    return build_experiment(root, problems, Path())
+
+
+def _node(key: str, value: object) -> Node:
+    return from_plain(value, key, None)
+
+
+def _at(path: str, label: str, value: object) -> Node:
+    """A value at a dotted path; an error about it names `label`."""
+    node = _node(label, value)
+    for part in reversed(path.split(".")):
+        node = Node({part: node}, label)
+    return node
+
+
+def _value(option: str, text: str) -> object:
+    if option != "--think":
+        return parse_scalar(text)
+    try:
+        return parse_yaml(text, option, []).plain()
+    except ExperimentError as error:
+        raise UsageError(f"--think {text}: {error}") from None
+
+
+def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
+    variables = {}
+    for text in env:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--env {text}: write NAME=value")
+        variables[name] = Node(value, f"--env {text}")
+    return Node(
+        {
+            "subject": Node(
+                {
+                    "command": _node("command", list(command)),
+                    "url": Node(url, f"--url {url}"),
+                    "env": Node(variables, "--env"),
+                },
+                "command",
+            )
+        }
+    )
+
+
+def _request(url: str, request: Mapping[str, str], headers: Sequence[str]) -> Node:
+    """The one request of the load: its path is the URL's."""
+    parts = urlsplit(url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    pairs = []
+    for text in headers:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            raise UsageError(f"--header {text}: write 'Name: value'")
+        pairs.append([name.strip(), value.strip()])
+    method = request.get("method", "GET").upper()
+    step = {
+        "method": Node(method, f"--method {method}"),
+        "path": Node(path, f"--url {url}"),
+        "headers": _node("--header", pairs),
+    }
+    if "body" in request:
+        step["body"] = Node(request["body"], "--body")
+    return Node({"load": Node({"scenario": Node((Node(step, "--url"),), "--url")}, "load")})
+
+
+def _objective(objective: tuple[str, str], slo: Sequence[str]) -> Node:
+    direction, metric = objective
+    constraints = [Node(text, f"--slo {text}") for text in slo]
+    if not any(_concerns_errors(text) for text in slo):
+        constraints.append(Node(DEFAULT_SLO, "--slo"))
+    entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
+    return Node({"objective": Node(entries, "objective")})
+
+
+def _concerns_errors(text: str) -> bool:
+    try:
+        return bool(parse_constraint(text)["metric"] == "error_rate")
+    except ValueError:
+        return False  # reported with the others
+
+
+def _factors(parameters: Sequence[str], problems: list[Problem]) -> Node:
+    factors: dict[str, Node] = {}
+    for text in parameters:
+        label = f"-P {text}"
+        name, equals, levels = text.partition("=")
+        if not equals or not name:
+            problems.append(Problem("write NAME=levels, for example threads=1,2,4 or threads=1..64", label))
+        elif name in factors:
+            problems.append(Problem(f"{name} has levels already; give all of them in one -P", label))
+        else:
+            try:
+                values = parse_levels(levels)
+            except ValueError as error:
+                problems.append(Problem(str(error), label))
+                continue
+            factors[name] = Node(tuple(Node(level, label) for level in values), label)
+    if not parameters:
+        problems.append(Problem("nothing to vary: name a setting of the command, for example -P threads=1..64", "-P"))
+    return Node(factors, "-P")

@@ -1,0 +1,71 @@
+import pytest
+
+from powerband.claim_expression import Arithmetic, Number, Reference, check_levels, holds, parse_claim, settings_of
+from powerband.plan import Level
+
+
+def test_the_tree_of_a_claim() -> None:
+    (comparison,) = parse_claim("goodput[threads=8] > 1.1 * goodput[threads=4]").comparisons
+    assert comparison.op == ">"
+    assert comparison.left == Reference("goodput_per_s", (("threads", "8"),))
+    assert comparison.right == Arithmetic("*", Number(1.1), Reference("goodput_per_s", (("threads", "4"),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "truth"),
+    [
+        ("error_rate[core=30] == 0", {"30": 0.0}, True),
+        ("error_rate[core=30] == 0", {"30": 0.01}, False),
+        ("error_rate[core=30] < 2%", {"30": 0.01}, True),
+        ("p99[core=20] <= 50ms", {"20": 5e7}, True),
+        ("p99[core=20] < 50ms and p99[core=30] < 10ms", {"20": 4e7, "30": 2e7}, False),
+        ("goodput[core=30] - goodput[core=20] > 5/s", {"30": 20, "20": 10}, True),
+        ("goodput[core=30] > 2 + 3 * goodput[core=20]", {"30": 36, "20": 12}, False),
+        ("goodput[core=30] > (2 + 3) * goodput[core=20]", {"30": 61, "20": 12}, True),
+        ("goodput[core=30] / goodput[core=20] != 2", {"30": 24, "20": 12}, False),
+        ("memory[core=20] >= 1MiB", {"20": 2**20}, True),
+    ],
+)
+def test_whether_a_claim_holds(text: str, values: dict[str, float], truth: bool) -> None:
+    assert holds(parse_claim(text), lambda reference: values[dict(reference.levels)["core"]]) is truth
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gooodput > 5", "did you mean goodput"),
+        ("p99 > 5 6", "at character 9 .* 6 is not expected"),
+        ("p99", "a comparison is wanted"),
+        ("p99 > ", "at character 7 .* a number or a metric is wanted"),
+        ("p99 < (5", "closing parenthesis is missing"),
+        ("p99 $ 5", "at character 5 .* has no meaning"),
+        ("p99 < 5xs", "is no duration"),
+        ("1 < 2", "compares numbers only"),
+        ("p99[threads] < 5", "must name factors and levels"),
+        ("p99[a=1,a=2] < 5", "names a factor twice"),
+        ("p99[a=1] < p99", "must name the same factors"),
+        ("(" * 60 + "p99", "50 parentheses"),
+    ],
+)
+def test_what_is_no_claim(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_claim(text)
+
+
+def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:
+    factors: dict[str, tuple[Level, ...]] = {"core": (20, 30), "queue": (500, 1000)}
+    claimed = parse_claim("goodput[core=30] > goodput[core=20]")
+    cases = settings_of(claimed, factors)
+    assert [sorted(setting.id for setting in case.values()) for case in cases] == [
+        ["core=20,queue=500", "core=30,queue=500"],
+        ["core=20,queue=1000", "core=30,queue=1000"],
+    ]
+
+
+def test_levels_are_checked() -> None:
+    claimed = parse_claim("error_rate[core=30] == 0")
+    check_levels(claimed, {"core": [20, 30]})
+    with pytest.raises(ValueError, match="there is no factor core; did you mean cores"):
+        check_levels(claimed, {"cores": [30]})
+    with pytest.raises(ValueError, match="factor core has no level 30"):
+        check_levels(claimed, {"core": [20, 40]})

@@ -1,0 +1,415 @@
+"""Every mistake is named with its place; short forms mean what they say."""
+
+from pathlib import Path
+
+import pytest
+
+from powerband.errors import ExperimentError, UsageError
+from powerband.experiment import Constant, Experiment, Exponential, Uniform
+from powerband.experiment_file import load_experiment, load_subject, parse_experiment
+from powerband.plan import Setting
+
+GOOD = """\
+name: demo
+subject: {command: "./server --port {port} -t {threads}"}
+factors: {threads: [1, 2]}
+load: {users: 5}
+"""
+
+
+def parse(text: str, profile: str | None = None, **overrides: str) -> Experiment:
+    return parse_experiment(
+        text, "x.yaml", profile, {key.replace("__", "."): value for key, value in overrides.items()}
+    )
+
+
+def with_lines(*lines: str, without: str = "") -> str:
+    kept = [line for line in GOOD.splitlines() if not (without and line.startswith(without))]
+    return "\n".join([*kept, *lines]) + "\n"
+
+
+def errors_of(text: str, profile: str | None = None) -> list[str]:
+    with pytest.raises(ExperimentError) as caught:
+        parse(text, profile)
+    return [str(problem) for problem in caught.value.problems]
+
+
+# Each: the text, and the whole message, place included.
+MISTAKES = {
+    "wrong key at the top": (
+        with_lines("mesure: {repeats: 3}"),
+        "mesure in x.yaml:5:1: unknown key; did you mean measure?",
+    ),
+    "wrong key below": (
+        with_lines("load: {users: 5, duraton: 3s}", without="load"),
+        "load.duraton in x.yaml:4:18: unknown key; did you mean duration?",
+    ),
+    "wrong key in a step": (
+        with_lines("load: {users: 5, scenario: [{get: /, cheks: {status: 200}}]}", without="load"),
+        "load.scenario[0].cheks in x.yaml:4:38: unknown key; did you mean check?",
+    ),
+    "wrong method key": (
+        with_lines("load: {users: 5, scenario: [{gett: /}]}", without="load"),
+        "load.scenario[0].gett in x.yaml:4:30: unknown key; did you mean get?",
+    ),
+    "two methods": (
+        with_lines("load: {users: 5, scenario: [{get: /, post: /}]}", without="load"),
+        "load.scenario[0].post in x.yaml:4:38: a step is one request, and this one is get already",
+    ),
+    "duration without unit": (
+        with_lines("load: {users: 5, duration: 60}", without="load"),
+        "load.duration in x.yaml:4:28: 60 has no unit: write 60s, 60ms or another of ns, us, ms, s, m, h",
+    ),
+    "wrong unit": (
+        with_lines("load: {users: 5, duration: 60 sec}", without="load"),
+        "load.duration in x.yaml:4:28: '60 sec' is no duration: write a number with a unit ns, us, ms, s, m or h, "
+        "for example 500ms or 3s",
+    ),
+    "wrong rate": (
+        with_lines("load: {rate: fast}", without="load"),
+        "load.rate in x.yaml:4:14: 'fast' is no rate: write a number per second, for example 100 or 100/s",
+    ),
+    "wrong think": (
+        with_lines("load: {users: 5, think: {expo: 3s}}", without="load"),
+        "load.think in x.yaml:4:25: a time is written 3s, {uniform: [1s, 2s]} or {exponential: 3s}",
+    ),
+    "think without unit": (
+        with_lines("load: {users: 5, think: {uniform: [1, 2s]}}", without="load"),
+        "load.think.uniform in x.yaml:4:35: 1 has no unit: write 1s, 1ms or another of ns, us, ms, s, m, h",
+    ),
+    "think backwards": (
+        with_lines("load: {users: 5, think: {uniform: [2s, 1s]}}", without="load"),
+        "load.think.uniform in x.yaml:4:35: the first time of uniform is longer than the second",
+    ),
+    "duplicate key": (
+        with_lines("measure: {repeats: 3}", "measure: {repeats: 4}"),
+        "measure in x.yaml:6:1: duplicate key: it stands on line 5 already; keep one of the two",
+    ),
+    "users and rate": (
+        with_lines("load:", "  users: 5", "  rate: 100", without="load"),
+        "load.rate in x.yaml:6:3: users is set too (on line 5); users is the closed model, rate the open one: "
+        "keep one, or set the other to null where a profile changes the model",
+    ),
+    "neither users nor rate": (
+        with_lines("load: {duration: 3s}", without="load"),
+        "load in x.yaml:4:7: set users (closed: each waits for its answer) or rate (open: requests per second)",
+    ),
+    "requests_per_user in an open load": (
+        with_lines("load: {rate: 5, requests_per_user: 3}", without="load"),
+        "load in x.yaml:4:7: requests_per_user needs users; an open load (rate) has none",
+    ),
+    "true is no number": (
+        with_lines("load: {users: true}", without="load"),
+        "load.users in x.yaml:4:15: true is no number",
+    ),
+    "no whole number": (
+        with_lines("load: {users: 1.5}", without="load"),
+        "load.users in x.yaml:4:15: 1.5 is no whole number",
+    ),
+    "too small": (
+        with_lines("measure: {repeats: 0}"),
+        "measure.repeats in x.yaml:5:20: 0 must be at least 1",
+    ),
+    "wrong choice": (
+        with_lines("load: {rate: 5, arrivals: poison}", without="load"),
+        "load.arrivals in x.yaml:4:27: 'poison' is not allowed; did you mean poisson?",
+    ),
+    "no list": (
+        with_lines("load: {users: 5, scenario: {get: /}}", without="load"),
+        "load.scenario in x.yaml:4:28: {'get': '/'} must be a list",
+    ),
+    "path without slash": (
+        with_lines("load: {users: 5, scenario: [{get: test}]}", without="load"),
+        "load.scenario[0].get in x.yaml:4:35: a path starts with / and holds no space, for example /test?id=1",
+    ),
+    "unknown metric in objective": (
+        with_lines("objective: {maximise: godput}"),
+        "objective.maximise in x.yaml:5:23: there is no metric godput; did you mean goodput?",
+    ),
+    "both directions": (
+        with_lines("objective: {maximise: goodput, minimise: p99}"),
+        "objective.minimise in x.yaml:5:32: an objective either maximises or minimises",
+    ),
+    "constraint in a wrong unit": (
+        with_lines("objective: {maximise: goodput, subject_to: [p99 < 5%]}"),
+        "objective.subject_to[0] in x.yaml:5:45: response_time_ns_p99: '5%' is no duration: write a number with a "
+        "unit ns, us, ms, s, m or h, for example 500ms or 3s",
+    ),
+    "no constraint": (
+        with_lines("objective: {maximise: goodput, subject_to: [fast]}"),
+        "objective.subject_to[0] in x.yaml:5:45: 'fast' is no condition: write metric, comparison, threshold, "
+        "for example p99 < 50ms",
+    ),
+    "claim with an unknown metric": (
+        with_lines('claims: [{id: a, says: b, holds: "erors == 0"}]'),
+        "claims[0].holds in x.yaml:5:34: there is no metric erors; did you mean errors?",
+    ),
+    "claim with an unknown factor": (
+        with_lines('claims: [{id: a, says: b, holds: "errors[thread=1] == 0"}]'),
+        "claims[0].holds in x.yaml:5:34: there is no factor thread; did you mean threads?",
+    ),
+    "claim with an unknown level": (
+        with_lines('claims: [{id: a, says: b, holds: "errors[threads=3] == 0"}]'),
+        "claims[0].holds in x.yaml:5:34: factor threads has no level 3; known: 1, 2",
+    ),
+    "claims with one id": (
+        with_lines("claims:", "  - {id: a, says: b, holds: p99 > 0}", "  - {id: a, says: c, holds: p99 > 0}"),
+        "claims[1].id in x.yaml:7:10: another claim has the id a already",
+    ),
+    "claim without an expression": (
+        with_lines("claims: [{id: a, says: b}]"),
+        "claims[0].holds in x.yaml:5:10: missing, and needed",
+    ),
+    "factor in no template": (
+        with_lines("factors: {threads: [1, 2], queue: [1]}", without="factors"),
+        "factors.queue in x.yaml:4:28: {queue} occurs nowhere in the command, the url or env; known: threads",
+    ),
+    "factor of a reserved name": (
+        with_lines("factors: {threads: [1, 2], port: [1]}", without="factors"),
+        "factors.port in x.yaml:4:28: port is filled in by powerband itself; give the factor another name",
+    ),
+    "empty levels": (
+        with_lines("factors: {threads: []}", without="factors"),
+        "factors.threads in x.yaml:4:20: a factor needs at least one level",
+    ),
+    "level twice": (
+        with_lines("factors: {threads: [1, 2, 1]}", without="factors"),
+        "factors.threads[2] in x.yaml:4:27: level 1 stands there twice; to enter a setting again as if it were "
+        "different, add a factor named aa or label.NAME, which reaches no command",
+    ),
+    "bad range": (
+        with_lines("factors: {threads: 64..1}", without="factors"),
+        "factors.threads in x.yaml:4:20: '64..1': a range goes from the smaller to the larger",
+    ),
+    "level that is none": (
+        with_lines("factors: {threads: [1, [2]]}", without="factors"),
+        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false",
+    ),
+    "too many settings": (
+        with_lines("factors: {threads: 1..200 step 1, aa: 1..200 step 1}", without="factors"),
+        "factors in x.yaml:4:1: 40000 settings are more than 10000",
+    ),
+    "unknown field of the load": (
+        with_lines("factors: {threads: [1], load.user: [5]}", without="factors"),
+        "factors.load.user in x.yaml:4:25: load has no key user that can vary; did you mean users?",
+    ),
+    "rate varies in a closed load": (
+        with_lines("factors: {threads: [1], load.rate: [5]}", without="factors"),
+        "factors.load.rate in x.yaml:4:25: load sets users, so rate cannot vary; users and rate exclude each other",
+    ),
+    "placeholder without a factor": (
+        with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
+        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: engine, port, threads",
+    ),
+    "port in the url only": (
+        with_lines("subject: {command: './s {threads}'}", without="subject"),
+        "subject.command in x.yaml:4:20: the url has {port}, which powerband picks, but the server is not told it: "
+        "write {port} in the command or env too, or the server's fixed port in the url",
+    ),
+    "open quote in the command": (
+        with_lines("""subject: {command: "./s '{port} {threads}"}""", without="subject"),
+        "subject.command in x.yaml:4:20: No closing quotation",
+    ),
+    "no command": (
+        "subject: {url: 'http://127.0.0.1:8080/'}\nload: {users: 5}\n",
+        "subject.command in x.yaml:1:10: missing, and needed",
+    ),
+    "two ways to be ready": (
+        with_lines("subject: {command: './s {port} {threads}', ready: {http: /, log: up}}", without="subject"),
+        "subject.ready in x.yaml:4:51: http and log are both set; choose the one that tells best when the server can "
+        "serve",
+    ),
+    "unreadable pattern": (
+        with_lines("subject: {command: './s {port} {threads}', ready: {log: '('}}", without="subject"),
+        "subject.ready.log in x.yaml:4:57: '(' is no regular expression: missing ), unterminated subpattern "
+        "at position 0",
+    ),
+    "unknown subject": (
+        with_lines("subject: {use: referense}", without="subject"),
+        "subject.use in x.yaml:4:16: there is no subject referense; did you mean reference?",
+    ),
+    "unknown parameter": (
+        with_lines("subject: {use: reference, set: {wiat: 3ms}}", without="subject"),
+        "subject.set.wiat in x.yaml:4:33: subject reference has no parameter wiat; did you mean wait?",
+    ),
+    "parameter of a wrong type": (
+        with_lines("subject: {use: reference, set: {wait: 3}}", without="subject"),
+        "subject.set.wait in x.yaml:4:39: 3 has no unit: write 3s, 3ms or another of ns, us, ms, s, m, h",
+    ),
+    "parameter's choice": (
+        with_lines("subject: {use: reference, set: {model: fixd}}", without="subject"),
+        "subject.set.model in x.yaml:4:40: fixd is not one of its choices; did you mean fixed?",
+    ),
+    "factor that the subject does not know": (
+        "subject: reference\nload: {users: 5}\nfactors: {thread: [1]}\n",
+        "factors.thread in x.yaml:3:11: subject reference has no parameter thread; did you mean threads?",
+    ),
+    "set and varied": (
+        with_lines("subject: {use: reference, set: {threads: 3}}", without="subject"),
+        "subject.set.threads in x.yaml:4:33: threads is a factor too; a factor's levels decide, so leave it out here",
+    ),
+    "no subject": (
+        with_lines(without="subject"),
+        "subject in x.yaml:1:1: missing, and needed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_its_place(name: str) -> None:
+    text, message = MISTAKES[name]
+    assert errors_of(text) == [message]
+
+
+def test_all_mistakes_are_reported_together_in_the_order_of_lines() -> None:
+    text = with_lines("measure: {repets: 3, warmup: 5}", "objective: {maximise: godput}", "measure: {}")
+    found = errors_of(text)
+    assert [line.split(":")[1] for line in found] == ["5", "5", "6", "7"]
+    with pytest.raises(ExperimentError, match=r"^4 errors\n  measure"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1", r"x.yaml:\d+:\d+: not valid YAML"),
+        ("- a", "x.yaml:1:1: an experiment is a mapping"),
+        ("a: {b: x {c}}", "within {...} a text that holds braces needs quotes"),
+        ("a: &a [*a]", "alias contains itself"),
+        ("[1, 2]: 3", "a key must be plain text"),
+        ("{" * 3000, "x.yaml"),
+    ],
+)
+def test_what_is_no_yaml_of_ours(text: str, said: str) -> None:
+    with pytest.raises(ExperimentError, match=said):
+        parse(text)
+
+
+def test_an_empty_file_lacks_what_is_needed() -> None:
+    assert [message.split(" ")[0] for message in errors_of("")] == ["subject", "load"]
+
+
+def test_short_forms() -> None:
+    experiment = parse("""
+subject: {command: "./server --port {port}", env: {N: 5}, ready: {log: up}, stop: {signal: INT, grace: 1m}}
+load:
+  rate: 100/s
+  think: {exponential: 3s}
+  scenario:
+    - {get: /test}
+    - {post: /x, body: hello, headers: {A: 1}, check: {status: 200, contains: ok}, think: 1s, name: second}
+    - {delete: /x, think: {uniform: [1s, 2s]}}
+measure: {warmup: auto}
+objective: {minimise: p99, subject_to: error_rate < 1%}
+""")
+    assert experiment.name == "x"
+    assert experiment.subject.name == "server"
+    assert experiment.subject.command == ("./server", "--port", "{port}")
+    assert experiment.subject.env == {"N": "5"}
+    assert experiment.subject.stop.grace_ns == 60 * 10**9
+    assert experiment.load.rate_per_s == 100
+    assert experiment.load.think == Exponential(mean=3 * 10**9)
+    first, second, third = experiment.load.scenario
+    assert (first.name, first.method, first.path) == ("GET /test", "GET", "/test")
+    assert (second.name, second.body, second.headers) == ("second", "hello", (("A", "1"),))
+    assert (second.checks.status, second.checks.body_contains) == ((200,), ("ok",))
+    assert second.think == Constant(ns=10**9)
+    assert third.method == "DELETE"
+    assert third.think == Uniform(min=10**9, max=2 * 10**9)
+    assert experiment.measure.warmup_ns is None
+    assert (experiment.objective.metric, experiment.objective.direction) == ("response_time_ns_p99", "minimise")
+    assert experiment.objective.constraints[0].threshold == 0.01
+
+
+def test_yaml_12_reads_on_and_times_as_text() -> None:
+    experiment = parse(with_lines("question: on", "source: 12:30"))
+    assert (experiment.question, experiment.source) == ("on", "12:30")
+
+
+def test_ranges_and_single_levels() -> None:
+    experiment = parse(with_lines("factors: {threads: 1..8, aa: same}", without="factors"))
+    assert experiment.factors == {"threads": (1, 2, 4, 8), "aa": ("same",)}
+
+
+def test_labels_reach_no_command() -> None:
+    experiment = parse(with_lines("factors: {threads: [2], label.run: [a, b]}", without="factors"))
+    assert len(experiment.settings()) == 2
+
+
+def test_the_default_scenario_is_the_path_of_the_url() -> None:
+    text = with_lines(
+        "subject: {command: './s {port} {threads}', url: 'http://127.0.0.1:{port}/a?b=1'}", without="subject"
+    )
+    (step,) = parse(text).load.scenario
+    assert (step.name, step.path) == ("GET /a?b=1", "/a?b=1")
+
+
+def test_load_factors_change_the_load() -> None:
+    text = "subject: {command: './s {port}'}\nload: {duration: 3s}\nfactors: {load.users: [4, 8], load.think: [1s]}\n"
+    experiment = parse(text.replace("{duration", "{users: null, duration").replace("users: null, ", "users: 1, "))
+    load = experiment.load_for(Setting((("load.users", 8), ("load.think", "1s"))))
+    assert (load.users, load.think) == (8, Constant(ns=10**9))
+
+
+def test_a_profile_is_merged_deeply() -> None:
+    text = with_lines("profiles: {smoke: {load: {duration: 1s}, factors: {threads: [2]}}}")
+    experiment = parse(text, "smoke")
+    assert (experiment.load.users, experiment.load.duration_ns) == (5, 10**9)
+    assert experiment.factors == {"threads": (2,)}
+    assert experiment.profile == "smoke"
+    with pytest.raises(UsageError, match=r"x.yaml has no profile smoek; did you mean smoke\?"):
+        parse(text, "smoek")
+
+
+def test_an_error_in_a_profile_stands_there() -> None:
+    text = with_lines("profiles: {smoke: {load: {duration: 1}}}")
+    assert errors_of(text, "smoke") == [
+        "profiles.smoke.load.duration in x.yaml:5:37: 1 has no unit: write 1s, 1ms or another of ns, us, ms, s, m, h"
+    ]
+
+
+def test_overrides() -> None:
+    experiment = parse(GOOD, load__users="7", factors__threads="[4, 8]", measure__warmup="2s")
+    assert (experiment.load.users, experiment.factors["threads"]) == (7, (4, 8))
+    assert experiment.measure.warmup_ns == 2 * 10**9
+    with pytest.raises(ExperimentError, match=r"--set load\.usrs=7: unknown key; did you mean users"):
+        parse(GOOD, load__usrs="7")
+
+
+def test_a_subject_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "subject.yaml").write_text("command: ./run {port}\ncwd: .\n")
+    (tmp_path / "x.yaml").write_text("subject: {use: ./mine}\nload: {users: 1}\n")
+    subject = load_experiment(tmp_path / "x.yaml").subject
+    assert (subject.name, subject.cwd) == ("mine", str(tmp_path / "mine"))
+
+
+def test_an_error_in_a_subject_file_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "subject.yaml").write_text("command: ./run {port}\nredy: {http: /}\n")
+    with pytest.raises(ExperimentError, match=r"redy in .*subject.yaml:2:1: unknown key; did you mean ready"):
+        load_subject(f"{tmp_path}/")
+
+
+def test_a_subject_file_is_checked_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "subject.yaml").write_text(
+        "command: ./run {port} {a}\n"
+        "parameters:\n"
+        "  a: {type: int, default: x, help: h}\n"
+        "  b: {type: int, default: 1, help: h}\n"
+        "  c: {type: choice, default: 1, help: h}\n"
+    )
+    with pytest.raises(ExperimentError) as caught:
+        load_subject(f"{tmp_path}/")
+    assert [problem.message for problem in caught.value.problems] == [
+        "x is no whole number",
+        "occurs in no template; write {b} in command, url or env",
+        "a parameter of type choice needs choices",
+    ]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"name: \xff\n")
+    with pytest.raises(ExperimentError, match="is not UTF-8 text"):
+        load_experiment(tmp_path / "x.yaml")
+    with pytest.raises(UsageError, match="there is no file"):
+        load_experiment(tmp_path / "y.yaml")

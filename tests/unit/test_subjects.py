@@ -1,0 +1,74 @@
+import pytest
+
+from powerband.errors import ExperimentError
+from powerband.experiment import Parameter, Subject
+from powerband.plan import Level, Setting
+from powerband.subjects import check_level, placeholders, render_command, render_env, render_text
+
+SUBJECT = Subject(
+    name="s",
+    command=("{engine}", "--port={port}", "-t", "{threads}", '{"a": 1}', "{{literal}}", "{wait}"),
+    env={"POOL": "{threads}"},
+    parameters={
+        "threads": Parameter(type="int", default=8, help=""),
+        "wait": Parameter(type="duration", default="5ms", help=""),
+    },
+    set={"wait": "1500us"},
+)
+
+
+def test_level_beats_set_beats_default() -> None:
+    setting = Setting((("threads", 4),))
+    assert render_command(SUBJECT, setting, 80, "/e") == [
+        "/e", "--port=80", "-t", "4", '{"a": 1}', "{literal}", "1500us",
+    ]  # fmt: skip
+    assert render_command(SUBJECT, Setting(()), 80, "/e")[3] == "8"
+    assert render_env(SUBJECT, setting, 80, "/e") == {"POOL": "4"}
+    assert render_text(SUBJECT, setting, 80, "/e", "http://h:{port}/{threads}") == "http://h:80/4"
+
+
+def test_levels_are_written_as_a_person_would() -> None:
+    subject = Subject(name="s", command=("{a}", "{b}", "{c}"))
+    assert render_command(subject, Setting((("a", True), ("b", 2.0), ("c", "x y"))), 1, "e") == ["true", "2", "x y"]
+
+
+def test_a_placeholder_that_stands_for_nothing() -> None:
+    subject = Subject(name="s", command=("{thread}",), set={"threads": 3})
+    with pytest.raises(
+        ExperimentError, match=r"subject.command: \{thread\} stands for nothing; did you mean threads\?"
+    ):
+        render_command(subject, Setting(()), 1, "e")
+
+
+def test_placeholders() -> None:
+    assert placeholders(["{a} {b.c} {{d}} {} {1} {e f}"]) == {"a", "b.c"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [("int", 4), ("float", 4),
+      ("float", 0.5), ("duration", "5ms"), ("duration", 0), ("bool", False), ("string", "x"),
+     ("string", 5), ("choice", "a"), ("choice", 2)],
+)  # fmt: skip
+def test_levels_of_the_right_type(kind: str, level: Level) -> None:
+    check_level(Parameter.model_validate({"type": kind, "default": level, "help": "", "choices": ["a", 2]}), level)
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "said"),
+    [
+        ("int", 4.5, "4.5 is no whole number"),
+        ("int", True, "true is no whole number"),
+        ("int", "4", "4 is no whole number"),
+        ("float", "x", "x is no number"),
+        ("duration", 5, "5 has no unit: write 5s, 5ms"),
+        ("duration", "5 sec", "is no duration"),
+        ("bool", "yes", "yes must be true or false"),
+        ("choice", "aa1", "is not one of its choices; did you mean aaa"),
+    ],
+)
+def test_levels_of_a_wrong_type(kind: str, level: Level, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_level(
+            Parameter.model_validate({"type": kind, "default": level, "help": "", "choices": ["aaa", 2]}), level
+        )
