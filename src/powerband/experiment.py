@@ -8,7 +8,6 @@ In a file durations carry a unit (`3s`, `100ms`) under a key without one (`durat
 from __future__ import annotations
 
 import re
-import secrets
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -341,12 +340,6 @@ class Experiment(Frozen):
     def settings(self) -> list[Setting]:
         """Every setting, in grid order."""
         return grid(self.factors)
-
-    def seeded(self, seed: int | None = None) -> Experiment:
-        """With this seed, else the experiment's own, else one drawn now: the value that a run records."""
-        chosen = seed if seed is not None else self.design.seed
-        drawn = secrets.randbelow(2**31) if chosen is None else chosen
-        return self.model_copy(update={"design": self.design.model_copy(update={"seed": drawn})})
 
     def load_for(self, setting: Setting) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,25 +67,3 @@ class TrialSpec:
     def from_json(cls, data: Mapping[str, Any]) -> TrialSpec:
         setting = Setting(tuple(data["setting"].items()))
         return cls(data["number"], data["block"], data["attempt"], setting, data["seed"])
-
-
-def block_order(settings: Sequence[Setting], block: int, seed: int) -> list[Setting]:
-    """The settings of one block in their random order: the same for the same seed on every machine and Python."""
-    order = list(settings)
-    random.Random(f"order {seed} {block}").shuffle(order)
-    return order
-
-
-def block_seed(block: int, seed: int) -> int:
-    """The load's seed in one block: all settings of a block meet the same arrivals and pauses."""
-    return random.Random(f"load {seed} {block}").getrandbits(63)
-
-
-def complete_blocks(settings: Sequence[Setting], blocks: int, seed: int) -> list[TrialSpec]:
-    """Randomised complete blocks (Abedi & Brecht, ICPE 2017): each block runs every setting once, in random order,
-    so that drift of the machine falls on all settings alike."""
-    trials = [(block, setting) for block in range(blocks) for setting in block_order(settings, block, seed)]
-    return [
-        TrialSpec(number, block, 1, setting, block_seed(block, seed))
-        for number, (block, setting) in enumerate(trials, 1)
-    ]

@@ -72,6 +72,8 @@ def tune_experiment(
     Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
     if not command:
         raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
+    if not parameters:
+        raise ExperimentError("nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P")
     problems: list[Problem] = []
     given = dict(options or {})
     root = _node("", {"name": "tune"})
@@ -172,17 +174,15 @@ def _factors(parameters: Sequence[str], problems: list[Problem]) -> Node:
     for text in parameters:
         label = f"-P {text}"
         name, equals, levels = text.partition("=")
-        if not equals or not name:
-            problems.append(Problem("write NAME=levels, for example threads=1,2,4 or threads=1..64", label))
-        elif name in factors:
+        if name in factors:
             problems.append(Problem(f"{name} has levels already; give all of them in one -P", label))
-        else:
-            try:
-                values = parse_levels(levels)
-            except ValueError as error:
-                problems.append(Problem(str(error), label))
-                continue
-            factors[name] = Node(tuple(Node(level, label) for level in values), label)
-    if not parameters:
-        problems.append(Problem("nothing to vary: name a setting of the command, for example -P threads=1..64", "-P"))
+            continue
+        try:
+            if not equals or not name:
+                raise ValueError("write NAME=levels, for example threads=1,2,4 or threads=1..64")
+            values = parse_levels(levels)
+        except ValueError as error:
+            problems.append(Problem(str(error), label))
+            values = [0]  # stands in, so that nobody takes {NAME} in the command for unknown
+        factors[name] = Node(tuple(Node(level, label) for level in values), label)
     return Node(factors, "-P")

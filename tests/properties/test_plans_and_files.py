@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband.errors import ExperimentError, PowerbandError
-from powerband.experiment import Experiment
+from powerband.experiment import Experiment, Load, Measure, Subject
 from powerband.experiment_file import parse_experiment
 from powerband.levels import parse_levels, parse_range
-from powerband.plan import block_seed, complete_blocks, grid
+from powerband.plan import format_level
 from powerband.resolved import resolved_yaml
+from powerband.search.blocks import dry_run
 from powerband.units import duration_text, parse_duration_ns
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in ("port", "engine"))
@@ -57,20 +58,27 @@ def test_levels_never_crash(text: str) -> None:
 
 
 @given(
-    st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=4, unique_by=str), max_size=3),
+    st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=4, unique_by=format_level), max_size=3),
     st.integers(1, 6),
     st.integers(0, 2**32),
 )
 def test_every_plan_holds_every_setting_in_every_block(factors: dict[str, list[Any]], blocks: int, seed: int) -> None:
-    settings = grid({name: tuple(levels) for name, levels in factors.items()})
-    trials = complete_blocks(settings, blocks, seed)
+    experiment = Experiment(
+        name="x",
+        subject=Subject(name="s", command=("s",)),
+        factors={name: tuple(levels) for name, levels in factors.items()},
+        load=Load(users=1),
+        measure=Measure(repeats=blocks),
+    )
+    settings = experiment.settings()
+    trials = dry_run(experiment, seed)
     assert [trial.number for trial in trials] == list(range(1, len(settings) * blocks + 1))
     assert [trial.block for trial in trials] == [block for block in range(blocks) for _ in settings]
     for block in range(blocks):
         of_block = [trial for trial in trials if trial.block == block]
         assert Counter(trial.setting.id for trial in of_block) == Counter(setting.id for setting in settings)
-        assert {trial.seed for trial in of_block} == {block_seed(block, seed)}
-    assert trials == complete_blocks(settings, blocks, seed)
+        assert len({trial.seed for trial in of_block}) == 1
+    assert trials == dry_run(experiment, seed)
 
 
 THINK = st.one_of(
@@ -116,7 +124,7 @@ OBJECTIVES = st.fixed_dictionaries(
 
 @st.composite
 def experiments(draw: st.DrawFn) -> Experiment:
-    factors = draw(st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=3, unique_by=str), max_size=2))
+    factors = draw(st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=3, unique_by=format_level), max_size=2))
     document: dict[str, Any] = {
         "question": draw(TEXT),
         "subject": {

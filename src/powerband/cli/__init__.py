@@ -6,7 +6,6 @@ a traceback. Commands import what they need when they run, so that `--help` answ
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -15,6 +14,8 @@ import click
 
 from powerband import __version__
 from powerband.cli.files import check, list_command, plan
+from powerband.cli.measure import resume, run, tune
+from powerband.cli.results import report
 from powerband.cli.tools import doctor
 from powerband.errors import EXIT_OK, PowerbandError, UserInterruptError
 
@@ -44,7 +45,7 @@ def powerband() -> None:
     """
 
 
-for command in (plan, check, list_command, doctor):
+for command in (tune, run, plan, check, resume, report, list_command, doctor):
     powerband.add_command(command)
 
 
@@ -68,7 +69,6 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("powerband: interrupted", err=True)
         return UserInterruptError.exit_code
-    except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): nothing to say, and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # Click's answer to a closed pipe: whoever read our output has gone (`| head`), which is no error.
         return EXIT_OK

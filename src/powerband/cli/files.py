@@ -60,11 +60,12 @@ def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], see
     Starts nothing. Each block runs every setting once, in random order from the seed.
     """
     from powerband.forecast import forecast
-    from powerband.plan import complete_blocks
+    from powerband.search.blocks import dry_run
+    from powerband.search.session import with_seed
 
-    experiment = load(file_or_name, profile, overrides, seed)
+    experiment = with_seed(load(file_or_name, profile, overrides, seed))
     drawn = experiment.design.seed or 0
-    trials = complete_blocks(experiment.settings(), experiment.measure.repeats, drawn)
+    trials = dry_run(experiment, drawn)
     expected = forecast(experiment)
     if output == "json":
         print_json(_plan_document(experiment, trials, expected))

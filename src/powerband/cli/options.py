@@ -12,7 +12,9 @@ import click
 from powerband.errors import UsageError
 
 if TYPE_CHECKING:
+    from powerband.analyze.results import Analysis
     from powerband.experiment import Experiment
+    from powerband.store import RunDir
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,7 +45,9 @@ runs_option = click.option(
     help="Folder that run directories are made in.",
 )
 view_option = click.option(
-    "--live/--no-live", default=None, help="The live view on stderr.  [default: where stderr is a terminal]"
+    "--live/--no-live",
+    default=None,
+    help="Progress on stderr: a live table, or lines where it is no terminal.  [default: live]",
 )
 
 
@@ -55,10 +59,11 @@ def experiment_options(command: Command) -> Command:
 
 
 def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:
-    """The experiment that the options of `experiment_options` ask for, with its seed."""
+    """The experiment that the options of `experiment_options` ask for."""
     from powerband.experiment_file import load_experiment
 
-    return load_experiment(file_or_name, profile, parse_overrides(overrides)).seeded(seed)
+    seeded = {} if seed is None else {"design.seed": str(seed)}
+    return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **seeded})
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
@@ -74,3 +79,17 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
+    """The answer on stdout, as text or as the documented JSON."""
+    if output == "json":
+        from powerband.report.json import render_json
+
+        click.echo(render_json(analysis, run.path), nl=False)
+        return
+    from rich.console import Console
+
+    from powerband.report.text import print_answer
+
+    print_answer(Console(), analysis, page)

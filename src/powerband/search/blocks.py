@@ -21,6 +21,16 @@ from powerband.plan import Setting, TrialSpec
 OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit"})
 
 
+def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
+    """The trials of a run in which every trial is valid, in their order."""
+    planner = BlockPlanner(experiment, seed)
+    trials = []
+    while (spec := planner.ask()) is not None:
+        trials.append(spec)
+        planner.tell(TrialResult(spec.number, spec.block, spec.attempt, spec.setting, "measured", (), {}))
+    return trials
+
+
 class BlockPlanner:
     """Ask for a trial, run it, tell its result. Each `ask` must be answered by a `tell` before the next.
 

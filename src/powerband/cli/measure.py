@@ -1,0 +1,210 @@
+"""tune, run, resume: the commands that take measurements."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powerband.cli.options import (
+    experiment_options,
+    format_option,
+    load,
+    print_analysis,
+    runs_option,
+    seed_option,
+    view_option,
+)
+from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError, UserInterruptError
+
+if TYPE_CHECKING:
+    from powerband.analyze.results import Analysis
+    from powerband.experiment import Experiment
+    from powerband.observer import Observer
+    from powerband.store import RunDir
+
+_SERVER = "SERVER AND ARGUMENTS"
+
+
+@click.command()
+@click.option(
+    "-P",
+    "parameters",
+    multiple=True,
+    metavar="NAME=LEVELS",
+    help="A setting to vary, which {NAME} stands for in the command: 1,2,4 or 1..64 (doubling) or '1..9 step 2' or "
+    "1ms..100ms or a,b. Several -P make a grid. `load.users=...` varies the load itself.",
+)
+@click.option("--url", default="http://127.0.0.1:{port}/", show_default=True, help="What is requested.")
+@click.option("--users", metavar="N", help="Closed load: N users, each waiting for its answer.  [default: 64]")
+@click.option("--rate", metavar="R", help="Open load instead: R requests per second, whatever the server does.")
+@click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
+@click.option(
+    "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
+)
+@click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
+@click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
+@click.option("--timeout", metavar="TIME", help="Of one request.  [default: 30s]")
+@click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
+@click.option("--body", metavar="TEXT", help="Body of each request.")
+@click.option("--slo", multiple=True, metavar="CONDITION",
+              help="What must hold, for example 'p99<50ms'. May be repeated.  [default: error_rate < 1%]")  # fmt: skip
+@click.option("--maximise", metavar="METRIC", help="What is best.  [default: goodput]")
+@click.option("--minimise", metavar="METRIC", help="What is best, the other way round: p99, memory, ...")
+@click.option("--profile", type=click.Choice(["quick", "normal", "thorough"]), default="normal", show_default=True,
+              help="How much is measured: 3 s x 3 starts, 10 s x 5, or 20 s x 10 of each setting.")  # fmt: skip
+@click.option("--duration", metavar="TIME", help="Measured time of one trial.  [default: by profile]")
+@click.option("--warmup", metavar="TIME", help="Before that; `auto` ends when steady.  [default: auto]")
+@click.option("--repeats", metavar="N", help="Fresh starts of each setting.  [default: by profile]")
+@click.option("--margin", metavar="SHARE", help="Differences below this count as none.  [default: 3%]")
+@click.option("--confidence", metavar="SHARE", help="Of all intervals and verdicts.  [default: 95%]")
+@click.option("--ready-http", metavar="PATH", help="Ready when this answers.  [default: when {port} accepts]")
+@click.option("--ready-log", metavar="REGEX", help="Ready when the server's output matches.")
+@click.option("--ready-timeout", metavar="TIME", help="How long getting ready may take.  [default: 30s]")
+@click.option("--stop-signal", metavar="NAME", help="What asks the server to stop.  [default: TERM]")
+@click.option("--stop-grace", metavar="TIME", help="How long it may take to stop.  [default: 5s]")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Added to the server's environment; filled in too.")
+@click.option("--cwd", metavar="DIR", help="Where the server is started.")
+@click.option("--name", metavar="NAME", help="Names the run.  [default: tune]")
+@seed_option
+@runs_option
+@view_option
+@format_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- " + _SERVER)
+def tune(
+    *,
+    parameters: tuple[str, ...],
+    url: str,
+    method: str | None,
+    body: str | None,
+    headers: tuple[str, ...],
+    slo: tuple[str, ...],
+    maximise: str | None,
+    minimise: str | None,
+    profile: str,
+    env: tuple[str, ...],
+    seed: int | None,
+    runs: Path,
+    live: bool | None,
+    output: str,
+    command: tuple[str, ...],
+    **options: str | None,
+) -> int:
+    """Find the best setting of a server of your own.
+
+    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
+    -P NAME. It is started without a shell, once for each trial.
+
+    \b
+    powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
+    powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
+    """
+    from powerband.tune import tune_experiment
+
+    if maximise and minimise:
+        raise click.UsageError("--maximise and --minimise exclude each other")
+    given = {f"--{name.replace('_', '-')}": text for name, text in options.items() if text is not None}
+    if seed is not None:
+        given["--seed"] = str(seed)
+    experiment = tune_experiment(
+        command,
+        parameters,
+        url=url,
+        options=given,
+        slo=slo,
+        objective=("minimise", minimise) if minimise else ("maximise", maximise or "goodput"),
+        env=env,
+        request={key: text for key, text in (("method", method), ("body", body)) if text is not None},
+        headers=headers,
+        profile=profile,
+    )
+    return _measure(experiment, runs, live, output)
+
+
+@click.command()
+@experiment_options
+@runs_option
+@view_option
+@format_option
+def run(
+    *,
+    file_or_name: str,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    runs: Path,
+    live: bool | None,
+    output: str,
+) -> int:
+    """Run an experiment, and answer its question.
+
+    FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
+    second quits; `powerband resume` goes on.
+    """
+    return _measure(load(file_or_name, profile, overrides, seed), runs, live, output)
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@view_option
+@format_option
+def resume(directory: Path, live: bool | None, output: str) -> int:
+    """Go on with a run that was interrupted or killed; finished trials are kept."""
+    from powerband.experiment_file import load_experiment
+    from powerband.store import RunDir
+
+    run_directory = RunDir.open(directory)
+    return _go_on(load_experiment(run_directory.experiment), run_directory, live, output)
+
+
+def _measure(experiment: Experiment, runs: Path, live: bool | None, output: str) -> int:
+    from powerband.resolved import resolved_yaml
+    from powerband.run.engine import find_engine
+    from powerband.run.host import host_facts
+    from powerband.search.session import with_seed
+    from powerband.store import RunDir
+
+    seeded = with_seed(experiment)
+    facts = host_facts(find_engine())
+    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, output)
+
+
+def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, output: str) -> int:
+    from powerband.report.html import write_report
+    from powerband.run.stop import StopRequest
+    from powerband.search.session import run_session
+
+    with StopRequest.on_signals() as stop:
+        with _view(live) as observer:
+            analysis = run_session(experiment, run_directory, observer, stop)
+        interrupted = stop.requested
+    print_analysis(analysis, run_directory, write_report(run_directory, analysis), output)
+    if interrupted:
+        raise UserInterruptError(
+            f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
+        )
+    return exit_code(analysis)
+
+
+def _view(live: bool | None) -> AbstractContextManager[Observer]:
+    """The live view; where stderr is no terminal it writes lines instead."""
+    from powerband.observer import Observer
+    from powerband.report.terminal import LiveView
+
+    return nullcontext(Observer()) if live is False else LiveView()
+
+
+def exit_code(analysis: Analysis) -> int:
+    """What a run's answer means to a script."""
+    from powerband.analyze.results import AnswerKind
+
+    match analysis.answer.kind:
+        case AnswerKind.NONE_FEASIBLE:
+            return EXIT_THRESHOLD
+        case AnswerKind.NONE_VALID:
+            all_failed = all(trial.status == "failed" for trial in analysis.trials)
+            return (SubjectError if all_failed else MeasurementError).exit_code
+    return EXIT_OK

@@ -1,0 +1,111 @@
+"""The command line's own business: exit codes, stdout against stderr, no traceback."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from powerband import __version__, cli
+from powerband.cli import invoke
+from powerband.errors import MeasurementError, SubjectError
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["--version"]) == 0
+    assert capsys.readouterr().out == f"powerband {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["plna"], 2, "No such command 'plna'"),
+        (["plan"], 2, "Missing argument 'FILE_OR_NAME'"),
+        (["plan", "quickstart", "--sed", "1"], 2, "--seed"),
+        (["plan", "quickstar"], 2, "powerband: there is no experiment quickstar; did you mean quickstart?"),
+        (["plan", "quickstart", "--profile", "smok"], 2, "has no profile smok; did you mean smoke?"),
+        (["plan", "quickstart", "--set", "load"], 2, "--set load: write KEY=VALUE"),
+        (["plan", "quickstart", "--set", "load.usr=1"], 3, "--set load.usr=1: unknown key; did you mean users?"),
+        (["check", "missing.yaml"], 2, "there is no file missing.yaml"),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(SubjectError("it died"), 4), (MeasurementError("no disk"), 5), (KeyboardInterrupt(), 130)],
+)
+def test_errors_end_with_their_exit_code(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.powerband.commands, "failing", failing)
+    assert invoke(["failing"]) == code
+    assert capsys.readouterr().err.strip() == f"powerband: {str(error) or 'interrupted'}"
+
+
+def test_check_names_every_error_and_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("subject: reference\nlaod: {}\nload: {users: 1, duration: 5}\n")
+    assert invoke(["check", str(file)]) == 3
+    assert capsys.readouterr().err == (
+        f"powerband: 2 errors\n  laod in {file}:2:1: unknown key; did you mean load?\n"
+        f"  load.duration in {file}:3:28: 5 has no unit: write 5s, 5ms or another of ns, us, ms, s, m, h\n"
+    )
+
+
+def test_check_looks_at_every_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("subject: reference\nload: {users: 1}\nprofiles: {smoke: {load: {usrs: 1}}}\n")
+    assert invoke(["check", str(file)]) == 3
+    assert "profiles.smoke.load.usrs" in capsys.readouterr().err
+    file.write_text("subject: reference\nload: {users: 1}\nprofiles: {smoke: {measure: {repeats: 2}}}\n")
+    assert invoke(["check", str(file), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["profiles"] == {
+        "default": {"settings": 1, "blocks": 5},
+        "smoke": {"settings": 1, "blocks": 2},
+    }
+
+
+def test_a_plan_draws_a_seed_and_repeats_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["plan", "quickstart", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert invoke(["plan", "quickstart", "--seed", str(first["seed"]), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code = invoke(["doctor", "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert {"engine", "cores", "descriptors", "wake-up"} <= {finding["name"] for finding in findings}
+    assert code == (5 if any(finding["status"] == "failure" for finding in findings) else 0)
+    assert all(bool(finding["advice"]) == (finding["status"] != "ok") for finding in findings)
+
+
+def test_help_loads_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys; from powerband.cli import invoke; invoke(['--help']);"
+        "print([m for m in ('numpy', 'scipy', 'pydantic', 'ruamel.yaml', 'rich') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = "from powerband.cli import main; main(['plan', 'quickstart', '--set', 'measure.repeats=3000'])"
+    command = f'{sys.executable} -c "{code}" | head -1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("quickstart: 5 settings x 3000 blocks")
+    assert done.stderr == ""

@@ -1,0 +1,124 @@
+"""`powerband tune`: options become an experiment; mistakes name the option."""
+
+from typing import Any
+
+import pytest
+
+from powerband.errors import ExperimentError, UsageError
+from powerband.experiment_file import parse_experiment
+from powerband.resolved import resolved_yaml
+from powerband.tune import tune_experiment
+
+COMMAND = ("./server", "--port", "{port}", "-t", "{threads}")
+
+
+def test_the_defaults() -> None:
+    experiment = tune_experiment(COMMAND, ["threads=1..8"])
+    assert experiment.name == "tune"
+    assert experiment.subject.name == "server"
+    assert experiment.subject.command == COMMAND
+    assert experiment.factors == {"threads": (1, 2, 4, 8)}
+    assert (experiment.load.users, experiment.load.rate_per_s) == (64, None)
+    assert experiment.load.duration_ns == 10 * 10**9
+    assert (experiment.measure.warmup_ns, experiment.measure.repeats) == (None, 5)
+    assert (experiment.objective.metric, experiment.objective.direction) == ("goodput_per_s", "maximise")
+    assert [constraint.text for constraint in experiment.objective.constraints] == ["error_rate < 1%"]
+
+
+def test_every_option_arrives() -> None:
+    experiment = tune_experiment(
+        (*COMMAND, "{mode}"),
+        ["threads=1,2", "mode=a,b"],
+        url="http://127.0.0.1:{port}/x?y=1",
+        options={
+            "--name": "mine", "--rate": "100/s", "--arrivals": "constant", "--think": "{exponential: 3s}",
+            "--ramp": "2s", "--duration": "7s", "--timeout": "1s", "--pipeline": "4", "--warmup": "2s",
+            "--repeats": "3", "--margin": "5%", "--confidence": "90%", "--seed": "9", "--ready-log": "up: [0-9]+",
+            "--ready-timeout": "9s", "--stop-signal": "INT", "--stop-grace": "8s",
+        },
+        slo=["p99<50ms", "errors<5%"],
+        objective=("minimise", "p99"),
+        env=["N={threads}"],
+        request={"method": "post", "body": "hello"},
+        headers=["A: b: c"],
+    )  # fmt: skip
+    load, measure, subject = experiment.load, experiment.measure, experiment.subject
+    assert (experiment.name, experiment.design.seed, len(experiment.settings())) == ("mine", 9, 4)
+    assert (load.users, load.rate_per_s, load.arrivals, load.ramp_ns) == (None, 100, "constant", 2 * 10**9)
+    assert (load.duration_ns, load.timeout_ns, load.pipeline) == (7 * 10**9, 10**9, 4)
+    (step,) = load.scenario
+    assert (step.method, step.path, step.body, step.headers) == ("POST", "/x?y=1", "hello", (("A", "b: c"),))
+    assert (measure.warmup_ns, measure.repeats) == (2 * 10**9, 3)
+    assert (subject.ready.log, subject.ready.timeout_ns) == ("up: [0-9]+", 9 * 10**9)
+    assert (subject.stop.signal, subject.stop.grace_ns, subject.env) == ("INT", 8 * 10**9, {"N": "{threads}"})
+    objective = experiment.objective
+    assert (objective.metric, objective.direction) == ("response_time_ns_p99", "minimise")
+    assert (objective.margin, objective.confidence) == (0.05, 0.9)
+    assert [constraint.text for constraint in objective.constraints] == ["p99<50ms", "errors<5%"]
+    assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
+
+
+@pytest.mark.parametrize(("profile", "seconds", "repeats"), [("quick", 3, 3), ("normal", 10, 5), ("thorough", 20, 10)])
+def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: int) -> None:
+    experiment = tune_experiment(COMMAND, ["threads=1"], profile=profile)
+    assert (experiment.load.duration_ns, experiment.measure.repeats) == (seconds * 10**9, repeats)
+    chosen = tune_experiment(COMMAND, ["threads=1"], profile=profile, options={"--duration": "1s"})
+    assert chosen.load.duration_ns == 10**9
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parameters": []}, "-P: nothing to vary: name a setting of the command, for example -P threads=1..64"),
+        ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
+        ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
+        ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
+        ({"parameters": ["threads=1", "threads=2"]},
+         "-P threads=2: threads has levels already; give all of them in one -P"),
+        ({"parameters": ["threads=1", "thread=2"]},
+         "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
+        ({"parameters": ["threads=1"], "command": ("./s", "{port}", "{threads}", "{cores}")},
+         "command[3]: {cores} stands for nothing; known: engine, port, threads"),
+        ({"options": {"--users": "many"}}, "--users many: 'many' is no whole number"),
+        ({"options": {"--duration": "10"}},
+         "--duration 10: 10 has no unit: write 10s, 10ms or another of ns, us, ms, s, m, h"),
+        ({"options": {"--users": "5", "--rate": "5"}},
+         "--rate 5: users is set too; users is the closed model, rate the open one: keep one, or set the other to "
+         "null where a profile changes the model"),
+        ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
+        ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
+        ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),
+        ({"url": "http://127.0.0.1:{port}/a b"},
+         "--url http://127.0.0.1:{port}/a b: a path starts with / and holds no space, for example /test?id=1"),
+        ({"command": ("./s", "{threads}")},
+         "--url http://127.0.0.1:{port}/: the url has {port}, which powerband picks, but the server is not told it: "
+         "write {port} in the command or env too, or the server's fixed port in the url"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_its_option(change: dict[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {"command": COMMAND, "parameters": ["threads=1,2"], **change}
+    with pytest.raises(ExperimentError) as caught:
+        tune_experiment(**arguments)
+    assert [str(problem) for problem in caught.value.problems] == [said]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"command": ()}, "no command: write it after --"),
+        ({"env": ["A"]}, "--env A: write NAME=value"),
+        ({"headers": ["A"]}, "--header A: write 'Name: value'"),
+        ({"options": {"--think": "{a"}}, "--think {a: "),
+    ],
+)
+def test_options_of_a_wrong_form(change: dict[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {"command": COMMAND, "parameters": ["threads=1,2"], **change}
+    with pytest.raises(UsageError) as caught:
+        tune_experiment(**arguments)
+    assert str(caught.value).startswith(said)
+
+
+def test_mistakes_come_together() -> None:
+    with pytest.raises(ExperimentError) as caught:
+        tune_experiment(COMMAND, ["threads=1", "x"], options={"--users": "x", "--stop-grace": "5"}, slo=["slow"])
+    assert len(caught.value.problems) == 4
