@@ -200,11 +200,17 @@ def _view(live: bool | None) -> AbstractContextManager[Observer]:
 def exit_code(analysis: Analysis) -> int:
     """What a run's answer means to a script."""
     from powerband.analyze.results import AnswerKind
+    from powerband.search.blocks import OWN_FAILURES
 
     match analysis.answer.kind:
         case AnswerKind.NONE_FEASIBLE:
             return EXIT_THRESHOLD
         case AnswerKind.NONE_VALID:
-            all_failed = all(trial.status == "failed" for trial in analysis.trials)
-            return (SubjectError if all_failed else MeasurementError).exit_code
+            by_subject = all(
+                problem.code not in OWN_FAILURES and trial.status == "failed"
+                for trial in analysis.trials
+                for problem in trial.problems
+                if problem.fatal
+            )
+            return (SubjectError if by_subject else MeasurementError).exit_code
     return EXIT_OK

@@ -1,0 +1,33 @@
+"""What a run's answer means to a script."""
+
+import pytest
+
+from powerband.analyze.results import Analysis, Answer, AnswerKind, Problem, TrialResult
+from powerband.cli.measure import exit_code
+from powerband.plan import Setting
+
+SETTING = Setting((("threads", 1),))
+
+
+def analysis(kind: AnswerKind, *codes: str, status: str = "failed") -> Analysis:
+    trials = tuple(
+        TrialResult(number, 0, 1, SETTING, status, (Problem(code, "why"),), {}) for number, code in enumerate(codes, 1)
+    )
+    answer = Answer(kind, None, None, (), (), ())
+    return Analysis("x", "", "goodput_per_s", "maximise", (), 0.95, 0.03, answer, (), trials)
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (analysis(AnswerKind.BEST), 0),
+        (analysis(AnswerKind.EQUIVALENT_SET), 0),
+        (analysis(AnswerKind.NOT_ENOUGH_DATA), 0),
+        (analysis(AnswerKind.NONE_FEASIBLE), 1),
+        (analysis(AnswerKind.NONE_VALID, "not_ready", "died"), 4),
+        (analysis(AnswerKind.NONE_VALID, "not_ready", "engine_failed"), 5),
+        (analysis(AnswerKind.NONE_VALID, "send_lag", status="measured"), 5),
+    ],
+)
+def test_exit_codes(found: Analysis, code: int) -> None:
+    assert exit_code(found) == code
