@@ -170,7 +170,10 @@ impl Run {
                 Ok(input) => self.take(input)?,
                 Err(RecvTimeoutError::Timeout) if now_ns() < self.over_ns.saturating_add(STUCK_NS) => {}
                 Err(_) => {
-                    return Err(Problem::new("internal", "an engine thread did not end; this is a defect of powerband"));
+                    return Err(Problem::new(
+                        "internal",
+                        "an engine thread did not end; this is a defect of powerband",
+                    ));
                 }
             }
             for event in self.intervals.take() {

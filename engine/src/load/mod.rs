@@ -79,9 +79,14 @@ fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
             "spec",
             "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone",
         )),
-        Ok(_) => serde_json::from_str(&line).map_err(|error| Problem::new("spec", format!("stdin, line 1: {error}"))),
+        Ok(_) => parse_spec(&line),
         Err(error) => Err(Problem::new("spec", format!("stdin: {error}"))),
     }
+}
+
+fn parse_spec(line: &str) -> Result<crate::spec::LoadSpec, Problem> {
+    let mut json = serde_json::Deserializer::from_str(line);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| Problem::spec(&error.path().to_string(), error.inner()))
 }
 
 /// One line on stdout; `false`: nobody reads it any more.

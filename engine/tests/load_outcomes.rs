@@ -1,0 +1,208 @@
+//! What a server does to a request, and which outcome the load engine calls it: byte by byte against scripted servers.
+
+mod load_support;
+
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use load_support::*;
+use serde_json::{Value, json};
+
+/// The outcomes of two users' three requests against a server that answers with these bytes, cut into pieces, and goes on
+/// or closes.
+fn answers(bytes: &'static str, piece: usize, closes: bool) -> Value {
+    outcomes(&spec(serve(move |mut peer| {
+        while peer.request().is_some() {
+            peer.send_pieces(bytes.as_bytes(), piece);
+            if closes {
+                return;
+            }
+        }
+    })))
+}
+
+#[test]
+fn responses_of_every_framing_are_ok_however_they_are_cut() {
+    const CHUNKED: &str =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n6\r\n world\r\n0\r\nA: b\r\n\r\n";
+    const INFORMED: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    for (bytes, piece, closes) in [
+        (OK, 1000, false),
+        (OK, 7, false),
+        (CHUNKED, 1000, false),
+        (CHUNKED, 3, false),
+        (INFORMED, 5, false),
+        ("HTTP/1.1 204 No Content\r\n\r\n", 9, false),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", 100, false),
+        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", 5, true),
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", 100, true),
+    ] {
+        assert_eq!(answers(bytes, piece, closes), json!({"ok": 6}), "{bytes} by {piece}");
+    }
+}
+
+#[test]
+fn what_is_no_complete_response_has_its_own_outcome() {
+    for (bytes, closes, outcome) in [
+        ("SSH-2.0-OpenSSH_9.2\r\n", false, "bad_response"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", false, "bad_response"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", false, "bad_response"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", true, "closed_early"),
+        ("HTTP/1.1 200", true, "closed_early"),
+        ("", true, "closed_early"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", false, "timeout"),
+        ("", false, "timeout"),
+        ("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", false, "status_rejected"),
+    ] {
+        assert_eq!(answers(bytes, 1000, closes), json!({ outcome: 6 }), "{bytes}");
+    }
+}
+
+#[test]
+fn a_reset_is_a_reset() {
+    let address = serve(|mut peer| {
+        peer.request();
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Le");
+        peer.reset();
+    });
+    assert_eq!(outcomes(&spec(address)), json!({"reset": 6}));
+}
+
+#[test]
+fn a_refused_port_is_not_hammered() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut spec = spec(address);
+    spec["model"] = json!({"kind": "closed", "users": 5});
+    spec["phases"]["measure_ns"] = json!(350 * MS);
+    let outcomes = outcomes(&spec);
+    assert_eq!(outcomes.as_object().unwrap().keys().collect::<Vec<_>>(), ["connect_refused"]);
+    let refused = number(&outcomes["connect_refused"]);
+    assert!((5..=20).contains(&refused), "{refused} attempts of 5 users in 350 ms, 100 ms apart");
+}
+
+#[test]
+fn a_full_accept_queue_is_a_connect_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: no pointers; listen() again only shortens the queue.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let address = listener.local_addr().unwrap();
+    let fill = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+    let _full: Vec<_> = std::iter::repeat_with(fill).take(4).collect();
+    let mut spec = spec(address);
+    spec["model"]["requests_per_user"] = json!(1);
+    spec["timeouts"]["connect_ns"] = json!(200 * MS);
+    assert_eq!(outcomes(&spec), json!({"connect_timeout": 2}));
+}
+
+#[test]
+fn checks_look_at_status_and_body_across_chunks() {
+    const CHUNKED: &str =
+        "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n4\r\nlo w\r\n4\r\norld\r\n0\r\n\r\n";
+    let address = always(CHUNKED);
+    for (checks, outcome) in [
+        (json!({"status": [404], "body_contains": ["hello world", "low"]}), "check_failed"),
+        (json!({"status": [404], "body_contains": ["hello world", "lo w"]}), "ok"),
+        (json!({"status": [200, 201]}), "status_rejected"),
+        (json!({}), "status_rejected"),
+    ] {
+        let mut spec = spec(address);
+        spec["scenario"][0]["checks"] = checks.clone();
+        assert_eq!(outcomes(&spec), json!({ outcome: 6 }), "{checks}");
+    }
+}
+
+#[test]
+fn an_idle_connection_that_the_server_closes_is_reopened_without_a_failure() {
+    let address = serve(|mut peer| {
+        peer.request();
+        peer.send(OK.as_bytes());
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    let mut spec = spec(address);
+    spec["model"]["think"] = json!({"kind": "constant", "ns": 60 * MS});
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
+    assert_eq!(number(&summary["connections"]["opened"]), 6);
+    assert_eq!(number(&summary["connections"]["closed_by_peer"]), 4, "but for the last of each user");
+}
+
+#[test]
+fn without_keep_alive_each_request_has_its_connection_and_says_so() {
+    let address = serve(|mut peer| {
+        while let Some(request) = peer.request() {
+            let known = request.contains("\r\nConnection: close\r\n");
+            peer.send(if known { OK } else { "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n" }.as_bytes());
+        }
+    });
+    let mut spec = spec(address);
+    spec["connection"] = json!({"keep_alive": false});
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
+    assert_eq!(number(&summary["connections"]["opened"]), 6);
+}
+
+/// A server that answers `/a` with A and `/b` with B, and echoes bodies.
+fn echo() -> std::net::SocketAddr {
+    serve(|mut peer| {
+        while let Some(request) = peer.request() {
+            let body = if request.starts_with("GET /a ") {
+                "A"
+            } else if request.starts_with("GET /b ") {
+                "B"
+            } else {
+                request.split("\r\n\r\n").nth(1).unwrap()
+            };
+            let length = body.len();
+            let head = request.starts_with("HEAD ");
+            let body = if head { "" } else { body };
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
+        }
+    })
+}
+
+#[test]
+fn steps_run_in_order_and_pipelined_responses_find_their_requests() {
+    for pipeline in [1, 2, 5, 16] {
+        let mut spec = spec(echo());
+        spec["connection"] = json!({"pipeline": pipeline});
+        spec["model"]["requests_per_user"] = json!(100);
+        spec["scenario"] = json!([
+            {"name": "first", "path": "/a", "checks": {"body_contains": ["A"]}},
+            {"name": "second", "path": "/b", "checks": {"body_contains": ["B"]}},
+            {"name": "third", "method": "PUT", "path": "/c", "body": "text", "checks": {"body_contains": ["text"]}},
+            {"name": "fourth", "method": "HEAD", "path": "/a"}
+        ]);
+        let summary = run(&spec);
+        assert_eq!(summary["total"]["outcomes"], json!({"ok": 200}), "pipeline {pipeline}");
+        let counts: Vec<u64> = summary["steps"].as_array().unwrap().iter().map(|step| sum(&step["outcomes"])).collect();
+        assert!(counts.iter().all(|&count| count.abs_diff(50) <= 2 * pipeline), "{counts:?}");
+    }
+}
+
+#[test]
+fn requests_behind_one_that_closes_are_lost() {
+    let address = serve(|mut peer| {
+        for _ in 0..4 {
+            peer.request();
+        }
+        peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    });
+    let mut spec = spec(address);
+    spec["connection"] = json!({"pipeline": 4});
+    spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 8});
+    assert_eq!(outcomes(&spec), json!({"ok": 2, "closed_early": 6}));
+}
+
+#[test]
+fn a_large_body_goes_out_and_comes_back_whole() {
+    let mut spec = spec(echo());
+    let body = "0123456789".repeat(300_000) + "end";
+    spec["scenario"] =
+        json!([{"name": "large", "method": "POST", "body": body, "checks": {"body_contains": ["9end"]}}]);
+    spec["timeouts"]["request_ns"] = json!(10_000 * MS);
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
+    assert!(number(&summary["window"]["bytes_sent"]) > 6 * 3_000_000);
+    assert!(number(&summary["window"]["bytes_received"]) > 6 * 3_000_000);
+}

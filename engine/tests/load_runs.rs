@@ -1,0 +1,282 @@
+//! Whole runs of the load engine: phases and commands, both models, limits, and how a run ends.
+
+mod load_support;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use load_support::*;
+use serde_json::{Value, json};
+
+fn slow(answer_after: Duration) -> std::net::SocketAddr {
+    serve(move |mut peer| {
+        while peer.request().is_some() {
+            std::thread::sleep(answer_after);
+            peer.send(OK.as_bytes());
+        }
+    })
+}
+
+fn silent() -> std::net::SocketAddr {
+    serve(|peer| peer.hold())
+}
+
+/// Runs until it is told otherwise.
+fn endless(address: std::net::SocketAddr) -> Value {
+    let mut spec = spec(address);
+    spec["model"] = json!({"kind": "closed", "users": 3, "think": {"kind": "exponential", "mean_ns": 5 * MS}});
+    spec["phases"]["warmup_ns"] = Value::Null;
+    spec["phases"]["go_at_once"] = json!(false);
+    spec["interval_ns"] = json!(20 * MS);
+    spec["histogram_every"] = json!(3);
+    spec
+}
+
+#[test]
+fn commands_move_the_phases() {
+    let mut run = Run::start(&endless(always(OK)));
+    run.until("armed");
+    run.command(json!({"type": "go", "at_ns": 0}));
+    assert_eq!(run.until("phase")["phase"], "warmup");
+    run.until("interval");
+    run.command(json!({"type": "measure", "at_ns": 0}));
+    let measure = run.until("phase");
+    assert_eq!(measure["phase"], "measure");
+    run.until("interval");
+    run.until("interval");
+    run.command(json!({"type": "drain"}));
+    let drain = run.until("phase");
+    assert_eq!(drain["phase"], "drain");
+    let summary = run.summary();
+    assert_eq!(summary["ended_by"], "drain");
+    assert_eq!(summary["measure_start_ns"], measure["at_ns"]);
+    assert_eq!(summary["measure_end_ns"], drain["at_ns"]);
+    // Little's law: time in the system and pauses fill the users' time, but for what crosses the edges.
+    let window = &summary["window"];
+    let (user_ns, busy_ns) =
+        (number(&window["user_ns"]), number(&window["time_in_system_ns_sum"]) + number(&window["think_ns_sum"]));
+    let length_ns = number(&summary["measure_end_ns"]) - number(&summary["measure_start_ns"]);
+    assert_eq!(user_ns, 3 * length_ns);
+    assert!(busy_ns > user_ns / 4, "{busy_ns} of {user_ns}");
+}
+
+#[test]
+fn intervals_carry_every_response_time_once() {
+    let mut run = Run::start(&endless(always(OK)));
+    run.command(json!({"type": "go", "at_ns": 0}));
+    run.command(json!({"type": "measure", "at_ns": 0}));
+    std::thread::sleep(Duration::from_millis(150));
+    run.command(json!({"type": "drain"}));
+    let summary = run.summary();
+    let intervals = run.events.iter().filter(|event| event["type"] == "interval");
+    let counted: u64 =
+        intervals.filter_map(|interval| interval.get("response_time_ns")).map(|h| histogram(h).len()).sum();
+    assert_eq!(counted, number(&summary["total"]["outcomes"]["ok"]));
+}
+
+#[test]
+fn the_end_of_stdin_stops_at_once() {
+    let mut run = Run::start(&endless(silent()));
+    run.command(json!({"type": "go", "at_ns": 0}));
+    run.until("interval");
+    let closed = Instant::now();
+    run.close_stdin();
+    let summary = run.summary();
+    assert!(closed.elapsed() < Duration::from_secs(5));
+    assert_eq!(summary["ended_by"], "stop");
+    assert_eq!(summary["total"]["outcomes"], json!({"unfinished": 3}));
+}
+
+#[test]
+fn the_end_of_stdin_before_go_ends_too() {
+    let mut run = Run::start(&endless(silent()));
+    run.until("armed");
+    run.close_stdin();
+    assert_eq!(run.refusal().0, "launch");
+}
+
+#[test]
+fn the_deadline_stands_above_everything() {
+    let mut spec = endless(silent());
+    spec["timeouts"]["request_ns"] = json!(60_000 * MS);
+    spec["phases"]["go_at_once"] = json!(true);
+    spec["phases"]["deadline_ns"] = json!(200 * MS);
+    let summary = run(&spec);
+    assert_eq!(summary["ended_by"], "deadline");
+    assert_eq!(summary["total"]["outcomes"], json!({"unfinished": 3}));
+}
+
+#[test]
+fn what_does_not_finish_in_the_drain_is_unfinished() {
+    let mut spec = open_spec(silent(), 100.0, 300, 100);
+    spec["phases"]["drain_ns"] = json!(50 * MS);
+    let summary = run(&spec);
+    assert_eq!(summary["ended_by"], "time");
+    assert_eq!(summary["cohort"]["outcomes"], json!({"unfinished": 30}));
+    let waited = histogram(&summary["cohort_times"]["failed_time_ns"]);
+    assert!(waited.max() >= 340 * MS, "the first waited from the start to the end of the drain");
+}
+
+#[test]
+fn arrivals_that_find_no_room_are_dropped_and_counted() {
+    for threads in [1, 2] {
+        let mut spec = open_spec(slow(Duration::from_millis(50)), 500.0, 500, 4);
+        spec["threads"] = json!(threads);
+        let summary = run(&spec);
+        assert_eq!(number(&summary["cohort"]["scheduled"]), 250);
+        assert!(number(&summary["cohort"]["dropped"]) > 150, "{}", summary["cohort"]);
+        assert!(number(&summary["connections"]["open_max"]) <= 4);
+    }
+}
+
+#[test]
+fn an_arrival_runs_the_whole_scenario_with_its_pauses() {
+    let mut spec = open_spec(always(OK), 100.0, 200, 50);
+    spec["scenario"] = json!([{"name": "one"}, {"name": "two", "path": "/2"}]);
+    spec["model"]["think"] = json!({"kind": "constant", "ns": MS});
+    let summary = run(&spec);
+    assert_eq!(sum(&summary["steps"][0]["outcomes"]), 20);
+    assert!(sum(&summary["steps"][1]["outcomes"]) >= 18, "all but arrivals that the end of the window cut short");
+}
+
+/// The server answers nobody for a second. In the open model every arrival of that second waits, and says so; a closed user waits
+/// once.
+#[test]
+fn a_stall_shows_in_the_response_times_of_an_open_load() {
+    let start = Instant::now();
+    let address = serve(move |mut peer| {
+        while peer.request().is_some() {
+            let since = start.elapsed();
+            let stall = Duration::from_millis(500)..Duration::from_millis(1500);
+            if stall.contains(&since) {
+                std::thread::sleep(stall.end - since);
+            }
+            peer.send(OK.as_bytes());
+        }
+    });
+    // Only ten connections: arrivals behind a stalled one are pipelined, and wait.
+    let mut spec = open_spec(address, 200.0, 2_500, 400);
+    spec["connection"] = json!({"pipeline": 40});
+    let summary = run(&spec);
+    assert_eq!(summary["cohort"]["outcomes"], json!({"ok": 500}));
+    let response = histogram(&summary["cohort_times"]["response_time_ns"]);
+    assert!(response.value_at_quantile(0.99) > 800 * MS, "p99 {}", response.value_at_quantile(0.99));
+    let waited = response.count_between(100 * MS, u64::MAX);
+    assert!(waited >= 120, "{waited} of the 200 arrivals of the stalled second waited");
+    let service = histogram(&summary["cohort_times"]["service_time_ns"]);
+    for quantile in [0.5, 0.9, 0.99, 1.0] {
+        assert!(response.value_at_quantile(quantile) >= service.value_at_quantile(quantile));
+    }
+}
+
+/// The engine itself is frozen: what it could not send on time counts as waiting, though the server was quick.
+#[test]
+fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_time() {
+    let mut spec = open_spec(always(OK), 200.0, 2_000, 400);
+    spec["phases"]["go_at_once"] = json!(false);
+    let mut run = Run::start(&spec);
+    run.until("armed");
+    run.command(json!({"type": "go", "at_ns": 0}));
+    run.until("interval");
+    let signal = |signal| {
+        // SAFETY: no pointers; the process is our child and lives.
+        assert_eq!(unsafe { libc::kill(run.pid(), signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(700));
+    signal(libc::SIGCONT);
+    let summary = run.summary();
+    assert_eq!(number(&summary["cohort"]["scheduled"]), 400);
+    let p90 = |name: &str| histogram(&summary["cohort_times"][name]).value_at_quantile(0.9);
+    assert!(p90("response_time_ns") > 300 * MS);
+    assert!(p90("send_lag_ns") > 300 * MS);
+    assert!(p90("service_time_ns") < p90("response_time_ns") / 2);
+}
+
+#[test]
+fn users_ramp_up_and_are_dealt_to_threads() {
+    let mut spec = spec(always(OK));
+    spec["threads"] = json!(3);
+    spec["model"] = json!({"kind": "closed", "users": 10, "ramp_ns": 100 * MS, "requests_per_user": 7});
+    let mut run = Run::start(&spec);
+    let summary = run.summary();
+    assert_eq!(summary["ended_by"], "work");
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 70}));
+    assert_eq!(number(&summary["connections"]["opened"]), 10);
+    let took_ns = number(&summary["measure_end_ns"]) - number(&summary["go_ns"]);
+    assert!(took_ns >= 90 * MS, "the last user starts after 90 ms");
+}
+
+#[test]
+fn a_descriptor_limit_of_256_gives_an_error_or_an_outcome_and_never_a_hang() {
+    let limited = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", ENGINE]);
+        shell
+    };
+    let mut closed = spec(always(OK));
+    closed["model"] = json!({"kind": "closed", "users": 1000});
+    let (kind, message) = Run::start_as(&mut limited(), &closed).refusal();
+    assert_eq!(kind, "limit");
+    assert!(message.contains("model.users: 1000 users need") && message.contains("256"), "{message}");
+
+    let mut open = open_spec(silent(), 1000.0, 600, 1000);
+    open["phases"]["drain_ns"] = json!(100 * MS);
+    let summary = Run::start_as(&mut limited(), &open).summary();
+    let outcomes = &summary["total"]["outcomes"];
+    assert!(number(&outcomes["no_descriptors"]) > 100 && number(&outcomes["unfinished"]) > 200, "{outcomes}");
+}
+
+#[test]
+fn source_addresses_and_ports_are_used_in_turn() {
+    let address = serve(|mut peer| {
+        let from = match peer.peer_address() {
+            std::net::IpAddr::V4(address) => address.octets()[3],
+            std::net::IpAddr::V6(_) => 0,
+        };
+        let body = format!("from {from}.");
+        while peer.request().is_some() {
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        }
+    });
+    let mut spec = spec(address);
+    spec["target"]["source_addresses"] = json!(["127.0.0.3", "127.0.0.4"]);
+    spec["scenario"][0]["checks"] = json!({"body_contains": ["from 3."]});
+    assert_eq!(outcomes(&spec), json!({"ok": 3, "check_failed": 3}));
+}
+
+#[test]
+fn wrong_specs_are_refused_with_the_field() {
+    let refused = |change: fn(&mut Value)| {
+        let mut spec = spec("127.0.0.1:9".parse().unwrap());
+        change(&mut spec);
+        Run::start(&spec).refusal()
+    };
+    let wrong = refused(|spec| spec["model"]["users"] = json!(0));
+    assert_eq!(wrong, ("spec".into(), "model.users: 0 must be at least 1".into()));
+    let (kind, message) = refused(|spec| spec["phases"]["drain"] = json!(1));
+    assert!(kind == "spec" && message.starts_with("phases") && message.contains("unknown field `drain`"), "{message}");
+    let (kind, message) = refused(|spec| spec["target"]["url"] = json!("http://192.0.2.1"));
+    assert!(kind == "spec" && message.contains("allow_remote"), "{message}");
+    let (kind, message) = refused(|spec| spec["target"]["url"] = json!("http://no-such-host.invalid"));
+    assert!(kind == "resolve" && message.contains("no-such-host.invalid"), "{message}");
+}
+
+#[test]
+fn alone_it_prints_a_summary_and_an_interrupt_ends_it_early() {
+    let address = always(OK);
+    let mut alone = Command::new(ENGINE);
+    alone.args(["load", &format!("http://{address}/"), "-c", "2", "-d", "60s"]).stdout(std::process::Stdio::piped());
+    let child = alone.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // SAFETY: no pointers; the process is our child and lives.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in
+        ["1 thread and 2 connections", "Response time", "Service time", "send lag", "Requests/sec:", "CPU per request"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}

@@ -1,0 +1,254 @@
+//! What the load engine's tests share: a scripted server, one run of the engine under a controller, and its answer as JSON.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+pub const MS: u64 = 1_000_000;
+pub const ENGINE: &str = env!("CARGO_BIN_EXE_powerband-engine");
+
+/// One accepted connection of a scripted server.
+pub struct Peer {
+    stream: BufReader<TcpStream>,
+}
+
+impl Peer {
+    /// The next request, head and body; `None`: the engine has closed.
+    pub fn request(&mut self) -> Option<String> {
+        let mut text = String::new();
+        loop {
+            if self.stream.read_line(&mut text).ok()? == 0 {
+                return None;
+            }
+            if text.ends_with("\r\n\r\n") {
+                break;
+            }
+        }
+        let length =
+            text.lines().find_map(|line| line.strip_prefix("Content-Length: ")).map_or(0, |n| n.parse().unwrap());
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).ok()?;
+        Some(text + std::str::from_utf8(&body).unwrap())
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    /// Sends each piece by itself.
+    pub fn send_pieces(&mut self, bytes: &[u8], size: usize) {
+        for piece in bytes.chunks(size) {
+            self.send(piece);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+
+    /// Closes with RST.
+    pub fn reset(self) {
+        use std::os::fd::AsRawFd;
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let fd = self.stream.get_ref().as_raw_fd();
+        // SAFETY: the option's value lives through the call and its size is given.
+        unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size_of::<libc::linger>() as u32,
+            )
+        };
+    }
+
+    /// Waits until the engine closes.
+    pub fn hold(mut self) {
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+    }
+
+    pub fn peer_address(&self) -> std::net::IpAddr {
+        self.stream.get_ref().peer_addr().unwrap().ip()
+    }
+
+    pub fn into_stream(self) -> TcpStream {
+        self.stream.into_inner()
+    }
+}
+
+/// A server whose every connection follows `script`, in a thread each; it lives as long as the test process.
+pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = Arc::new(script);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let script = script.clone();
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || script(Peer { stream: BufReader::new(stream) }));
+        }
+    });
+    address
+}
+
+/// Answers every request alike.
+pub fn always(response: &'static str) -> SocketAddr {
+    serve(move |mut peer| {
+        while peer.request().is_some() {
+            peer.send(response.as_bytes())
+        }
+    })
+}
+
+pub const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Two users with three requests each, at once, for as long as that takes.
+pub fn spec(address: SocketAddr) -> Value {
+    json!({
+        "protocol": 1,
+        "target": {"url": format!("http://{address}")},
+        "scenario": [{"name": "request"}],
+        "model": {"kind": "closed", "users": 2, "requests_per_user": 3},
+        "timeouts": {"connect_ns": 400 * MS, "request_ns": 400 * MS},
+        "phases": {"warmup_ns": 0, "drain_ns": 2_000 * MS, "deadline_ns": 20_000 * MS, "go_at_once": true}
+    })
+}
+
+/// An open load of so many arrivals per second for so long.
+pub fn open_spec(address: SocketAddr, rate_per_s: f64, measure_ms: u64, max_in_flight: u32) -> Value {
+    let mut spec = spec(address);
+    spec["model"] =
+        json!({"kind": "open", "arrivals": "constant", "rate_per_s": rate_per_s, "max_in_flight": max_in_flight});
+    spec["timeouts"] = json!({"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS});
+    spec["phases"]["measure_ns"] = json!(measure_ms * MS);
+    spec
+}
+
+/// An engine under a controller.
+pub struct Run {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<std::process::ChildStdout>,
+    pub events: Vec<Value>,
+}
+
+impl Run {
+    pub fn start(spec: &Value) -> Run {
+        Run::start_as(&mut Command::new(ENGINE), spec)
+    }
+
+    /// `program`: the engine, or a shell that becomes it.
+    pub fn start_as(program: &mut Command, spec: &Value) -> Run {
+        let mut child = program.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, "{spec}").unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Run { child, stdin: Some(stdin), stdout, events: Vec::new() }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn command(&mut self, command: Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{command}").unwrap();
+    }
+
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Reads events up to one of this type.
+    pub fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "no {kind} among {:?}", self.events);
+            let event: Value = serde_json::from_str(&line).unwrap();
+            self.events.push(event.clone());
+            if event["type"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// The summary, checked for conservation, after a clean end.
+    pub fn summary(&mut self) -> Value {
+        let summary = self.until("summary");
+        assert!(self.child.wait().unwrap().success());
+        assert_conserved(&summary, &self.events);
+        summary
+    }
+
+    /// The message of the error that ends a run which is refused.
+    pub fn refusal(&mut self) -> (String, String) {
+        let error = self.until("error");
+        assert_eq!(self.child.wait().unwrap().code(), Some(2));
+        (text(&error["kind"]), text(&error["message"]))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn run(spec: &Value) -> Value {
+    Run::start(spec).summary()
+}
+
+/// `total.outcomes` of a run.
+pub fn outcomes(spec: &Value) -> Value {
+    run(spec)["total"]["outcomes"].clone()
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+pub fn sum(outcomes: &Value) -> u64 {
+    outcomes.as_object().unwrap().values().map(number).sum()
+}
+
+pub fn histogram(encoded: &Value) -> Histogram<u64> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded.as_str().unwrap()).unwrap();
+    hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+}
+
+/// scheduled = sent + dropped and sent = sum of outcomes, in the whole and in the window; histograms count what the outcomes
+/// count; the intervals add up to the whole (but for what was given up at an instant of no length).
+pub fn assert_conserved(summary: &Value, events: &[Value]) {
+    for counts in [&summary["total"], &summary["cohort"]] {
+        assert_eq!(number(&counts["scheduled"]), number(&counts["sent"]) + number(&counts["dropped"]), "{counts}");
+        assert_eq!(number(&counts["sent"]), sum(&counts["outcomes"]), "{counts}");
+    }
+    let (cohort, times) = (&summary["cohort"], &summary["cohort_times"]);
+    let ok = cohort["outcomes"]["ok"].as_u64().unwrap_or(0);
+    let count = |name: &str| histogram(&times[name]).len();
+    assert_eq!([count("response_time_ns"), count("service_time_ns")], [ok, ok]);
+    assert_eq!(count("failed_time_ns"), sum(&cohort["outcomes"]) - ok);
+    assert_eq!(count("send_lag_ns"), number(&cohort["sent"]));
+    assert_eq!(count("dropped_wait_ns"), number(&cohort["dropped"]));
+    let steps: u64 = summary["steps"].as_array().unwrap().iter().map(|step| sum(&step["outcomes"])).sum();
+    assert_eq!(steps, number(&cohort["sent"]));
+
+    let intervals: Vec<&Value> = events.iter().filter(|event| event["type"] == "interval").collect();
+    let all = |field: &str| -> u64 { intervals.iter().map(|interval| number(&interval[field])).sum() };
+    assert_eq!(all("scheduled"), number(&summary["total"]["scheduled"]));
+    assert_eq!(all("sent"), number(&summary["total"]["sent"]));
+    let in_window = intervals.iter().filter(|interval| interval["phase"] == "measure");
+    assert_eq!(in_window.map(|interval| sum(&interval["outcomes"])).sum::<u64>(), sum(&summary["window"]["outcomes"]));
+    assert!(intervals.windows(2).all(|pair| pair[0]["end_ns"] == pair[1]["start_ns"]));
+}
