@@ -1,0 +1,99 @@
+//! The load engine over TLS: whom it trusts, and what a failed handshake is called.
+
+mod load_support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use load_support::*;
+use rcgen::generate_simple_self_signed;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+
+/// A TLS server for `localhost` that answers every request, and its certificate in PEM.
+fn tls_server() -> (SocketAddr, String) {
+    let certified = generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let pem = certified.cert.pem();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = config.clone();
+            std::thread::spawn(move || answer(stream, config));
+        }
+    });
+    (address, pem)
+}
+
+fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
+    let mut stream = BufReader::new(StreamOwned::new(ServerConnection::new(config).unwrap(), stream));
+    let mut line = String::new();
+    while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if line == "\r\n" && stream.get_mut().write_all(OK.as_bytes()).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+fn tls_spec(address: SocketAddr, tls: Value) -> Value {
+    let mut spec = spec(address);
+    spec["target"] = json!({"url": format!("https://localhost:{}", address.port()), "addresses": [address], "tls": tls});
+    spec["scenario"][0]["checks"] = json!({"body_contains": ["hello"]});
+    spec["timeouts"] = json!({"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS});
+    spec
+}
+
+#[test]
+fn requests_go_through_kept_new_and_pipelined() {
+    let (address, _) = tls_server();
+    for (connection, opened) in
+        [(json!({}), 2), (json!({"keep_alive": false}), 6), (json!({"keep_alive": true, "pipeline": 3}), 2)]
+    {
+        let mut spec = tls_spec(address, json!({"insecure": true}));
+        spec["connection"] = connection;
+        let summary = run(&spec);
+        assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
+        assert_eq!(number(&summary["connections"]["opened"]), opened);
+        assert_eq!(histogram(&summary["connections"]["connect_time_ns"]).len(), opened);
+    }
+}
+
+#[test]
+fn certificates_are_verified() {
+    let (address, pem) = tls_server();
+    let file = std::env::temp_dir().join(format!("powerband-load-tls-{}.pem", std::process::id()));
+    std::fs::write(&file, pem).unwrap();
+    let trusted = outcomes(&tls_spec(address, json!({"ca_file": file})));
+    let misnamed = outcomes(&tls_spec(address, json!({"ca_file": file, "server_name": "elsewhere"})));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(trusted, json!({"ok": 6}));
+    assert_eq!(misnamed, json!({"tls_failed": 6}));
+    assert_eq!(outcomes(&tls_spec(address, json!({}))), json!({"tls_failed": 6}));
+    let (kind, message) = Run::start(&tls_spec(address, json!({"ca_file": file}))).refusal();
+    assert!(kind == "spec" && message.starts_with("target.tls.ca_file: "), "{message}");
+}
+
+#[test]
+fn a_server_that_speaks_no_tls_fails_the_handshake() {
+    let address = serve(|mut peer| {
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        peer.hold();
+    });
+    assert_eq!(outcomes(&tls_spec(address, json!({"insecure": true}))), json!({"tls_failed": 6}));
+    let closes = serve(drop);
+    let outcomes = outcomes(&tls_spec(closes, json!({"insecure": true})));
+    assert_eq!(sum(&outcomes), 6);
+    assert!(outcomes.get("ok").is_none() && outcomes.get("closed_early").is_none(), "{outcomes}");
+}
