@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, Estimate, SettingResult
 from powerband.metrics import METRICS
-from powerband.plan import Level, format_level
+from powerband.plan import Level, Setting, format_level
 from powerband.report.numbers import format_estimate, format_interval, format_share, unit_scale
 
 LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
@@ -142,7 +142,7 @@ def resource_charts(analysis: Analysis) -> list[Chart]:
 
 def state_chart(analysis: Analysis) -> Chart | None:
     """Where threads spent their time, as shares: on a CPU, runnable but waiting for one, blocked (all the rest)."""
-    names = [result.setting.id for result in analysis.settings]
+    names = [_short_name(result.setting) for result in analysis.settings]
     parts: dict[str, list[Point]] = {"on a CPU": [], "waiting for a CPU": [], "blocked": []}
     for index, result in enumerate(analysis.settings):
         needed = [result.estimates.get(name) for name in ("threads_mean", "subject_cpu_cores", "run_wait_cores")]
@@ -158,9 +158,14 @@ def state_chart(analysis: Analysis) -> Chart | None:
             parts[label].append(Point(float(index), share, None, None, text, result.setting.id, answer))
     if not parts["blocked"]:
         return None
-    axis = Axis("setting", tuple(map(float, range(len(names)))), tuple(names), ordered=False)
+    by = analysis.settings[0].setting.levels
+    axis = Axis(by[0][0] if len(by) == 1 else "setting", tuple(map(float, range(len(names)))), tuple(names), False)
     lines = tuple(Line(label, tuple(points)) for label, points in parts.items())
     return Chart("states", "stack", "Thread states", "Share of the time of all its threads.", "%", axis, lines)
+
+
+def _short_name(setting: Setting) -> str:
+    return format_level(setting.levels[0][1]) if len(setting.levels) == 1 else setting.id
 
 
 def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:

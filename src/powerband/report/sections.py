@@ -236,6 +236,7 @@ def _distributions(page: Page) -> str:
     chart = (
         '<div class="chart tall" id="chart-distribution" role="img" '
         'aria-label="Chart: time against percentile, one line per setting. The values are in the table below."></div>'
+        '<p class="key" id="distribution-key" hidden></p>'
     )
     tables = _quantile_table("Response time", page.distributions, response=True)
     tables += _quantile_table("Service time", page.distributions, response=False)

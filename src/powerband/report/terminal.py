@@ -1,7 +1,7 @@
 """The live view of a run on stderr: an Observer that draws. Events enter, a table leaves; it computes no statistic.
 
-On a terminal: progress, time left, what runs now, and the ranking with its intervals, redrawn at most four times a
-second and only when something has happened. Elsewhere (a pipe, a CI log): one line per trial and one per block."""
+On a terminal: progress, time left, what runs now, and the ranking with its intervals, redrawn at most twice a
+second, and only when something has happened. Elsewhere (a pipe, a CI log): one line per trial and one per block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from powerband.report.numbers import ABSENT, format_estimate, format_interval, f
 from powerband.report.words import change_words, verdict_words
 from powerband.store import RunDir, TrialRecord
 
-REDRAW_S = 0.25
+REDRAW_S = 0.5  # one redraw costs 3 to 4 ms of CPU: 0.7 % of a core
 RANKING_ROWS = 12
 _START_AND_STOP_S = 2.0  # first guess of what a trial takes beyond warm-up and window
 
@@ -167,7 +167,9 @@ class _Progress:
         head = Table.grid(padding=(0, 2))
         head.add_row(
             Text(self.experiment.name if self.experiment else "", style="bold"),
-            ProgressBar(total=max(self.planned, 1), completed=min(self.done, self.planned), width=24),
+            ProgressBar(
+                total=max(self.planned, 1), completed=min(self.done, self.planned), width=24, complete_style="cyan"
+            ),
             Text(f"{self.done} of about {self.planned} trials"),
             Text(self.left(), style="dim"),
         )

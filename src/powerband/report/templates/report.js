@@ -38,10 +38,28 @@ function drawDistributions(data) {
   if (!element) return;
   const show = () => {
     const which = document.querySelector('input[name="times"]:checked').value;
-    draw(element, (t) => distribution(data.distributions, which, t, element.clientWidth > 560));
+    // Names stand at the ends of the lines where there is room, else in a key below.
+    const longest = Math.max(...data.distributions.map((each) => each.label.length));
+    const room = () => element.clientWidth > 560 || longest <= 6;
+    draw(element, (t) => {
+      document.getElementById("distribution-key").hidden = room();
+      key(data.distributions, t);
+      return distribution(data.distributions, which, t, room());
+    });
   };
   for (const input of document.querySelectorAll('input[name="times"]')) input.addEventListener("change", show);
   show();
+}
+
+function key(distributions, t) {
+  const names = distributions.map((each, i) => {
+    const name = document.createElement("span");
+    const swatch = document.createElement("i");
+    swatch.style.background = ramp(i, distributions.length, t.dark);
+    name.append(swatch, each.setting);
+    return name;
+  });
+  document.getElementById("distribution-key").replaceChildren(...names);
 }
 
 /** The plan as a map of buttons: arrows move, Enter, Space or a click chooses. */
