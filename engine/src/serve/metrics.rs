@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use super::downstream::Downstream;
+use super::permits::Permits;
 use super::pool::{Rules, Snapshot};
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -65,7 +65,7 @@ impl Metrics {
     }
 
     /// The whole page.
-    pub fn render(&self, downstream: Option<&Downstream>) -> String {
+    pub fn render(&self, downstream: Option<&Permits>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let in_loops: u64 = self.loops.iter().map(|gauges| gauges.requests.load(Relaxed)).sum();
         page.counter("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);

@@ -4,13 +4,13 @@
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. No TLS, no HTTP/2.
 
 mod connections;
-mod downstream;
 mod event_loop;
 mod http;
 mod management;
 mod metrics;
 mod misbehave;
 mod options;
+mod permits;
 mod pool;
 mod pooled_requests;
 mod service;

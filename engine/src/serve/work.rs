@@ -2,13 +2,12 @@
 //! may be overridden by the request's query. The parts that may wait are separate calls, so that an event loop can
 //! wait by timer; `Work::all` is the blocking whole. Nothing is known here about HTTP or sockets.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
-use super::downstream::Downstream;
 use super::options::{Config, Framing, PAYLOAD_BYTES_MAX, Span, StallSpec};
+use super::permits::Permits;
 use super::sys::{note_lateness, now_ns, sleep_until, thread_cpu_ns, wake_early_ns};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,8 +86,8 @@ fn payload(value: &str) -> Result<usize, String> {
 
 /// What all requests share: the lock, the downstream, the random times and the freezes.
 pub struct Work {
-    lock: Mutex<()>,
-    pub downstream: Option<Downstream>,
+    lock: Permits,
+    pub downstream: Option<Permits>,
     draws: Draws,
     stall: Option<Stall>,
 }
@@ -97,8 +96,8 @@ impl Work {
     /// The schedule of freezes starts here.
     pub fn new(config: &Config) -> Work {
         Work {
-            lock: Mutex::new(()),
-            downstream: (config.downstream_limit > 0).then(|| Downstream::new(config.downstream_limit)),
+            lock: Permits::new(1),
+            downstream: (config.downstream_limit > 0).then(|| Permits::new(config.downstream_limit)),
             draws: Draws { seed: config.seed, drawn: AtomicU64::new(0) },
             stall: config.stall.map(|spec| Stall { spec, start_ns: now_ns() }),
         }
@@ -119,11 +118,12 @@ impl Work {
     pub fn cpu_and_lock(&self, plan: &Plan) {
         burn(self.draw(plan.cpu));
         if plan.lock_ns > 0 {
-            let _held = self.lock.lock().expect("nothing panics while it is held");
+            let held_since_ns = self.lock.acquire();
             match plan.lock_kind {
-                LockKind::Sleep => wait_from(now_ns(), plan.lock_ns),
+                LockKind::Sleep => wait_from(held_since_ns, plan.lock_ns),
                 LockKind::Burn => burn(plan.lock_ns),
             }
+            self.lock.release();
         }
     }
 

@@ -1,6 +1,6 @@
-//! A downstream that serves K requests at a time, like a database's connection pool: a fair semaphore whose permits are
-//! handed from one request to the next. It serves blocked threads and event loops alike; how long a permit is held is
-//! its holder's business.
+//! K permits that requests hold for a while: the downstream that serves K at a time, like a database's connection pool,
+//! and, with K = 1, the global lock. A fair semaphore: permits are handed from one request to the next, to blocked
+//! threads and event loops alike. How long a permit is held is its holder's business.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use std::thread::Thread;
 
 use super::sys::now_ns;
 
-pub struct Downstream {
+pub struct Permits {
     limit: usize,
     state: Mutex<State>,
 }
@@ -22,9 +22,9 @@ struct State {
 /// waiter wakes up: K permits held for t each give K / t per second, without the machine's wake-up times in it.
 type Grant = Box<dyn FnOnce(u64) + Send>;
 
-impl Downstream {
-    pub fn new(limit: usize) -> Downstream {
-        Downstream { limit, state: Mutex::new(State { in_use: 0, waiting: VecDeque::new() }) }
+impl Permits {
+    pub fn new(limit: usize) -> Permits {
+        Permits { limit, state: Mutex::new(State { in_use: 0, waiting: VecDeque::new() }) }
     }
 
     pub fn limit(&self) -> usize {
@@ -94,37 +94,37 @@ mod tests {
 
     #[test]
     fn permits_are_limited_and_handed_on_in_order() {
-        let downstream = Downstream::new(2);
+        let permits = Permits::new(2);
         let (sender, receiver) = mpsc::channel();
         for i in 0..5 {
             let sender = sender.clone();
-            if downstream.acquire_or_queue(move |_| sender.send(i).unwrap()).is_some() {
+            if permits.acquire_or_queue(move |_| sender.send(i).unwrap()).is_some() {
                 assert!(i < 2);
             }
         }
-        assert_eq!((downstream.in_use(), downstream.waiting()), (2, 3));
+        assert_eq!((permits.in_use(), permits.waiting()), (2, 3));
         for expected in 2..5 {
-            downstream.release();
+            permits.release();
             assert_eq!(receiver.recv(), Ok(expected));
-            assert_eq!(downstream.in_use(), 2);
+            assert_eq!(permits.in_use(), 2);
         }
-        downstream.release();
-        downstream.release();
-        assert_eq!((downstream.in_use(), downstream.waiting()), (0, 0));
+        permits.release();
+        permits.release();
+        assert_eq!((permits.in_use(), permits.waiting()), (0, 0));
     }
 
     #[test]
     fn a_blocked_thread_gets_the_permit_that_another_gives_up() {
-        let downstream = Downstream::new(1);
-        let first_ns = downstream.acquire();
+        let permits = Permits::new(1);
+        let first_ns = permits.acquire();
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| downstream.acquire());
-            while downstream.waiting() == 0 {
+            let second = scope.spawn(|| permits.acquire());
+            while permits.waiting() == 0 {
                 std::thread::yield_now();
             }
-            downstream.release();
+            permits.release();
             assert!(second.join().unwrap() >= first_ns);
         });
-        assert_eq!(downstream.in_use(), 1);
+        assert_eq!(permits.in_use(), 1);
     }
 }
