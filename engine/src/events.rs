@@ -195,7 +195,9 @@ pub enum ProbeEvent {
     Sample(Box<Sample>),
     Threads(Threads),
     Exited(Exited),
-    /// Last line. `killed`: processes of the launched tree that had to be killed after the grace.
+    /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
+    /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
+    /// met more than half a period late.
     End {
         at_ns: u64,
         killed: u32,
@@ -214,7 +216,9 @@ pub struct Sample {
     pub host: HostSample,
 }
 
-/// One process tree, all its processes added up.
+/// One process tree, all its processes added up. With more than 64 threads, faults and everything that is counted per
+/// thread (switches, run-queue wait) is read once a second (less often where that would cost over 1 % of a core) and
+/// repeated in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSample {
@@ -239,6 +243,7 @@ pub struct TreeSample {
     pub minor_faults: u64,
     pub major_faults: u64,
     pub descriptors_now: u32,
+    /// Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
 }
 
@@ -274,7 +279,7 @@ pub struct Threads {
     pub pools: Vec<PoolSample>,
 }
 
-/// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime; counters are sums over threads alive
+/// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime (since the tree was first seen); counters are sums over threads alive
 /// now plus the last seen values of threads of this pool that exited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -119,6 +119,8 @@ impl Prepared {
             libc::dup2(self.null.as_raw_fd(), 0);
             libc::dup2(self.log.as_raw_fd(), 1);
             libc::dup2(self.log.as_raw_fd(), 2);
+            // Whatever the probe inherited without close-on-exec is not the subject's (since Linux 5.11).
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             libc::execve(self.program.as_ptr(), argv.as_ptr(), env.as_ptr());
             fail(error_write, STAGE_EXEC)
         }

@@ -14,6 +14,11 @@ impl ProcFile {
         open_path(path, libc::O_RDONLY).map(ProcFile)
     }
 
+    /// Opens a file by a path relative to a folder, which spares the walk to it.
+    pub fn open_in(dir: &ProcDir, path: &str) -> io::Result<ProcFile> {
+        open_at(dir.0.as_raw_fd(), path, libc::O_RDONLY).map(ProcFile)
+    }
+
     /// The file's text, as much as fits into `buffer`. An error means that the process or thread has gone.
     pub fn read<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
         // SAFETY: the buffer is valid for writes of its length.
@@ -23,10 +28,14 @@ impl ProcFile {
 }
 
 fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
+    open_at(libc::AT_FDCWD, path, flags)
+}
+
+fn open_at(dir: i32, path: &str, flags: i32) -> io::Result<OwnedFd> {
     let path = CString::new(path)?;
     // SAFETY: the path is a valid C string; the descriptor returned is ours alone.
     unsafe {
-        let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC);
+        let fd = libc::openat(dir, path.as_ptr(), flags | libc::O_CLOEXEC);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }
@@ -73,10 +82,19 @@ impl ProcDir {
 
     /// The folder's size: for /proc/PID/fd the number of open descriptors (since Linux 6.2; 0 before).
     pub fn size(&self) -> u64 {
+        self.metadata().map_or(0, |stat| stat.st_size as u64)
+    }
+
+    /// Folders within, from the link count: for /proc/PID/task the number of threads. 0 when the process has gone.
+    pub fn subfolders(&self) -> u32 {
+        self.metadata().map_or(0, |stat| stat.st_nlink.saturating_sub(2) as u32)
+    }
+
+    fn metadata(&self) -> Option<libc::stat> {
         // SAFETY: an all-zero stat is a valid value, and fstat writes to it.
         unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstat(self.0.as_raw_fd(), &mut stat) == 0 { stat.st_size as u64 } else { 0 }
+            (libc::fstat(self.0.as_raw_fd(), &mut stat) == 0).then_some(stat)
         }
     }
 }

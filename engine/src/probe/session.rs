@@ -10,11 +10,11 @@ use super::host::Host;
 use super::input::{Input, Line};
 use super::keeper::{self, Reaped};
 use super::launch::{cpu_set, launch};
-use super::monotonic_ns;
 use super::output::{Gone, Output};
 use super::process::Usage;
 use super::signals::{Signals, parent_of_self};
 use super::tree::Tree;
+use super::{monotonic_ns, own_cpu_ns};
 use crate::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
 use crate::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
 
@@ -368,11 +368,13 @@ impl<'s> Session<'s> {
         self.end(killed)
     }
 
+    /// A last sample holds the final counters.
     fn end(&mut self, killed: u32) -> Result<(), End> {
+        self.sample()?;
         let event = ProbeEvent::End {
             at_ns: monotonic_ns(),
             killed,
-            cpu_ns: super::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0),
+            cpu_ns: own_cpu_ns(),
             samples: self.samples,
             samples_late: self.samples_late,
         };

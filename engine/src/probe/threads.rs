@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::clock_ns;
 use super::process::{Process, tick_ns};
-use super::procfs::{ProcFile, parse_schedstat, parse_stat, parse_status};
+use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
+use super::{clock_ns, own_cpu_ns};
 use crate::events::PoolSample;
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.
@@ -45,18 +45,31 @@ pub struct ThreadTable {
     totals: Counters,
     scan: u64,
     kept_files: u64,
-    tids: Vec<i32>,
+    /// The probe's own CPU time spent on opening files of new threads in this scan.
+    opening_ns: u64,
 }
 
 struct Thread {
+    files: Files,
+    /// On CLOCK_BOOTTIME, to a tick.
+    start_ns: u64,
+    /// schedstat's three numbers at the last reading: the same again means that it has not run since.
+    raw: (u64, u64, u64),
+    last: Counters,
+    state: u8,
+    pool: usize,
+    /// At the last reading it slept in a wait channel that could be read.
+    in_known_channel: bool,
+    /// The scan that last saw it.
+    seen: u64,
+}
+
+/// A thread's files, kept open where descriptors allow.
+struct Files {
+    tid: i32,
     schedstat: Option<ProcFile>,
     status: Option<ProcFile>,
     wait_channel: Option<ProcFile>,
-    /// On CLOCK_BOOTTIME, to a tick.
-    start_ns: u64,
-    last: Counters,
-    /// The scan that last saw it.
-    seen: u64,
 }
 
 #[derive(Default)]
@@ -70,15 +83,20 @@ struct Pool {
 
 /// One reading of a thread.
 struct Reading<'b> {
+    raw: (u64, u64, u64),
     counters: Counters,
-    name: &'b [u8],
+    /// None: as before.
+    name: Option<&'b [u8]>,
     state: u8,
+    /// Empty where unknown or not asked for.
+    channel: &'b [u8],
 }
 
 impl ThreadTable {
     /// Before the first process of a scan.
     pub fn begin_scan(&mut self) {
         self.scan += 1;
+        self.opening_ns = 0;
         for pool in &mut self.pools {
             pool.threads_now = 0;
             pool.states_now.clear();
@@ -86,55 +104,48 @@ impl ThreadTable {
         }
     }
 
-    /// Reads all threads of one process. `detailed`: their wait channels too.
+    /// Reads all threads of one process, as last listed. `detailed`: their wait channels too.
     pub fn scan(&mut self, process: &Process, detailed: bool) {
-        let mut tids = std::mem::take(&mut self.tids);
-        process.tasks.list(&mut tids);
-        for &tid in &tids {
-            self.read_thread(process.pid, tid, detailed);
+        for &tid in &process.tids {
+            self.read_thread(&process.tasks, tid, detailed);
         }
-        self.tids = tids;
     }
 
-    fn read_thread(&mut self, pid: i32, tid: i32, detailed: bool) {
-        let may_keep = self.kept_files + 3 + DESCRIPTOR_RESERVE < descriptor_limit();
+    fn read_thread(&mut self, tasks: &ProcDir, tid: i32, detailed: bool) {
         let mut thread = match self.threads.remove(&tid) {
             Some(thread) => thread,
-            None => match Thread::open(pid, tid, may_keep) {
-                Some(thread) => {
-                    self.kept_files += 3 * u64::from(may_keep);
-                    thread
-                }
+            None => match self.open_thread(tasks, tid) {
+                Some(thread) => thread,
                 None => return,
             },
         };
         let mut buffer = [0u8; 4096];
         let mut channel = [0u8; 64];
-        let Some(reading) = thread.read(pid, tid, &mut buffer) else {
-            self.kept_files -= thread.kept_files();
+        let Some(reading) = thread.read(tasks, detailed, &mut buffer, &mut channel) else {
+            self.kept_files -= thread.files.kept();
             return; // it has ended; what it had gained is in its pool
         };
-        let gained = reading.counters.combine(thread.last, u64::saturating_sub);
-        thread.last = reading.counters;
-        thread.seen = self.scan;
-        let index = self.pool_index(pool_name(reading.name));
-        let pool = &mut self.pools[index];
-        pool.counters = pool.counters.combine(gained, u64::saturating_add);
-        pool.threads_now += 1;
-        *pool.states_now.entry(reading.state).or_default() += 1;
-        if detailed && matches!(reading.state, b'S' | b'D' | b'I') {
-            let channel = thread.wait_channel(pid, tid, &mut channel);
-            if !channel.is_empty() && channel != b"0" {
-                match pool.wait_channels_now.get_mut(channel) {
-                    Some(count) => *count += 1,
-                    None => {
-                        pool.wait_channels_now.insert(channel.to_vec(), 1);
-                    }
-                }
-            }
+        if let Some(name) = reading.name {
+            thread.pool = self.pool_index(pool_name(name));
         }
+        let gained = reading.counters.combine(thread.last, u64::saturating_sub);
         self.totals = self.totals.combine(gained, u64::saturating_add);
+        self.pools[thread.pool].add(gained, reading.state, reading.channel);
+        thread.raw = reading.raw;
+        thread.last = reading.counters;
+        thread.state = reading.state;
+        thread.in_known_channel = !reading.channel.is_empty();
+        thread.seen = self.scan;
         self.threads.insert(tid, thread);
+    }
+
+    fn open_thread(&mut self, tasks: &ProcDir, tid: i32) -> Option<Thread> {
+        let started_ns = own_cpu_ns();
+        let keep = self.kept_files + 3 + DESCRIPTOR_RESERVE < descriptor_limit();
+        let thread = Thread::open(tasks, tid, keep)?;
+        self.kept_files += thread.files.kept();
+        self.opening_ns += own_cpu_ns() - started_ns;
+        Some(thread)
     }
 
     fn pool_index(&mut self, name: &[u8]) -> usize {
@@ -158,17 +169,23 @@ impl ThreadTable {
         self.threads.retain(|_, thread| {
             let alive = thread.seen == scan;
             if !alive {
-                *kept -= thread.kept_files();
+                *kept -= thread.files.kept();
             }
             alive
         });
     }
 
+    /// CPU time that the last scan spent on opening the files of new threads: once for each.
+    pub fn opening_ns(&self) -> u64 {
+        self.opening_ns
+    }
+
     /// All counters count from the last scan on.
     pub fn start_from_here(&mut self) {
         self.totals = Counters::default();
-        self.pools.clear();
-        self.by_name.clear();
+        for pool in &mut self.pools {
+            pool.counters = Counters::default();
+        }
     }
 
     /// Over all threads since the start, as far as scans met them.
@@ -183,6 +200,19 @@ impl ThreadTable {
 }
 
 impl Pool {
+    fn add(&mut self, gained: Counters, state: u8, channel: &[u8]) {
+        self.counters = self.counters.combine(gained, u64::saturating_add);
+        self.threads_now += 1;
+        *self.states_now.entry(state).or_default() += 1;
+        match self.wait_channels_now.get_mut(channel) {
+            Some(count) => *count += 1,
+            None if channel.is_empty() => {}
+            None => {
+                self.wait_channels_now.insert(channel.to_vec(), 1);
+            }
+        }
+    }
+
     fn sample(&self) -> PoolSample {
         let states = self.states_now.iter().map(|(&state, &count)| ((state as char).to_string(), count));
         let channels = self.wait_channels_now.iter();
@@ -202,60 +232,90 @@ impl Pool {
 }
 
 impl Thread {
-    fn open(pid: i32, tid: i32, keep: bool) -> Option<Thread> {
+    fn open(tasks: &ProcDir, tid: i32, keep: bool) -> Option<Thread> {
         let mut buffer = [0u8; 1024];
-        let stat = parse_stat(ProcFile::open(&path(pid, tid, "stat")).ok()?.read(&mut buffer).ok()?)?;
-        let file = |name| if keep { ProcFile::open(&path(pid, tid, name)).ok() } else { None };
+        let stat = parse_stat(ProcFile::open_in(tasks, &path(tid, "stat")).ok()?.read(&mut buffer).ok()?)?;
+        let file = |name| if keep { ProcFile::open_in(tasks, &path(tid, name)).ok() } else { None };
         Some(Thread {
-            schedstat: file("schedstat"),
-            status: file("status"),
-            wait_channel: file("wchan"),
+            files: Files { tid, schedstat: file("schedstat"), status: file("status"), wait_channel: file("wchan") },
             start_ns: stat.start_ticks * tick_ns(),
+            raw: (0, 0, 0),
             last: Counters::default(),
+            state: stat.state,
+            pool: 0,
+            in_known_channel: false,
             seen: 0,
         })
     }
 
-    fn kept_files(&self) -> u64 {
-        if self.status.is_some() { 3 } else { 0 }
+    /// None when the thread has ended. Every counter is at least what it was.
+    ///
+    /// `status` is the dear file (11 us, against 1 for schedstat and 4 for the wait channel), and idle threads are the
+    /// many: one that slept in a known channel, has not run since and is still in a channel (a woken one is in none)
+    /// still has the same state, name and switches.
+    fn read<'b>(
+        &self,
+        tasks: &ProcDir,
+        detailed: bool,
+        buffer: &'b mut [u8],
+        channel: &'b mut [u8],
+    ) -> Option<Reading<'b>> {
+        let raw = parse_schedstat(self.files.schedstat(tasks, buffer)?)?;
+        let mut counters = self.times(raw)?;
+        let mut channel = if detailed { self.files.wait_channel(tasks, channel) } else { &[] };
+        if raw == self.raw && self.in_known_channel && !channel.is_empty() {
+            return Some(Reading { raw, counters, name: None, state: self.state, channel });
+        }
+        let status = parse_status(self.files.status(tasks, buffer)?)?;
+        counters.voluntary_switches = status.voluntary_switches;
+        counters.involuntary_switches = status.involuntary_switches;
+        if status.state == b'R' {
+            channel = &[];
+        }
+        Some(Reading { raw, counters, name: Some(status.name), state: status.state, channel })
     }
 
-    /// None when the thread has ended. Every counter is at least what it was.
-    fn read<'b>(&self, pid: i32, tid: i32, buffer: &'b mut [u8]) -> Option<Reading<'b>> {
-        let text = read_file(&self.schedstat, pid, tid, "schedstat", buffer)?;
-        let (on_cpu_ns, run_wait_ns, _) = parse_schedstat(text)?;
+    /// The thread's life so far, split by schedstat; switches as before.
+    fn times(&self, (on_cpu_ns, run_wait_ns, _): (u64, u64, u64)) -> Option<Counters> {
         let on_cpu_ns = on_cpu_ns.max(self.last.on_cpu_ns);
         let run_wait_ns = run_wait_ns.max(self.last.run_wait_ns);
         let lifetime_ns = clock_ns(libc::CLOCK_BOOTTIME)?.saturating_sub(self.start_ns);
-        let status = parse_status(read_file(&self.status, pid, tid, "status", buffer)?)?;
-        Some(Reading {
-            counters: Counters {
-                on_cpu_ns,
-                run_wait_ns,
-                blocked_ns: lifetime_ns.saturating_sub(on_cpu_ns + run_wait_ns).max(self.last.blocked_ns),
-                voluntary_switches: status.voluntary_switches,
-                involuntary_switches: status.involuntary_switches,
-            },
-            name: status.name,
-            state: status.state,
-        })
-    }
-
-    fn wait_channel<'b>(&self, pid: i32, tid: i32, buffer: &'b mut [u8]) -> &'b [u8] {
-        read_file(&self.wait_channel, pid, tid, "wchan", buffer).unwrap_or_default()
+        let blocked_ns = lifetime_ns.saturating_sub(on_cpu_ns + run_wait_ns).max(self.last.blocked_ns);
+        Some(Counters { on_cpu_ns, run_wait_ns, blocked_ns, ..self.last })
     }
 }
 
-fn path(pid: i32, tid: i32, name: &str) -> String {
-    format!("/proc/{pid}/task/{tid}/{name}")
+impl Files {
+    fn kept(&self) -> u64 {
+        [&self.schedstat, &self.status, &self.wait_channel].into_iter().flatten().count() as u64
+    }
+
+    fn schedstat<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        self.read(tasks, &self.schedstat, "schedstat", buffer)
+    }
+
+    fn status<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        self.read(tasks, &self.status, "status", buffer)
+    }
+
+    /// Empty where the kernel does not tell, and for a thread that does not sleep (the kernel says `0`).
+    fn wait_channel<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> &'b [u8] {
+        let channel = self.read(tasks, &self.wait_channel, "wchan", buffer).unwrap_or_default();
+        if channel == b"0" { &[] } else { channel }
+    }
+
+    /// From the file kept open, or by opening it for this once.
+    fn read<'b>(&self, tasks: &ProcDir, kept: &Option<ProcFile>, name: &str, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        match kept {
+            Some(file) => file.read(buffer).ok(),
+            None => ProcFile::open_in(tasks, &path(self.tid, name)).ok()?.read(buffer).ok(),
+        }
+    }
 }
 
-/// From the file kept open, or by opening it for this once.
-fn read_file<'b>(kept: &Option<ProcFile>, pid: i32, tid: i32, name: &str, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-    match kept {
-        Some(file) => file.read(buffer).ok(),
-        None => ProcFile::open(&path(pid, tid, name)).ok()?.read(buffer).ok(),
-    }
+/// Relative to the folder of a process's tasks.
+fn path(tid: i32, name: &str) -> String {
+    format!("{tid}/{name}")
 }
 
 /// The name without trailing digits and separators; a name of nothing else stays whole.

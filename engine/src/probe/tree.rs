@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::own_cpu_ns;
 use super::perf::PerfCounters;
 use super::process::{Process, Usage, tick_ns};
 use super::procfs::ProcDir;
@@ -12,12 +13,14 @@ use super::threads::ThreadTable;
 use crate::events::{Threads, TreeSample};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Up to this many threads are looked at on every sample, more only once a second.
+/// Up to this many threads are looked at on every sample; of more, what grows with them is read once a second.
 const FEW_THREADS: u32 = 64;
 /// A dear reading is not repeated before this many times its own cost has passed: 0.5 % of a core.
 const DEAR_FACTOR: u64 = 200;
 /// The same for the reading of all threads: 1 %.
 const THREADS_FACTOR: u64 = 100;
+/// And for meeting new threads, which costs more, but only once for each: 5 %.
+const OPENING_FACTOR: u64 = 20;
 
 pub struct Tree {
     pub name: String,
@@ -41,6 +44,9 @@ pub struct Tree {
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
+    /// Threads created and alive when the threads were last listed.
+    listed: Option<(u64, u32)>,
+    context_switches: Option<u64>,
     scratch: Vec<i32>,
 }
 
@@ -58,6 +64,7 @@ impl Tree {
         tree.adopt_descendants();
         tree.perf = PerfCounters::attach(|| tree.thread_ids());
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
+        tree.list_threads();
         tree.scan_threads(false);
         tree.threads.start_from_here();
         tree
@@ -80,6 +87,8 @@ impl Tree {
             event_due: Due::default(),
             pss: Default::default(),
             sockets: Default::default(),
+            listed: None,
+            context_switches: None,
             scratch: Vec::new(),
         }
     }
@@ -111,17 +120,15 @@ impl Tree {
         all
     }
 
-    /// Takes the process in if it belongs here, i.e. if its parent does.
+    /// Takes the process in if it belongs here, i.e. if its parent does. True if it is a new member.
     pub fn offer(&mut self, pid: i32, parent: i32) -> bool {
         let ours = self.reaper == Some(parent) || self.members.iter().any(|member| member.pid == parent);
         if !ours || self.members.iter().any(|member| member.pid == pid) {
             return false;
         }
-        // A process that has ended meanwhile is not taken, or it would be offered again for ever.
-        let opened = Process::open(pid);
-        let taken = opened.is_some();
-        self.members.extend(opened);
-        taken
+        let Some(process) = Process::open(pid) else { return false }; // it has gone already
+        self.members.push(process);
+        true
     }
 
     /// The probe has reaped this process: `usage` is final. Only what was launched can end so; it counts even if it
@@ -141,13 +148,13 @@ impl Tree {
 
     /// The tree now, and its threads by pool when a second has passed since they were last told.
     pub fn sample(&mut self, now_ns: u64) -> (TreeSample, Option<Threads>) {
-        self.update_members();
+        self.update_members(self.threads_due.is_due(now_ns));
         let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
         self.last = self.last.advance_to(sum.saturating_sub(self.base));
         let threads_now = self.members.iter().map(|member| member.threads).sum();
-        let event = self.update_threads(now_ns, threads_now);
-        self.update_dear(now_ns);
         let created = self.perf.threads_created();
+        let event = self.update_threads(now_ns, threads_now, created);
+        self.update_dear(now_ns);
         let totals = self.threads.totals();
         let live: Vec<&Process> = self.members.iter().filter(|member| !member.zombie).collect();
         let sample = TreeSample {
@@ -159,7 +166,7 @@ impl Tree {
             cpu_system_ns: self.last.system_ns,
             rss_bytes_now: live.iter().map(|member| member.rss_bytes).sum(),
             pss_bytes_now: self.pss.1,
-            context_switches: self.perf.context_switches(),
+            context_switches: self.context_switches,
             voluntary_switches: totals.voluntary_switches,
             involuntary_switches: totals.involuntary_switches,
             run_wait_ns: totals.run_wait_ns,
@@ -177,13 +184,19 @@ impl Tree {
 
     /// Reads every member, children before their parents: a child waited for in between is then counted twice for one
     /// sample (and evened out by `last`), where the other order would miss it and take it for lost.
-    fn update_members(&mut self) {
+    fn update_members(&mut self, full: bool) {
         let mut vanished = HashMap::new();
         for i in (0..self.members.len()).rev() {
-            if !self.members[i].update() {
+            let member = &mut self.members[i];
+            let lightly = !full && member.threads > FEW_THREADS;
+            if !(lightly && member.update_lightly() || member.update()) {
                 let member = self.members.remove(i);
                 vanished.insert(member.pid, member);
             }
+        }
+        if !full && !vanished.is_empty() {
+            // What parents inherit is only in a full reading. One that has gone by now is met at the next sample.
+            self.members.iter_mut().for_each(|member| _ = member.update());
         }
         for member in vanished.values() {
             self.account_for(member, &vanished);
@@ -207,13 +220,13 @@ impl Tree {
             // Times of children come in whole ticks: a difference of that size is no loss.
             let slack = 2 * tick_ns();
             if missing.user_ns + missing.system_ns <= slack {
-                missing = Usage::default();
+                (missing.user_ns, missing.system_ns) = (0, 0);
             }
         }
         self.gone += missing;
     }
 
-    fn update_threads(&mut self, now_ns: u64, threads_now: u32) -> Option<Threads> {
+    fn update_threads(&mut self, now_ns: u64, threads_now: u32, created: Option<u64>) -> Option<Threads> {
         let told = self.event_due.take(now_ns, SECOND_NS);
         let many = threads_now > FEW_THREADS;
         // With many threads the reading waits for its own time, and the event with it.
@@ -223,11 +236,24 @@ impl Tree {
             }
             return None;
         }
-        let started = super::monotonic_ns();
+        let started = own_cpu_ns();
         let detailed = told || many;
+        let listed = created.map(|created| (created, threads_now));
+        if listed.is_none() || listed != self.listed {
+            self.list_threads();
+            self.listed = listed;
+        }
         self.scan_threads(detailed);
-        self.threads_due.cost(now_ns, SECOND_NS, started, THREADS_FACTOR);
+        self.context_switches = self.perf.context_switches();
+        let opening_ns = self.threads.opening_ns();
+        let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
+        let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
+        self.threads_due.again(now_ns, SECOND_NS, pause_ns);
         detailed.then(|| Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.pools() })
+    }
+
+    fn list_threads(&mut self) {
+        self.members.iter_mut().filter(|member| !member.zombie).for_each(Process::list_threads);
     }
 
     fn scan_threads(&mut self, detailed: bool) {
@@ -240,15 +266,15 @@ impl Tree {
 
     fn update_dear(&mut self, now_ns: u64) {
         if self.pss.0.is_due(now_ns) {
-            let started = super::monotonic_ns();
+            let started = own_cpu_ns();
             self.pss.1 = self.members.iter().map(Process::pss_bytes).sum();
-            self.pss.0.cost(now_ns, SECOND_NS, started, DEAR_FACTOR);
+            self.pss.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (own_cpu_ns() - started));
         }
         if self.sockets.0.is_due(now_ns) {
-            let started = super::monotonic_ns();
+            let started = own_cpu_ns();
             let counts = self.members.iter().map(|member| member.sockets(&mut self.scratch));
             (self.sockets.1, self.sockets.2) = counts.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
-            self.sockets.0.cost(now_ns, SECOND_NS, started, DEAR_FACTOR);
+            self.sockets.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (own_cpu_ns() - started));
         }
     }
 }
@@ -266,14 +292,13 @@ impl Due {
     fn take(&mut self, now_ns: u64, period_ns: u64) -> bool {
         let due = self.is_due(now_ns);
         if due {
-            self.0 = now_ns + period_ns - period_ns / 20;
+            self.again(now_ns, period_ns, 0);
         }
         due
     }
 
-    /// After the work begun at `started_ns`: due again after a period, or after `factor` times what it took.
-    fn cost(&mut self, now_ns: u64, period_ns: u64, started_ns: u64, factor: u64) {
-        let took_ns = super::monotonic_ns().saturating_sub(started_ns);
-        self.0 = now_ns + (period_ns - period_ns / 20).max(factor * took_ns);
+    /// Due again after a period, or after `at_least_ns` if that is longer.
+    fn again(&mut self, now_ns: u64, period_ns: u64, at_least_ns: u64) {
+        self.0 = now_ns + (period_ns - period_ns / 20).max(at_least_ns);
     }
 }

@@ -1,0 +1,240 @@
+//! The counters against programs whose counts are known: threads created, switches, CPU time, faults, sockets, pools;
+//! and that no counter ever falls while threads and processes come and go.
+
+#[path = "probe_support/mod.rs"]
+mod probe_support;
+
+use std::net::TcpListener;
+
+use probe_support::{Bench, Probe, find, python, tree};
+use serde_json::{Value, json};
+
+const COUNTERS: [&str; 9] = [
+    "threads_started",
+    "cpu_user_ns",
+    "cpu_system_ns",
+    "context_switches",
+    "voluntary_switches",
+    "involuntary_switches",
+    "run_wait_ns",
+    "minor_faults",
+    "major_faults",
+];
+
+fn assert_never_falls(events: &[Value], name: &str) {
+    for field in COUNTERS {
+        let values: Vec<u64> = tree(events, name).filter_map(|tree| tree[field].as_u64()).collect();
+        assert!(values.is_sorted(), "{field} falls: {values:?}");
+    }
+}
+
+/// Whether this machine lets us count with perf; without, the fields must be absent.
+fn perf_is_permitted() -> bool {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    // SAFETY: geteuid cannot fail.
+    level.trim().parse::<i32>().is_ok_and(|level| level <= 1) || unsafe { libc::geteuid() } == 0
+}
+
+#[test]
+fn threads_and_switches_are_counted_exactly_even_of_those_that_ended() {
+    let bench = Bench::new();
+    // 100 threads of 5 sleeps, 4 forked children of one more thread each; every sleep is a voluntary switch.
+    let code = r#"
+import os, threading, time
+def work():
+    for _ in range(5): time.sleep(0.002)
+for _ in range(10):
+    threads = [threading.Thread(target=work) for _ in range(10)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+for _ in range(4):
+    if os.fork() == 0:
+        t = threading.Thread(target=work); t.start(); t.join()
+        os._exit(0)
+    os.wait()
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    let exited = probe.until("exited");
+    let (events, _) = probe.finish();
+    assert_eq!(exited["exit_code"], 0);
+    assert_never_falls(&events, "subject");
+    let last = tree(&events, "subject").last().unwrap();
+    if !perf_is_permitted() {
+        assert_eq!((&last["threads_started"], &last["context_switches"]), (&Value::Null, &Value::Null));
+        return;
+    }
+    assert_eq!(last["threads_started"], 1 + 100 + 4 + 4);
+    let switches = last["context_switches"].as_u64().unwrap();
+    let rusage = exited["voluntary_switches"].as_u64().unwrap() + exited["involuntary_switches"].as_u64().unwrap();
+    assert!(switches >= 104 * 5, "{switches}");
+    // rusage also counts the wait for the start signal, and each task's last switch away, which perf no longer sees.
+    assert!(switches <= rusage && rusage - switches <= 1 + 109 + 5, "perf {switches}, rusage {rusage}");
+}
+
+#[test]
+fn cpu_of_ended_children_is_kept_whoever_waits_for_them() {
+    let bench = Bench::new();
+    // Children waited for; never waited for (SIGCHLD ignored); orphaned by a double fork.
+    let code = r#"
+import os, signal, time
+def burn(cpu_s):
+    while time.process_time() < cpu_s: pass
+for _ in range(2):
+    if os.fork() == 0: burn(0.15); os._exit(0)
+    os.wait()
+if os.fork() == 0:
+    if os.fork() == 0: burn(0.15); os._exit(0)
+    os._exit(0)
+os.wait()
+burn(0.2)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0: burn(0.3); os._exit(0)
+time.sleep(0.1)
+os.write(1, b'done\n')
+while len(os.listdir('/proc/self/task')) and os.path.exists('/proc/self'): time.sleep(1)
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    // 0.3 waited for + 0.15 orphan + 0.2 own + nearly 0.3 ignored: the last counts up to its last sample.
+    let enough = |event: &Value| {
+        let tree = &event["trees"][0];
+        let cpu_ns = tree["cpu_user_ns"].as_u64().unwrap_or(0) + tree["cpu_system_ns"].as_u64().unwrap_or(0);
+        cpu_ns >= 850_000_000 && tree["processes_now"] == 1
+    };
+    probe.until_that("sample with the CPU time of all", enough);
+    let (events, _) = probe.finish();
+    assert_never_falls(&events, "subject");
+    let last = tree(&events, "subject").last().unwrap();
+    let cpu_ns = last["cpu_user_ns"].as_u64().unwrap() + last["cpu_system_ns"].as_u64().unwrap();
+    // Each interpreter's own work comes on top; anything counted twice would add 150 ms or more.
+    assert!(cpu_ns < 1_150_000_000, "{cpu_ns}");
+}
+
+#[test]
+fn levels_pools_and_accept_queues_are_as_the_subject_made_them() {
+    let bench = Bench::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let code = r#"
+import ctypes, os, socket, sys, threading, time
+libc = ctypes.CDLL(None)
+def work(name):
+    libc.prctl(15, name.encode(), 0, 0, 0)
+    time.sleep(600)
+for i in range(12): threading.Thread(target=work, args=(f'pool-1-thread-{i}',), daemon=True).start()
+kept = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(7)]
+memory = bytearray(os.urandom(1) * (32 << 20))
+time.sleep(600)
+"#;
+    let mut spec = bench.launch(&[python(), "-c", code, &port.to_string()]);
+    spec["ports"] = json!([port]);
+    let mut probe = Probe::start(&spec);
+    let sample = probe.until_that("sample with every level", |event| {
+        let tree = &event["trees"][0];
+        let memory = |field: &str| tree[field].as_u64().is_some_and(|bytes| bytes > 32 << 20);
+        tree["threads_now"] == 13 && tree["sockets_now"] == 7 && memory("rss_bytes_now") && memory("pss_bytes_now")
+    });
+    assert!(sample["trees"][0]["descriptors_now"].as_u64().unwrap() >= 10);
+    assert_eq!(sample["host"]["accept_queue_now"], 7);
+    assert!(sample["host"]["accept_queue_limit"].as_u64().unwrap() >= 7);
+    let pool = |event: &Value| {
+        let pools = event["pools"].as_array()?;
+        pools.iter().find(|pool| pool["pool"] == "pool-1-thread" && pool["threads_now"] == 12).cloned()
+    };
+    let event = probe.until_that("threads event with the pool", |event| pool(event).is_some());
+    let pool = pool(&event).unwrap();
+    assert_eq!(pool["states_now"], json!({"S": 12}));
+    let channels = pool["wait_channels_now"].as_object().unwrap();
+    let known: u64 = channels.values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(known == 12 || channels.is_empty(), "{channels:?}");
+    assert!(pool["blocked_ns"].as_u64().unwrap() > pool["on_cpu_ns"].as_u64().unwrap());
+    probe.finish();
+}
+
+#[test]
+fn a_thousand_threads_are_met_and_never_fall() {
+    let bench = Bench::new();
+    let code = r#"
+import threading, time
+threading.stack_size(65536)
+def work():
+    while True: time.sleep(0.5)
+for _ in range(1000): threading.Thread(target=work, daemon=True).start()
+time.sleep(600)
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    let all = |event: &Value| {
+        let pools = event["pools"].as_array().into_iter().flatten();
+        pools.filter_map(|pool| pool["threads_now"].as_u64()).sum::<u64>() == 1001
+    };
+    probe.until_that("threads event with all", all);
+    probe.until("threads");
+    let (events, _) = probe.finish();
+    assert_never_falls(&events, "subject");
+    if perf_is_permitted() {
+        assert_eq!(tree(&events, "subject").last().unwrap()["threads_started"], 1001);
+    }
+}
+
+#[test]
+fn a_tree_may_be_watched_later_and_counts_from_then_on() {
+    let bench = Bench::new();
+    let code = r#"
+import sys, threading, time
+for _ in range(50):
+    t = threading.Thread(target=time.sleep, args=(0.001,)); t.start(); t.join()
+end = time.process_time() + 0.3
+while time.process_time() < end: pass
+print('ready', flush=True)
+sys.stdin.readline()
+for _ in range(30):
+    t = threading.Thread(target=time.sleep, args=(0.001,)); t.start(); t.join()
+print('done', flush=True)
+sys.stdin.readline()
+"#;
+    let log = std::fs::File::create(bench.log()).unwrap();
+    let mut other = std::process::Command::new(python())
+        .args(["-c", code])
+        .env("POWERBAND_PROBE_TEST", &bench.mark)
+        .stdin(std::process::Stdio::piped())
+        .stdout(log)
+        .spawn()
+        .unwrap();
+    bench.wait_for_log("ready");
+    let mut probe = Probe::start(&json!({"protocol": 1, "interval_ns": 20_000_000}));
+    assert_eq!(probe.until("sample")["trees"], json!([]));
+    probe.tell(&json!({"type": "watch", "name": "engine", "pid": other.id()}).to_string());
+    let first = probe.until_that("sample of the tree", |event| event["trees"][0]["name"] == "engine");
+    assert!(first["trees"][0]["cpu_user_ns"].as_u64().unwrap() < 200_000_000, "{first}");
+    let stdin = other.stdin.as_mut().unwrap();
+    std::io::Write::write_all(stdin, b"go\n").unwrap();
+    bench.wait_for_log("done");
+    if perf_is_permitted() {
+        let seen = probe.until_that("sample of 30 threads", |event| event["trees"][0]["threads_started"] == 30);
+        assert!(seen["trees"][0]["context_switches"].as_u64().unwrap() >= 30);
+    }
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    probe.until_that("sample without it", |event| event["trees"][0]["processes_now"] == 0);
+    let (events, status) = probe.finish();
+    // What is merely watched is not ended, and counts for nothing in `killed`.
+    assert!(status.success());
+    assert_eq!(events.last().unwrap()["killed"], 0);
+    assert_never_falls(&events, "engine");
+}
+
+#[test]
+fn a_person_may_watch_a_process() {
+    let pid = std::process::id().to_string();
+    let watch = |arguments: &[&str]| {
+        std::process::Command::new(probe_support::engine()).arg("probe").args(arguments).output().unwrap()
+    };
+    let output = watch(&["--pid", &pid, "--interval", "10ms", "-d", "200ms"]);
+    assert!(output.status.success());
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(tree(&events, "process").all(|tree| tree["processes_now"].as_u64().unwrap() >= 1));
+    assert_eq!(find(&events, "end")["type"], "end");
+    let output = watch(&["--pid", "2147483646"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no process 2147483646"));
+}

@@ -1,0 +1,232 @@
+//! A subject's life and death under a probe: what it is started with, how its end is told, and that nothing of its tree
+//! is ever left, however it or its probe or its controller dies.
+
+#[path = "probe_support/mod.rs"]
+mod probe_support;
+
+use std::process::{Command, Stdio};
+
+use probe_support::{Bench, Probe, engine, find, python, wait_until};
+use serde_json::{Value, json};
+
+/// Forks a child, a child in its own session, and a double-forked orphan; all of them ignore SIGTERM, and so does it.
+const STUBBORN_FAMILY: &str = r#"
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def live():
+    os.write(1, b'up\n')
+    while True: time.sleep(60)
+if os.fork() == 0: live()
+if os.fork() == 0:
+    os.setsid()
+    live()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: live()
+    os._exit(0)
+os.wait()
+live()
+"#;
+
+fn wait_for_family(bench: &Bench) {
+    wait_until("four processes are up", || bench.log_text().matches("up\n").count() == 4);
+}
+
+#[test]
+fn a_family_that_ignores_sigterm_is_killed_and_counted() {
+    let bench = Bench::new();
+    let mut spec = bench.python(STUBBORN_FAMILY);
+    spec["launch"]["grace_ns"] = json!(100_000_000);
+    let mut probe = Probe::start(&spec);
+    wait_for_family(&bench);
+    probe.until_that("sample of four processes", |event| event["trees"][0]["processes_now"] == 4);
+    let (events, status) = probe.finish();
+    assert!(status.success());
+    let end = events.last().unwrap();
+    assert_eq!((&end["type"], &end["killed"]), (&json!("end"), &json!(4)));
+    let exited = find(&events, "exited");
+    assert_eq!((&exited["signal"], &exited["asked"]), (&json!(9), &json!(true)));
+    bench.assert_no_process();
+}
+
+#[test]
+fn the_end_of_stdin_kills_everything_at_once() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.python(STUBBORN_FAMILY));
+    wait_for_family(&bench);
+    probe.close_stdin();
+    while probe.next().is_some() {}
+    assert!(!probe.child.wait().unwrap().success());
+    bench.assert_no_process();
+}
+
+#[test]
+fn killing_the_controller_leaves_nothing() {
+    let bench = Bench::new();
+    let spec_file = bench.folder.join("spec.json");
+    std::fs::write(&spec_file, bench.python(STUBBORN_FAMILY).to_string()).unwrap();
+    let controller = "import subprocess, sys, time\n\
+                      p = subprocess.Popen([sys.argv[1], 'probe'], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)\n\
+                      p.stdin.write(open(sys.argv[2], 'rb').read() + b'\\n'); p.stdin.flush(); time.sleep(600)";
+    let mut controller = Command::new(python())
+        .args(["-c", controller])
+        .arg(engine())
+        .arg(&spec_file)
+        .env("POWERBAND_PROBE_TEST", &bench.mark)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for_family(&bench);
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+    bench.wait_for_no_process();
+}
+
+#[test]
+fn killing_the_probe_itself_leaves_nothing() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.python(STUBBORN_FAMILY));
+    let pid = probe.until("hello")["pid"].as_i64().unwrap() as i32;
+    wait_for_family(&bench);
+    // SAFETY: kill has no memory effects.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    assert!(!probe.child.wait().unwrap().success());
+    bench.assert_no_process();
+}
+
+#[test]
+fn killing_the_keeper_leaves_nothing() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.python(STUBBORN_FAMILY));
+    wait_for_family(&bench);
+    probe.child.kill().unwrap();
+    probe.child.wait().unwrap();
+    bench.wait_for_no_process();
+}
+
+#[test]
+fn sigterm_kills_everything_and_ctrl_c_nothing() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.python(STUBBORN_FAMILY));
+    let inner = probe.until("hello")["pid"].as_i64().unwrap() as i32;
+    wait_for_family(&bench);
+    let outer = probe.child.id() as i32;
+    for pid in [inner, outer] {
+        // SAFETY: kill has no memory effects.
+        unsafe { libc::kill(pid, libc::SIGINT) };
+    }
+    probe.until("sample");
+    probe.until("sample");
+    assert_eq!(bench.marked_processes().len(), 4);
+    // SAFETY: as above.
+    unsafe { libc::kill(outer, libc::SIGTERM) };
+    while probe.next().is_some() {}
+    assert!(!probe.child.wait().unwrap().success());
+    bench.assert_no_process();
+}
+
+#[test]
+fn a_daemon_left_behind_is_asked_before_it_is_killed() {
+    let bench = Bench::new();
+    let code = r#"
+import os, signal, sys, time
+def bye(*_):
+    os.write(1, b'daemon asked\n')
+    os._exit(0)
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, bye)
+    os.write(1, b'daemon up\n')
+    while True: time.sleep(60)
+while True: time.sleep(60)
+"#;
+    let probe = Probe::start(&bench.python(code));
+    bench.wait_for_log("daemon up");
+    let (events, _) = probe.finish();
+    assert_eq!(events.last().unwrap()["killed"], 0);
+    assert!(bench.log_text().contains("daemon asked"));
+}
+
+#[test]
+fn a_subject_that_dies_is_told_at_once_with_code_and_rusage() {
+    let bench = Bench::new();
+    let code = "x = bytearray(64 << 20)\nfor i in range(3000000): pass\nraise SystemExit(7)";
+    let mut probe = Probe::start(&bench.python(code));
+    let exited = probe.until("exited");
+    assert_eq!((&exited["exit_code"], &exited["signal"]), (&json!(7), &Value::Null));
+    assert_eq!((&exited["asked"], &exited["name"]), (&json!(false), &json!("subject")));
+    assert!(exited["max_rss_bytes"].as_u64().unwrap() >= 64 << 20);
+    assert!(exited["cpu_user_ns"].as_u64().unwrap() > 0);
+    // Sampling goes on until stop.
+    assert_eq!(probe.until("sample")["trees"][0]["processes_now"], 0);
+    let (events, status) = probe.finish();
+    assert!(status.success());
+    let used = &probe_support::tree(&events, "subject").last().unwrap();
+    for field in ["cpu_user_ns", "cpu_system_ns"] {
+        // The tree's counters were read before; they end at or (by ticks) next to the exact rusage.
+        assert!(used[field].as_u64().unwrap().abs_diff(exited[field].as_u64().unwrap()) <= 20_000_000, "{field}");
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_subject_is_named() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"));
+    let exited = probe.until("exited");
+    assert_eq!((&exited["exit_code"], &exited["signal"]), (&Value::Null, &json!(11)));
+}
+
+#[test]
+fn the_subject_starts_with_a_clean_slate() {
+    let bench = Bench::new();
+    let code = r#"
+import os, resource, signal, sys
+print(os.getsid(0) == os.getpid(), os.read(0, 1) == b'', os.environ['GIVEN'], os.getcwd())
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []), sorted(os.sched_getaffinity(0)))
+print('ignored', [line for line in open('/proc/self/status') if line.startswith('SigIgn')])
+print('limit', resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+print('descriptors', sorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) > 3))
+print('on stderr', file=sys.stderr)
+"#;
+    let mut spec = bench.launch(&["/usr/bin/env", python(), "-c", code]);
+    let folder = bench.folder.canonicalize().unwrap();
+    spec["launch"]["cwd"] = json!(folder);
+    spec["launch"]["cpus"] = json!([0]);
+    spec["launch"]["env"].as_array_mut().unwrap().push(json!(["GIVEN", "value"]));
+    std::fs::write(bench.log(), "before\n").unwrap();
+    // The probe raises its own soft limit; the subject must get the one that the probe was started with.
+    let line = spec.to_string();
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -Sn 123; exec \"$0\" probe"])
+        .arg(engine())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, format!("{line}\n").as_bytes()).unwrap();
+    bench.wait_for_log("on stderr");
+    drop(stdin);
+    child.wait().unwrap();
+    let log = bench.log_text();
+    assert!(log.starts_with("before\n"), "the log is appended to: {log}");
+    assert!(log.contains(&format!("True True value {}", folder.display())), "{log}");
+    assert!(log.contains("set() [0]"), "{log}");
+    // Python itself ignores SIGPIPE and SIGXFSZ. Signals 32 and 33 belong to the C library, which leaves them alone.
+    let ignored = log.split("SigIgn:\\t").nth(1).and_then(|rest| u64::from_str_radix(&rest[..16], 16).ok()).unwrap();
+    assert_eq!(ignored & !(3 << 31), 0x0100_1000, "{log}");
+    assert!(log.contains("limit 123\n"), "{log}");
+    assert!(log.contains("descriptors []"), "{log}");
+}
+
+#[test]
+fn a_second_stop_changes_nothing() {
+    let bench = Bench::new();
+    let mut probe = Probe::start(&bench.launch(&["sleep", "600"]));
+    probe.until("launched");
+    probe.stop();
+    let (events, status) = probe.finish();
+    assert!(status.success());
+    assert_eq!(find(&events, "exited")["signal"], 15);
+    assert_eq!(events.last().unwrap()["killed"], 0);
+}
