@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from powerband.errors import ExperimentError, Problem, UsageError
-from powerband.experiment import Experiment, parse_constraint
+from powerband.experiment import Experiment, Load, parse_constraint
 from powerband.experiment_file import build_experiment
 from powerband.levels import parse_levels
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
@@ -37,7 +37,14 @@ OPTIONS = {
     "--ramp": "load.ramp",
     "--duration": "load.duration",
     "--timeout": "load.timeout",
+    "--connect-timeout": "load.connect_timeout",
     "--pipeline": "load.pipeline",
+    "--keep-alive": "load.keep_alive",
+    "--max-in-flight": "load.max_in_flight",
+    "--precision": "load.precision",
+    "--threads": "load.engine_threads",
+    "--insecure": "load.tls_insecure",
+    "--ca-file": "load.tls_ca_file",
     "--warmup": "measure.warmup",
     "--repeats": "measure.repeats",
     "--margin": "objective.margin",
@@ -88,6 +95,17 @@ def tune_experiment(
     root = merge(root, _objective(objective, slo))
     root = root.with_children({"factors": _factors(parameters, problems)})
     return build_experiment(root, problems, Path())
+
+
+def load_of(url: str, options: Mapping[str, str], request: Mapping[str, str], headers: Sequence[str]) -> Load:
+    """The load of `powerband load`: the same options and errors, without a server to start."""
+    fixed = {"--users": str(DEFAULT_USERS)} if "--rate" not in options else {}
+    # A load is checked as part of an experiment; its server stands in for the one that runs already.
+    stand_in = {"command": ["server"], "url": "http://127.0.0.1/"}
+    root = _node("", {"name": "load", "subject": stand_in})
+    for option, text in {**fixed, **options}.items():
+        root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
+    return build_experiment(merge(root, _request(url, request, headers)), [], Path()).load
 
 
 def _node(key: str, value: object) -> Node:

@@ -15,8 +15,8 @@ import click
 from powerband import __version__
 from powerband.cli.files import check, list_command, plan
 from powerband.cli.measure import resume, run, tune
-from powerband.cli.results import report
-from powerband.cli.tools import doctor
+from powerband.cli.results import compare, report
+from powerband.cli.tools import doctor, load
 from powerband.errors import EXIT_OK, PowerbandError, UserInterruptError
 
 _EPILOG = """\b
@@ -45,7 +45,7 @@ def powerband() -> None:
     """
 
 
-for command in (tune, run, plan, check, resume, report, list_command, doctor):
+for command in (tune, run, plan, check, resume, report, compare, load, list_command, doctor):
     powerband.add_command(command)
 
 

@@ -77,6 +77,16 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+def duration_of(option: str, text: str) -> int:
+    """A duration in ns. Raises UsageError that names the option."""
+    from powerband.units import parse_duration_ns
+
+    try:
+        return int(parse_duration_ns(text))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

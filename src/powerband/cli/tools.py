@@ -1,4 +1,4 @@
-"""doctor: looks at the machine."""
+"""load and doctor: a load generator of its own, and a look at the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,84 @@ from dataclasses import asdict
 
 import click
 
-from powerband.cli.options import format_option, print_json
-from powerband.errors import EXIT_OK, MeasurementError
+from powerband.cli.options import duration_of, format_option, print_json
+from powerband.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
+
+
+@click.command()
+@click.argument("url")
+@click.option("-c", "--users", metavar="N", help="Closed load: N users, each with its connection.  [default: 64]")
+@click.option("-r", "--rate", metavar="R", help="Open load instead: R requests per second.")
+@click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
+@click.option(
+    "--max-in-flight", metavar="N", help="Open load: what finds so many in flight is dropped.  [default: 10000]"
+)
+@click.option("-d", "--duration", metavar="TIME", help="How long to measure.  [default: 10s]")
+@click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before that.  [default: 0s]")
+@click.option(
+    "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
+)
+@click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
+@click.option("-t", "--threads", metavar="N", help="Threads of the engine.  [default: 1]")
+@click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
+@click.option("--keep-alive", metavar="BOOL", help="false: a connection for each request.  [default: true]")
+@click.option("--timeout", metavar="TIME", help="Of one request.  [default: 30s]")
+@click.option("--connect-timeout", metavar="TIME", help="Of one connection.  [default: 5s]")
+@click.option(
+    "--precision", metavar="TIME", help="How late a send may be to share a wake-up; 0s spins.  [default: 100us]"
+)
+@click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
+@click.option("--body", metavar="TEXT", help="Body of each request.")
+@click.option("--ca-file", metavar="FILE", help="PEM file of trusted roots.  [default: Mozilla's]")
+@click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
+@click.option(
+    "--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="A host that may be loaded besides this machine."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@format_option
+def load(
+    *,
+    url: str,
+    warmup: str,
+    method: str | None,
+    body: str | None,
+    headers: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    seed: int,
+    output: str,
+    **options: str | None,
+) -> int:
+    """Load a server that runs already, and sum up.
+
+    \b
+    powerband load http://127.0.0.1:8080/ -c 64 -d 10s
+    powerband load http://127.0.0.1:8080/ -r 5000 --format json
+
+    The exit code is 4 where no request was answered rightly.
+    """
+    from powerband.analyze.fleet import merge_fleet
+    from powerband.report.load import load_document, load_text
+    from powerband.run.loadgen import run_load
+    from powerband.run.stop import StopRequest
+    from powerband.tune import load_of
+
+    given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
+    request = {key: text for key, text in (("method", method), ("body", body)) if text is not None}
+    wanted = load_of(url, given, request, headers)
+    with StopRequest.on_signals() as stop:
+        result = run_load(
+            url, wanted, stop=stop, allow_hosts=allow_hosts, warmup_ns=duration_of("--warmup", warmup), seed=seed
+        )
+    fleet = merge_fleet(result.summaries)
+    if fleet is None and not result.interrupted:
+        raise MeasurementError("the load ended before anything was measured")
+    if fleet is not None:
+        print_json(load_document(fleet)) if output == "json" else click.echo(load_text(fleet))
+    if result.interrupted:
+        return UserInterruptError.exit_code
+    # A server that answered nothing rightly has failed, as it would have in a trial.
+    return EXIT_OK if fleet is not None and fleet.cohort.ok else SubjectError.exit_code
 
 
 @click.command()

@@ -1,0 +1,59 @@
+"""The summary of `powerband load`, for people and for machines. A merged fleet enters; nothing is computed here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from powerband.analyze.fleet import QUANTILES, Fleet, Times
+from powerband.units import format_duration, significant
+
+_TIMES = {
+    "response_time_ns": "response time",
+    "service_time_ns": "service time",
+    "send_lag_ns": "send lag",
+}
+
+
+def load_text(fleet: Fleet) -> str:
+    """A few aligned lines: rates, times, outcomes, and what the engine itself used."""
+    lines = [
+        f"goodput        {significant(fleet.goodput_per_s)}/s  "
+        f"(ended {significant(fleet.achieved_per_s)}/s, offered {significant(fleet.offered_per_s)}/s)",
+        f"{'':13} {'mean':>9} {'p50':>9} {'p90':>9} {'p95':>9} {'p99':>9} {'p99.9':>9} {'max':>9}",
+    ]
+    for name, label in _TIMES.items():
+        times = fleet.times(name)
+        figures = [times.moment(1), *(times.quantile(q) for q in QUANTILES.values()), times.maximum]
+        shown = [format_duration(figure) if times.count else "-" for figure in figures]
+        lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
+    outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
+    lines.append(f"outcomes      {outcomes}" + (f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""))
+    lines.append(
+        f"engine        {significant(fleet.cpu_cores)} cores, busiest thread {fleet.cpu_share_max:.0%} of one; "
+        f"{fleet.connections_opened:,} connections opened"
+    )
+    return "\n".join(lines)
+
+
+def load_document(fleet: Fleet) -> dict[str, Any]:
+    """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window."""
+    return {
+        "format": 1,
+        "window_s": fleet.window_s,
+        "goodput_per_s": fleet.goodput_per_s,
+        "achieved_rate_per_s": fleet.achieved_per_s,
+        "offered_rate_per_s": fleet.offered_per_s,
+        "scheduled": fleet.cohort.scheduled,
+        "sent": fleet.cohort.sent,
+        "dropped": fleet.cohort.dropped,
+        "outcomes": dict(fleet.cohort.outcomes),
+        **{name: _times(fleet.times(name)) for name in _TIMES},
+        "engine_cpu_cores": fleet.cpu_cores,
+        "engine_cpu_share_max": fleet.cpu_share_max,
+        "connections_opened": fleet.connections_opened,
+    }
+
+
+def _times(times: Times) -> dict[str, float]:
+    quantiles = {name: times.quantile(q) for name, q in QUANTILES.items()}
+    return {"count": times.count, "mean": times.moment(1), **quantiles, "max": times.maximum}

@@ -1,0 +1,83 @@
+"""Two runs side by side, against answers known otherwise."""
+
+import json
+import math
+import random
+from statistics import NormalDist
+
+import pytest
+from scipy.stats import ttest_ind
+
+from powerband.analyze.between import compare_runs
+from powerband.analyze.results import Analysis, Answer, AnswerKind, TrialResult, Verdict
+from powerband.plan import Setting
+
+
+def run_of(values: dict[int, list[float]], direction: str = "maximise") -> Analysis:
+    trials = [
+        TrialResult(0, block, 1, Setting((("threads", threads),)), "measured", (), {"goodput_per_s": value})
+        for threads, settings in values.items()
+        for block, value in enumerate(settings)
+    ]
+    answer = Answer(AnswerKind.BEST, None, None, (), (), ())
+    return Analysis("x", "", "goodput_per_s", direction, (), 0.95, 0.03, answer, (), tuple(trials))
+
+
+def noisy(mean: float, n: int, spread: float, seed: int) -> list[float]:
+    rng = random.Random(seed)
+    return [mean * math.exp(spread * NormalDist().inv_cdf(rng.uniform(0.001, 0.999))) for _ in range(n)]
+
+
+def test_the_interval_is_welch_s() -> None:
+    a, b = noisy(100, 5, 0.1, 1), noisy(110, 8, 0.02, 2)
+    (change,) = compare_runs(run_of({4: a}), run_of({4: b})).changes
+    known = ttest_ind([math.log(x) for x in b], [math.log(x) for x in a], equal_var=False).confidence_interval(0.95)
+    assert change.ratio.low == pytest.approx(math.exp(known.low))
+    assert change.ratio.high == pytest.approx(math.exp(known.high))
+
+
+@pytest.mark.parametrize(
+    ("direction", "second", "verdict"),
+    [
+        ("maximise", 120, Verdict.BETTER),
+        ("maximise", 80, Verdict.WORSE),
+        ("minimise", 120, Verdict.WORSE),
+        ("minimise", 80, Verdict.BETTER),
+        ("maximise", 100.5, Verdict.EQUIVALENT),
+    ],
+)
+def test_verdicts(direction: str, second: float, verdict: Verdict) -> None:
+    first_run = run_of({4: noisy(100, 6, 0.005, 1)}, direction)
+    (change,) = compare_runs(first_run, run_of({4: noisy(second, 6, 0.005, 2)})).changes
+    assert change.verdict is verdict
+
+
+def test_one_trial_decides_nothing() -> None:
+    (change,) = compare_runs(run_of({4: [100.0]}), run_of({4: [200.0, 201.0]})).changes
+    assert (change.verdict, change.ratio.low) == (Verdict.INCONCLUSIVE, None)
+    assert change.ratio.value == pytest.approx(2.005, rel=1e-3)
+
+
+def test_values_without_any_noise() -> None:
+    (change,) = compare_runs(run_of({4: [100.0, 100.0]}), run_of({4: [100.0, 100.0]})).changes
+    assert change.verdict is Verdict.EQUIVALENT
+
+
+def test_settings_of_one_run_only_are_named() -> None:
+    found = compare_runs(run_of({1: [1.0], 2: [1.0]}), run_of({2: [1.0], 4: [1.0]}))
+    assert [change.setting.id for change in found.changes] == ["threads=2"]
+    assert [setting.id for setting in (*found.only_first, *found.only_second)] == ["threads=1", "threads=4"]
+    assert json.loads(json.dumps(found.to_json()))["settings"][0]["setting"]["id"] == "threads=2"
+
+
+def test_equal_runs_of_many_settings_seldom_differ() -> None:
+    """At 95 % confidence for all settings together, at most about 5 % of comparisons name any difference."""
+    wrong = 0
+    for sweep in range(200):
+        first, second = (
+            run_of({threads: noisy(100, 5, 0.1, 10_000 * half + 100 * sweep + threads) for threads in range(8)})
+            for half in (1, 2)
+        )
+        verdicts = {change.verdict for change in compare_runs(first, second).changes}
+        wrong += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
+    assert wrong <= 20  # 10 expected; more than 20 has a chance of 1 in 1,000

@@ -1,0 +1,68 @@
+"""The reference pages name every key and every option there is, and no example in them is wrong."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from pydantic import BaseModel
+
+from powerband import experiment as models
+from powerband.cli import powerband
+from powerband.experiment_file import parse_experiment
+from powerband.metrics import ALIASES, METRICS
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+FILE_PAGE = (DOCS / "experiment-file.md").read_text()
+CLI_PAGE = (DOCS / "cli.md").read_text()
+
+# The long forms of what is documented by its short form.
+LONG_FORMS = {models.Constant, models.Uniform, models.Exponential, models.Constraint}
+KEYS = [
+    (model.__name__, field.alias or name)
+    for model in vars(models).values()
+    if isinstance(model, type) and issubclass(model, BaseModel) and model not in LONG_FORMS
+    for name, field in model.model_fields.items()
+]
+
+
+@pytest.mark.parametrize(("model", "key"), KEYS)
+def test_every_key_of_a_file_is_documented(model: str, key: str) -> None:
+    assert re.search(rf"`{key}`|`[^`]*\b{key}:|\b{key}: ", FILE_PAGE), f"{model}.{key} is not in experiment-file.md"
+
+
+def test_every_metric_is_documented() -> None:
+    assert {name for name in (*METRICS, *ALIASES) if f"`{name}`" not in FILE_PAGE} == set()
+
+
+@pytest.mark.parametrize("command", sorted(powerband.commands))
+def test_every_command_and_option_is_documented(command: str) -> None:
+    _, _, rest = CLI_PAGE.partition(f"## powerband {command}\n")
+    assert rest, f"{command} is not in cli.md"
+    section = rest.split("\n## ")[0]
+    options = [
+        option
+        for parameter in powerband.commands[command].params
+        if isinstance(parameter, click.Option)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    ]
+    assert [option for option in options if f"`{option}`" not in section] == []
+
+
+def test_the_page_documents_no_command_that_there_is_not() -> None:
+    assert set(re.findall(r"^## powerband (\w+)$", CLI_PAGE, re.M)) == set(powerband.commands)
+
+
+def test_the_example_of_the_page_is_valid() -> None:
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", FILE_PAGE, re.S) if text.startswith("name:")]
+    experiment = parse_experiment(example, "example.yaml")
+    assert experiment.factors == {"threads": (4, 8, 16, 32, 64, 128)}
+    assert parse_experiment(example, "example.yaml", "smoke").measure.repeats == 1
+
+
+def test_the_subjects_of_the_page_are_valid() -> None:
+    (examples,) = [text for text in re.findall(r"```yaml\n(.*?)```", FILE_PAGE, re.S) if text.startswith("subject:")]
+    for text in re.split(r"\n(?=subject:)", examples):
+        if "./my-subject" not in text:
+            factors = "factors: {threads: [1]}\n"
+            assert parse_experiment(f"{text}\nload: {{users: 1}}\n{factors}", "example.yaml").subject.command
