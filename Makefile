@@ -3,7 +3,7 @@ UV ?= $(or $(shell command -v uv),.tools/bin/uv)
 RUN = $(UV) run --frozen
 ENGINE = .venv/bin/powerband-engine
 
-.PHONY: demo test lint format schemas bundle bench bench-peers calibrate setup uv chromium
+.PHONY: demo test lint format golden schemas bundle bench bench-peers calibrate setup uv chromium
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -24,6 +24,9 @@ format: uv
 	cargo fmt
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
+
+golden: setup
+	POWERBAND_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/golden
 
 schemas:
 	cargo run --quiet --locked -- schema protocol
