@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from powerband.errors import MeasurementError
 from powerband.run.engine import find_engine
 
 MARK = "POWERBAND_TEST_MARK"
+
+# A busy machine must not fail a property: no example has a time limit.
+settings.register_profile("powerband", deadline=None)
+settings.load_profile("powerband")
 
 
 @pytest.fixture(scope="session")
