@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from powerband.experiment import Constant, Constraint, Experiment, Exponential, Objective, Uniform
 from powerband.units import duration_text
+from powerband.yaml_document import parse_scalar
+
+# Text that needs no quotes wherever it stands, within [..] and {..} too; all other text gets double quotes, since the
+# emitter leaves some bare that reads back as something else ([?0] is a mapping).
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./% =<>+*-]*(?<! )")
 
 
 def resolved_yaml(experiment: Experiment) -> str:
     """The whole experiment in the form of a file, the subject written inline, so that it needs no other file."""
     yaml = YAML(typ="rt", pure=True)
-    yaml.width = 120
+    yaml.width = 10_000  # a folded text is hard to read, and to write rightly
     text = io.StringIO()
     yaml.dump(_plain(experiment), text)
     return text.getvalue()
@@ -26,12 +33,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _short(value)
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
         items = CommentedSeq(_plain(item) for item in value)
         if not any(isinstance(item, dict) for item in items):
             items.fa.set_flow_style()
         return items
+    if isinstance(value, str) and not (_PLAIN.fullmatch(value) and parse_scalar(value) == value):
+        return DoubleQuotedScalarString(value)
     return value
 
 

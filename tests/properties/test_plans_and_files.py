@@ -20,7 +20,7 @@ from powerband.units import duration_text, parse_duration_ns
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in ("port", "engine"))
 NS = st.integers(0, 10**13)
-TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=30)
+TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from("\t\n\x85"), max_size=30)
 LEVELS = st.one_of(
     st.integers(-(10**6), 10**6), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), TEXT.filter(bool)
 )
@@ -147,6 +147,16 @@ def _as_yaml(document: dict[str, Any]) -> str:
     text = io.StringIO()
     YAML(typ="rt", pure=True).dump(document, text)
     return text.getvalue()
+
+
+@given(
+    experiments(),
+    st.sampled_from(["?0", "~", "a: b", "- a", "# a", "a #b", "'", '"', "&a", "*a", "%a", "0x1", "[", " "]),
+)
+def test_text_that_yaml_would_take_for_something_else(experiment: Experiment, text: str) -> None:
+    subject = Subject(name="s", command=("s", "{port}", text))
+    odd = experiment.model_copy(update={"question": text, "subject": subject, "factors": {"aa": (text, "x")}})
+    assert parse_experiment(resolved_yaml(odd), "resolved.yaml") == odd
 
 
 @given(experiments())
