@@ -35,6 +35,14 @@ impl StepPlan {
     }
 }
 
+impl Plan {
+    /// Whether sends are scheduled ahead: arrivals, or pauses of users.
+    pub fn schedules(&self) -> bool {
+        let pauses = |step: &StepPlan| step.think != Duration::default();
+        matches!(self.spec.model, Model::Open { .. }) || self.steps.iter().any(pauses)
+    }
+}
+
 /// Makes a plan. `descriptor_limit` is what this process may open.
 ///
 /// # Errors

@@ -100,6 +100,48 @@ pub fn read(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
     if count < 0 { Err(errno()) } else { Ok(count as usize) }
 }
 
+/// Asks the kernel to stamp what arrives on this socket, for `read_stamped`.
+pub fn stamp_arrivals(fd: i32) -> Result<(), Errno> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Reads, and tells when the last of these bytes arrived in the kernel (wall clock, ns), where the kernel says so.
+pub fn read_stamped(fd: i32, into: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
+    // Room for one control message with a timespec, aligned as its header must be.
+    let mut control = [0u64; 8];
+    let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: `msghdr` is plain data for which all zeroes is a valid value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: every pointer in the message is to live memory of the length given.
+    let count = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
+    if count < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the kernel filled in the control messages and their length.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let stamp = first.filter(|head| head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_TIMESTAMPNS);
+    let stamp_ns = stamp.map(|head| {
+        // SAFETY: a message of this type carries a timespec; the read needs no alignment.
+        let time = unsafe { libc::CMSG_DATA(head).cast::<libc::timespec>().read_unaligned() };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    });
+    Ok((count as usize, stamp_ns))
+}
+
+/// Sleeps until an instant of CLOCK_MONOTONIC, whatever happens on sockets meanwhile.
+pub fn sleep_until(at_ns: u64) {
+    let time = libc::timespec {
+        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the time lives through the call; the remaining time is not asked for.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut()) };
+}
+
 #[inline]
 pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the buffer is readable for its whole length.

@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::clock::now_ns;
+use crate::clock::{now_ns, wall_ns};
 use crate::events::Phase;
 use crate::load::control::Input;
 use crate::load::http1::parse::{HeadCache, Partial};
@@ -40,6 +40,10 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 const WAKE_TOKEN: u64 = u64::MAX;
 /// With a precision of 0, the stretch before a scheduled send that is spun.
 const SPIN_NS: u64 = 200_000;
+/// If the wall clock moves more than this against the monotonic one from batch to batch it was set: stamps are not believed.
+const STEADY_NS: u64 = 1_000_000;
+/// The longest nap through events.
+const NAP_NS: u64 = 5_000_000;
 /// Sweeps for timeouts come no closer than this: a timeout is found at most so late.
 const SWEEP_NS: u64 = 1_000_000;
 
@@ -77,6 +81,15 @@ pub struct Worker {
     plain: Vec<u8>,
     /// The last reading of the clock.
     now_ns: u64,
+    /// When what is being handled happened: `now_ns`, or the kernel's stamp of the bytes that were read.
+    done_ns: u64,
+    /// The kernel stamps what arrives, so that a nap through its arrival costs no exactness.
+    stamped: bool,
+    /// Wall clock minus monotonic clock, of this batch of events.
+    wall_offset_ns: u64,
+    wall_steady: bool,
+    /// How late naps end, smoothed over some 16 of them.
+    overslept_ns: u64,
     /// No timer, arrival or sweep is due before this.
     due_ns: u64,
     sweep_ns: u64,
@@ -119,6 +132,11 @@ impl Worker {
             gather: Vec::new(),
             plain: Vec::new(),
             now_ns: 0,
+            done_ns: 0,
+            stamped: false,
+            wall_offset_ns: 0,
+            wall_steady: false,
+            overslept_ns: 0,
             due_ns: 0,
             sweep_ns: 0,
             dealt: u64::from(share.thread),
@@ -127,6 +145,7 @@ impl Worker {
             plan,
         };
         worker.make_slots();
+        worker.stamped = worker.plan.schedules() && worker.plan.spec.precision_ns > 0;
         Ok(worker)
     }
 
@@ -145,7 +164,7 @@ impl Worker {
             if self.now_ns >= self.due_ns {
                 self.run_due();
             }
-            let count = self.epoll.wait(&mut events, self.wait_ns());
+            let count = self.wait(&mut events);
             if count == 0 {
                 self.now_ns = now_ns();
                 self.pass_edges();
@@ -171,15 +190,35 @@ impl Worker {
         self.recorder.phase().is_none() || (self.draining && nothing_left)
     }
 
-    /// How long to wait for events: until something is due, plus what `precision` allows a send to be late.
-    fn wait_ns(&self) -> u64 {
+    /// Waits for events until something is due, plus what `precision` allows a send to be late.
+    ///
+    /// Wake-ups cost an open load most: one for each response, besides those for sends. So while the next send is near the
+    /// worker naps until then, and takes the responses of that time together; the kernel has stamped their arrival.
+    fn wait(&mut self, events: &mut [Event]) -> usize {
+        let precision_ns = self.plan.spec.precision_ns;
         let scheduled_ns = self.timers.next_ns().min(self.next_arrival_ns());
-        let wake_ns = match self.plan.spec.precision_ns {
+        let wake_ns = match precision_ns {
             0 if scheduled_ns <= self.now_ns.saturating_add(SPIN_NS) => self.now_ns,
             0 => scheduled_ns - SPIN_NS,
-            precision_ns => scheduled_ns.saturating_add(precision_ns),
+            // A sleeper wakes late by some 30 to 100 us; what it was late by of late is part of the allowance.
+            _ => scheduled_ns.saturating_add(precision_ns - self.overslept_ns.min(precision_ns / 2)),
         };
-        wake_ns.min(self.recorder.next_edge_ns()).min(self.sweep_ns).saturating_sub(self.now_ns)
+        let wake_ns = wake_ns.min(self.recorder.next_edge_ns()).min(self.sweep_ns);
+        let near_ns = precision_ns.saturating_mul(2).min(NAP_NS);
+        let mut wait_ns = wake_ns.saturating_sub(self.now_ns);
+        if self.stamped && wait_ns > 0 && scheduled_ns <= self.now_ns.saturating_add(near_ns) {
+            sys::sleep_until(wake_ns);
+            let late_ns = now_ns().saturating_sub(wake_ns);
+            self.overslept_ns = self.overslept_ns - self.overslept_ns / 16 + late_ns.min(NAP_NS) / 16;
+            wait_ns = 0;
+        }
+        let count = self.epoll.wait(events, wait_ns);
+        if self.stamped && count > 0 {
+            let offset_ns = wall_ns().wrapping_sub(now_ns());
+            self.wall_steady = offset_ns.abs_diff(self.wall_offset_ns) < STEADY_NS;
+            self.wall_offset_ns = offset_ns;
+        }
+        count
     }
 
     #[inline]
@@ -224,8 +263,23 @@ impl Worker {
         self.now_ns
     }
 
+    /// Reads the clock for bytes that arrived at this instant of the wall clock. Edges are passed up to their arrival: they
+    /// belong to the interval in which they came.
+    #[inline]
+    fn read_clock_for(&mut self, stamp_ns: Option<u64>) {
+        self.now_ns = now_ns();
+        self.done_ns = self.now_ns;
+        if let Some(stamp_ns) = stamp_ns.filter(|_| self.wall_steady) {
+            self.done_ns = stamp_ns.wrapping_sub(self.wall_offset_ns).min(self.now_ns);
+        }
+        if self.done_ns >= self.recorder.next_edge_ns() {
+            self.close_intervals();
+        }
+    }
+
     #[inline]
     fn pass_edges(&mut self) {
+        self.done_ns = self.now_ns;
         if self.now_ns >= self.recorder.next_edge_ns() {
             self.close_intervals();
         }
@@ -233,7 +287,7 @@ impl Worker {
 
     #[cold]
     fn close_intervals(&mut self) {
-        let phase_ended = self.recorder.pass(self.now_ns);
+        let phase_ended = self.recorder.pass(self.done_ns);
         for snapshot in self.recorder.take_snapshots() {
             // The coordinator outlives its workers; if it has gone, the process is ending.
             let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));

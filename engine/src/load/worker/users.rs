@@ -152,7 +152,7 @@ impl Worker {
     #[inline]
     pub(super) fn end_request(&mut self, index: usize, outcome: Outcome) {
         let flight = self.slots[index].pop();
-        self.recorder.done(&flight, outcome, self.now_ns);
+        self.recorder.done(&flight, outcome, self.done_ns);
         let last = usize::from(flight.step_index()) + 1 == self.plan.steps.len();
         let anew = last || outcome != Outcome::Ok;
         if self.open.is_some() && anew || self.draining {
@@ -165,9 +165,13 @@ impl Worker {
         let think = self.plan.steps[usize::from(flight.step_index())].think;
         let pause_ns = draw(&think, &mut self.rng).max(least_pause_ns(outcome));
         if pause_ns == 0 {
-            self.send_at(index, next, self.now_ns, self.now_ns);
+            let free_ns = self.done_ns;
+            if free_ns < self.now_ns {
+                self.read_clock();
+            }
+            self.send_at(index, next, free_ns, self.now_ns);
         } else {
-            let due_ns = self.now_ns + pause_ns;
+            let due_ns = self.done_ns + pause_ns;
             self.timers.push(Timer { due_ns, pause_ns, slot: index as u32, step: next, arrives: false });
             self.due_ns = self.due_ns.min(due_ns);
         }
@@ -281,6 +285,7 @@ impl Worker {
     pub(super) fn abandon(&mut self, end_ns: u64) {
         self.draining = true;
         self.now_ns = end_ns;
+        self.done_ns = end_ns;
         let window_end_ns = self.edges.measure_end().min(end_ns);
         while self.next_arrival_ns() < window_end_ns {
             let Some(open) = &mut self.open else { break };

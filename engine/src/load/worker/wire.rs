@@ -52,6 +52,10 @@ impl Worker {
         if tls.is_some() {
             slot.extra.get_or_insert_default().tls = tls;
         }
+        if self.stamped {
+            // Where it is refused, reads carry no stamp and the clock is read instead.
+            let _ = sys::stamp_arrivals(fd);
+        }
         let token = index as u64 | u64::from(slot.generation) << 32;
         self.recorder.connections_changed(1);
         if self.epoll.add(fd, token).is_err() {
@@ -174,8 +178,16 @@ impl Worker {
     fn read_responses(&mut self, index: usize, buffer: &mut [u8]) {
         let generation = self.slots[index].generation;
         loop {
-            let read = sys::read(self.slots[index].fd, buffer);
-            self.read_clock();
+            let fd = self.slots[index].fd;
+            let read = if self.stamped {
+                let read = sys::read_stamped(fd, buffer);
+                self.read_clock_for(read.ok().and_then(|(_, stamp_ns)| stamp_ns));
+                read.map(|(count, _)| count)
+            } else {
+                let read = sys::read(fd, buffer);
+                self.read_clock();
+                read
+            };
             match read {
                 Ok(0) => return self.end_of_stream(index),
                 Ok(count) => {
