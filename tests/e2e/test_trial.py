@@ -102,6 +102,13 @@ def test_users_with_a_set_number_of_requests_send_exactly_those(tmp_path: Path) 
     assert record.engines[0]["ended_by"] == "work"
 
 
+def test_a_load_that_is_over_before_it_is_measured(tmp_path: Path) -> None:
+    case = experiment(reference(), short_load(users=2, requests_per_user=3), measure=Measure(warmup_ns=2000 * MS))
+    code, message = failure_of(run_one(case, tmp_path))
+    assert code == Code.ENDED_IN_WARMUP
+    assert "requests_per_user" in message
+
+
 @pytest.mark.parametrize(
     ("ready", "how"),
     [

@@ -20,6 +20,7 @@ class Code(StrEnum):
     DIED = "died"
     NO_RESPONSE = "no_response"
     NO_VALID_RESPONSE = "no_valid_response"
+    ENDED_IN_WARMUP = "ended_in_warmup"
     DESCRIPTOR_LIMIT = "descriptor_limit"
     ENGINE_FAILED = "engine_failed"
     PROBE_FAILED = "probe_failed"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
@@ -169,6 +169,7 @@ class _Trial:
                     subject.probe.watch("engine" if len(specs) == 1 else f"engine-{index}", pid)
                 self._drive(pump, fleet, subject)
             check_answered(fleet.outcomes())
+            check_measured(fleet.summaries)
             self.observer.phase("stop")
 
     def _launched(self, probe: Probe) -> None:
@@ -303,6 +304,16 @@ def check_answered(outcomes: Counter[str]) -> None:
         Code.NO_VALID_RESPONSE,
         f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
     )
+
+
+def check_measured(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Raises TrialFailed where all users had left before the measured window began."""
+    if all(summary["ended_by"] == "work" and not summary["cohort"]["scheduled"] for summary in summaries):
+        raise TrialFailed(
+            Code.ENDED_IN_WARMUP,
+            "the load was over before the measured window began: shorten measure.warmup, or raise "
+            "load.requests_per_user",
+        )
 
 
 @contextmanager

@@ -1,0 +1,64 @@
+"""`load` without a subject of its own: real engines against a server that the test started."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import MS, short_load
+from powerband.errors import MeasurementError
+from powerband.run.engine import FleetInterval
+from powerband.run.loadgen import run_load
+from powerband.run.ports import pick_port
+from powerband.run.stop import StopRequest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_process_left")]
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    request = StopRequest()
+    yield request
+    request.close()
+
+
+@pytest.fixture
+def url(engine: Path, no_process_left: None) -> Iterator[str]:
+    port = pick_port()
+    with subprocess.Popen([engine, "serve", "--port", str(port)], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert b"listening" in server.stdout.readline()
+        yield f"http://127.0.0.1:{port}/"
+        server.terminate()
+
+
+def test_a_load_of_its_own(url: str, stop: StopRequest) -> None:
+    seen: list[FleetInterval] = []
+    result = run_load(url, short_load(), stop=stop, warmup_ns=100 * MS, on_interval=seen.append)
+    (summary,) = result.summaries
+    assert set(summary["total"]["outcomes"]) == {"ok"}
+    assert not result.interrupted
+    assert tuple(seen) == result.intervals
+    assert sum(interval.ok for interval in seen) == summary["total"]["outcomes"]["ok"]
+
+
+def test_the_first_ctrl_c_drains_and_reports(url: str, stop: StopRequest) -> None:
+    threading.Timer(0.4, stop.request).start()
+    result = run_load(url, short_load(duration_ns=60_000 * MS), stop=stop)
+    assert result.interrupted
+    assert result.summaries[0]["ended_by"] == "drain"
+    assert result.summaries[0]["cohort"]["outcomes"]["ok"] > 0
+
+
+def test_nobody_there_is_an_outcome_and_no_error(engine: Path, stop: StopRequest) -> None:
+    result = run_load(f"http://127.0.0.1:{pick_port()}/", short_load(), stop=stop)
+    assert set(result.summaries[0]["total"]["outcomes"]) == {"connect_refused"}
+
+
+def test_an_engine_that_gives_up_is_quoted(engine: Path, stop: StopRequest) -> None:
+    with pytest.raises(MeasurementError, match=r"missing\.pem"):
+        run_load("https://127.0.0.1:1/", short_load(tls_ca_file="missing.pem"), stop=stop)
