@@ -100,7 +100,7 @@ def test_no_engine_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_full_disk_ends_the_run_and_keeps_finished_trials(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == MeasurementError.exit_code
     assert "cannot write to" in done.stderr
     assert "powerband resume" in done.stderr
@@ -111,10 +111,10 @@ def test_a_full_disk_ends_the_run_and_keeps_finished_trials(tmp_path: Path) -> N
 def test_a_run_goes_on_after_the_disk_has_room_again(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2"]
-    starved = subprocess.run([*command, "file-limit=4096", "pace=1"], capture_output=True, timeout=30, check=False)
+    starved = subprocess.run([*command, "file-limit=4096", "pace=1"], capture_output=True, timeout=120, check=False)
     assert starved.returncode == MeasurementError.exit_code
-    resumed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (resumed.returncode, resumed.stdout) == (0, "trial 2\n")
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (resumed.returncode, resumed.stdout.splitlines()[0]) == (0, "trial 2")
     assert [record.status for record in RunDir.open(folder).records()] == ["measured", "measured"]
 
 
@@ -141,7 +141,7 @@ def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str
         assert b"listening" in server.stdout.readline()
         command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", sys.executable]
         script = [str(FAKES / "run_load.py"), f"http://127.0.0.1:{port}/", *options]
-        done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=120, check=True)
     finally:
         server.terminate()
         server.communicate()

@@ -27,17 +27,17 @@ def start(folder: Path) -> subprocess.Popen[str]:
 def test_a_run_that_was_stopped_is_completed(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "run"
     process = start(folder)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (folder / "trials" / "0003" / "probe.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     before = [record for record in RunDir.open(folder).records() if record.status == "measured"]
     assert len(before) == 2
 
     resumed = start(folder)
-    _, errors = resumed.communicate(timeout=60)
+    _, errors = resumed.communicate(timeout=120)
     assert resumed.returncode == 0, errors
     records = RunDir.open(folder).records()
     measured = Counter((record.spec.block, record.spec.setting.id) for record in records if record.status == "measured")

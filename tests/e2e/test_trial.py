@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fakes.stand import MS, Watcher, always_steady, experiment, never_steady, reference, run_one, scripted, short_load
+from fakes.stand import (
+    FIXED_WARMUP,
+    MS,
+    Watcher,
+    always_steady,
+    experiment,
+    never_steady,
+    reference,
+    run_one,
+    scripted,
+    short_load,
+)
 from powerband.experiment import HostUse, Measure, Pinning, Ready, Stop
 from powerband.run.failures import Code
 from powerband.run.ports import pick_port
@@ -40,7 +51,7 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
     total = summary["total"]
     assert total["scheduled"] == total["sent"] + total["dropped"]
     assert total["sent"] == sum(total["outcomes"].values()) > 0
-    assert summary["measure_end_ns"] - summary["measure_start_ns"] == pytest.approx(300 * MS, rel=0.2)
+    assert summary["measure_end_ns"] - summary["measure_start_ns"] >= 300 * MS
 
     assert record.subject["asked"] is True
     assert record.subject["samples"] >= 3
@@ -63,41 +74,44 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
 def test_subject_and_engine_are_pinned_as_asked(tmp_path: Path) -> None:
     case = experiment(scripted("serve"), host=HostUse(pinning=Pinning(subject="0", engine="0")))
     record = run_one(case, tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert record.cpus == {"subject": [0], "engine": [0], "probe": [0]}
 
 
 def test_nothing_is_pinned_when_that_is_off(tmp_path: Path) -> None:
     record = run_one(experiment(scripted("serve"), host=HostUse(pinning="off")), tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert record.cpus == {"subject": [], "engine": [], "probe": []}
 
 
 def test_a_warm_up_that_is_never_steady_ends_at_its_limit(tmp_path: Path) -> None:
-    record = run_one(experiment(reference()), tmp_path, steady=never_steady)
-    assert record.status == "measured"
+    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=1500 * MS)
+    record = run_one(experiment(reference(), measure=measure), tmp_path, steady=never_steady)
+    assert (record.status, record.failure) == ("measured", None)
     assert record.warmup_ended_by == "limit"
-    assert record.phases["measure"] - record.phases["go"] >= 500 * MS
+    assert record.phases["measure"] - record.phases["go"] >= 1500 * MS
 
 
 def test_a_fixed_warm_up_is_kept(tmp_path: Path) -> None:
     case = experiment(reference(), measure=Measure(warmup_ns=200 * MS))
     record = run_one(case, tmp_path, steady=never_steady)
     assert record.warmup_ended_by == "fixed"
-    assert record.phases["measure"] - record.phases["go"] == pytest.approx(200 * MS, abs=20 * MS)
+    assert record.phases["measure"] - record.phases["go"] >= 200 * MS
 
 
 def test_an_open_load_is_driven(tmp_path: Path) -> None:
-    case = experiment(reference(), short_load(users=None, rate_per_s=500, max_in_flight=50, drain_ns=200 * MS))
+    case = experiment(reference(), short_load(users=None, rate_per_s=500, max_in_flight=50))
     record = run_one(case, tmp_path)
-    assert record.status == "measured"
-    assert record.engines[0]["total"]["outcomes"]["ok"] > 100
+    assert (record.status, record.failure) == ("measured", None)
+    total = record.engines[0]["total"]
+    assert total["scheduled"] == total["sent"] + total["dropped"] >= 150
+    assert total["outcomes"]["ok"] > 0
 
 
 def test_users_with_a_set_number_of_requests_send_exactly_those(tmp_path: Path) -> None:
-    case = experiment(reference(), short_load(users=5, requests_per_user=7, duration_ns=5000 * MS))
+    case = experiment(reference(), short_load(users=5, requests_per_user=7, duration_ns=20_000 * MS))
     record = run_one(case, tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert record.engines[0]["cohort"]["outcomes"] == {"ok": 35}
     assert record.engines[0]["ended_by"] == "work"
 
@@ -112,12 +126,12 @@ def test_a_load_that_is_over_before_it_is_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ready", "how"),
     [
-        (Ready(http="/health", timeout_ns=5000 * MS), "serve"),
-        (Ready(log=r"^Started in", timeout_ns=5000 * MS), "log-ready"),
+        (Ready(http="/health", timeout_ns=20_000 * MS), "serve"),
+        (Ready(log=r"^Started in", timeout_ns=20_000 * MS), "log-ready"),
     ],
 )
 def test_readiness_by_http_and_by_log(tmp_path: Path, ready: Ready, how: str) -> None:
-    assert run_one(experiment(scripted(how, ready=ready)), tmp_path).status == "measured"
+    assert run_one(experiment(scripted(how, ready=ready)), tmp_path).failure is None
 
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
@@ -163,32 +177,32 @@ def test_a_subject_that_dies_before_it_is_ready_is_noticed_at_once_with_its_last
     assert "configuration error: no such pool" in message
 
 
-@pytest.mark.parametrize("subject", [reference("--misbehave", "die-after:500ms"), scripted("crash-on-load")])
+@pytest.mark.parametrize("subject", [reference("--misbehave", "die-after:1s"), scripted("crash-on-load")])
 def test_a_subject_that_dies_in_the_middle(tmp_path: Path, subject: object) -> None:
-    case = experiment(subject, short_load(duration_ns=20_000 * MS))  # type: ignore[arg-type]
+    case = experiment(subject, short_load(duration_ns=60_000 * MS))  # type: ignore[arg-type]
     record = run_one(case, tmp_path)
     code, message = failure_of(record)
     assert code == Code.DIED
     assert re.search(r"exit code (70|9)", message)
-    assert record.phases["stopped"] - record.phases["launched"] < 10_000 * MS
+    assert record.phases["stopped"] - record.phases["launched"] < 20_000 * MS  # the load would last longer
     assert record.subject["exit_code"] in (70, 9)
 
 
 @pytest.mark.parametrize("how", ["garbage", "close"])
 def test_a_subject_that_answers_nothing_right(tmp_path: Path, how: str) -> None:
-    code, message = failure_of(run_one(experiment(reference("--misbehave", how)), tmp_path))
+    code, message = failure_of(run_one(experiment(reference("--misbehave", how), measure=FIXED_WARMUP), tmp_path))
     assert code == Code.NO_VALID_RESPONSE
     assert ("bad_response" if how == "garbage" else "closed_early") in message or "reset" in message
 
 
 def test_a_subject_that_answers_only_errors(tmp_path: Path) -> None:
-    code, message = failure_of(run_one(experiment(scripted("error-500")), tmp_path))
+    code, message = failure_of(run_one(experiment(scripted("error-500"), measure=FIXED_WARMUP), tmp_path))
     assert code == Code.NO_VALID_RESPONSE
     assert "status_rejected" in message
 
 
 def test_a_subject_that_never_answers(tmp_path: Path) -> None:
-    case = experiment(reference("--misbehave", "silent"), short_load(timeout_ns=200 * MS))
+    case = experiment(reference("--misbehave", "silent"), short_load(timeout_ns=200 * MS), measure=FIXED_WARMUP)
     code, message = failure_of(run_one(case, tmp_path, steady=always_steady))
     assert code == Code.NO_RESPONSE
     assert "timeout" in message
@@ -197,20 +211,20 @@ def test_a_subject_that_never_answers(tmp_path: Path) -> None:
 def test_a_subject_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     subject = reference("--misbehave", "ignore-sigterm", stop=Stop(grace_ns=200 * MS))
     record = run_one(experiment(subject), tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert record.subject["signal"] == 9
     assert record.subject["killed"] >= 1
 
 
 def test_children_that_are_deaf_to_sigterm_are_killed(tmp_path: Path) -> None:
     record = run_one(experiment(scripted("many-children", stop=Stop(grace_ns=200 * MS))), tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert record.subject["killed"] >= 3
 
 
 def test_a_child_that_has_detached_itself_is_ended_too(tmp_path: Path) -> None:
     record = run_one(experiment(reference("--misbehave", "fork-escape")), tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     escaped = re.search(r"escaped process (\d+)", (tmp_path / "0001" / "subject.log").read_text())
     assert escaped is not None
     assert not Path("/proc", escaped[1]).exists()
@@ -231,7 +245,7 @@ def test_a_port_that_another_program_holds(tmp_path: Path) -> None:
 def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(tmp_path: Path) -> None:
     state = tmp_path / "starts"
     record = run_one(experiment(scripted("port-taken:2", str(state))), tmp_path)
-    assert record.status == "measured"
+    assert (record.status, record.failure) == ("measured", None)
     assert state.read_text() == "3"
 
 
@@ -247,7 +261,7 @@ def test_a_fixed_port_works_when_it_is_free(tmp_path: Path) -> None:
         update={"command": ("{engine}", "serve", "--port", str(port)), "url": f"http://127.0.0.1:{port}/"}
     )
     case = experiment(subject)
-    assert run_one(case, tmp_path).status == "measured"
+    assert run_one(case, tmp_path).failure is None
     assert run_one(case, tmp_path, number=2).status == "measured"
 
 
@@ -255,5 +269,5 @@ def test_what_a_killed_attempt_left_is_replaced(tmp_path: Path) -> None:
     leftover = tmp_path / "0001" / "events.jsonl"
     leftover.parent.mkdir()
     leftover.write_text("half a li")
-    assert run_one(experiment(reference()), tmp_path).status == "measured"
+    assert run_one(experiment(reference()), tmp_path).failure is None
     assert json.loads(leftover.read_text().splitlines()[0])["type"] == "hello"

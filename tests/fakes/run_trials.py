@@ -22,6 +22,18 @@ from powerband.run.trial import run_trial
 from powerband.store import RunDir
 
 
+class Announcer(Watcher):
+    """Prints each phase as it begins, for whoever waits for one."""
+
+    def phase(self, name: str) -> None:
+        announce(name)
+
+
+def announce(what: str) -> None:
+    sys.stdout.write(what + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     options = dict(option.partition("=")[::2] for option in sys.argv[2:])
@@ -43,9 +55,8 @@ def main() -> int:
                 limit = int(options["file-limit"])
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             spec = TrialSpec(number, 0, 1, case.settings()[0], 7)
-            sys.stdout.write(f"trial {number}\n")
-            sys.stdout.flush()
-            record = run_trial(case, spec, run.trial(number), steady=always_steady, observer=Watcher(), stop=stop)
+            announce(f"trial {number}")
+            record = run_trial(case, spec, run.trial(number), steady=always_steady, observer=Announcer(), stop=stop)
             if record.status == "interrupted":
                 return 130
             if record.failure is not None:

@@ -20,20 +20,24 @@ MS = 1_000_000
 def reference(*arguments: str, **fields: Any) -> Subject:
     """The engine's own server on a port that powerband picks."""
     command = ("{engine}", "serve", "--port", "{port}", *arguments)
-    return Subject(name="reference", command=command, **{"ready": Ready(timeout_ns=5000 * MS), **fields})
+    return Subject(name="reference", command=command, **{"ready": Ready(timeout_ns=20_000 * MS), **fields})
 
 
 def scripted(how: str, *arguments: str, **fields: Any) -> Subject:
     command = (sys.executable, str(FAKES / "subject.py"), "{port}", how, *arguments)
-    return Subject(name="scripted", command=command, **{"ready": Ready(timeout_ns=5000 * MS), **fields})
+    return Subject(name="scripted", command=command, **{"ready": Ready(timeout_ns=20_000 * MS), **fields})
+
+
+# For subjects that never answer rightly: an adaptive warm-up would wait for the first right answer.
+FIXED_WARMUP = Measure(warmup_ns=100 * MS)
 
 
 def short_load(**fields: Any) -> Load:
-    return Load(**{"users": 4, "duration_ns": 300 * MS, "drain_ns": 500 * MS, **fields})
+    return Load(**{"users": 4, "duration_ns": 300 * MS, "drain_ns": 20_000 * MS, **fields})
 
 
 def experiment(subject: Subject, load: Load | None = None, **fields: Any) -> Experiment:
-    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=500 * MS)
+    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=20_000 * MS)
     host = HostUse(pinning="auto")
     return Experiment(
         **{"name": "test", "subject": subject, "load": load or short_load(), "measure": measure, "host": host, **fields}
