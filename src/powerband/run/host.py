@@ -17,7 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from powerband.errors import MeasurementError
 from powerband.run.cpus import parse_cpu_list
 
 
@@ -65,12 +64,6 @@ def engine_version(engine: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
-
-
-def require_linux() -> None:
-    """Raises MeasurementError on a system without /proc as Linux has it."""
-    if not sys.platform.startswith("linux"):
-        raise MeasurementError(f"powerband measures on Linux only; this is {platform.system()}")
 
 
 class _Reader:
