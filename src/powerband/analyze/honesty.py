@@ -28,6 +28,8 @@ FEW_REQUESTS = 100
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
 SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok"})
+# Problems that the machine caused.
+MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
 
 
 @dataclass(frozen=True)

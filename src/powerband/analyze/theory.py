@@ -1,0 +1,65 @@
+"""Queueing theory with known answers: what a server of known capacity must show. Pure functions; times in seconds,
+rates per second. Used by `powerband calibrate`, whose reference servers are built to match these models.
+
+Sources: Denning & Buzen 1978 (operational laws, asymptotic bounds); Erlang 1917; Pollaczek 1930 and Khinchine 1932;
+Cosmetatos 1975 (M/D/c); Gross & Harris, "Fundamentals of Queueing Theory" (machine repairman).
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def closed_throughput_bound(users: float, service_s: float, think_s: float, servers: int) -> float:
+    """min(users / (Z + S), servers / S): no closed system does better; constant times reach it."""
+    return min(users / (think_s + service_s), servers / service_s)
+
+
+def machine_repairman_throughput(users: int, service_s: float, think_s: float, servers: int) -> float:
+    """Exact throughput of `users` that think for exponential times and are served by `servers` in exponential times.
+
+    The balance equations of the birth-death chain, in a form that does not overflow. think_s > 0."""
+    weight, total, busy = 1.0, 1.0, 0.0
+    for present in range(1, users + 1):
+        weight *= (users - present + 1) / think_s * service_s / min(present, servers)
+        total += weight
+        busy += min(present, servers) * weight
+        if total > 1e200:
+            weight, total, busy = weight / 1e200, total / 1e200, busy / 1e200
+    return busy / total / service_s
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Probability that an arrival waits in M/M/c, `offered` = rate x service time < servers (Erlang B's recursion)."""
+    blocking = 1.0
+    for n in range(1, servers + 1):
+        blocking = offered * blocking / (n + offered * blocking)
+    return blocking / (1 - offered / servers * (1 - blocking))
+
+
+def mmc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> float:
+    """Mean response time of M/M/c. Infinite where the load is not less than the capacity."""
+    offered = rate_per_s * service_s
+    if offered >= servers:
+        return math.inf
+    return service_s + erlang_c(servers, offered) * service_s / (servers - offered)
+
+
+def mg1_response_s(rate_per_s: float, service_s: float, service_s_squared: float) -> float:
+    """Mean response time of M/G/1 by Pollaczek-Khinchine, from the first two moments of the service time."""
+    utilisation = rate_per_s * service_s
+    if utilisation >= 1:
+        return math.inf
+    return service_s + rate_per_s * service_s_squared / (2 * (1 - utilisation))
+
+
+def mdc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> float:
+    """Mean response time of M/D/c: exact for one server, Cosmetatos' approximation (within 1 or 2 %) beyond."""
+    if servers == 1:
+        return mg1_response_s(rate_per_s, service_s, service_s**2)
+    utilisation = rate_per_s * service_s / servers
+    if utilisation >= 1:
+        return math.inf
+    wait = mmc_response_s(rate_per_s, service_s, servers) - service_s
+    factor = 1 + (1 - utilisation) * (servers - 1) * (math.sqrt(4 + 5 * servers) - 2) / (16 * utilisation * servers)
+    return service_s + wait / 2 * factor

@@ -1,0 +1,281 @@
+"""Does this machine, with this engine, measure what theory says? Reference servers of known capacity go through the
+same trials as any subject; throughput and mean response time are held against operational laws and queueing theory.
+
+In: nothing but the engine. Out: a `Calibration`, one `Check` for each server, deviations with intervals. Not here: the
+formulas (`analyze/theory.py`), printing. What a request really takes is measured first: a timer that overshoots is
+the server's real speed and no fault of the measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from powerband.analyze.honesty import MACHINE_CODES
+from powerband.analyze.intervals import estimate
+from powerband.analyze.measure import measure
+from powerband.analyze.results import TrialResult
+from powerband.analyze.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
+from powerband.experiment import Constant, Experiment, Load, Measure, Subject
+from powerband.observer import Observer
+from powerband.plan import Setting, TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.store import TrialDir
+
+TOLERANCE = 0.05
+CONFIDENCE = 0.95
+AT_ONCE = 8  # reference servers with one thread each; fewer where they have more
+SERVICE_S = 0.010
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Check:
+    """One reference server against theory.
+
+    `deviation`: measured / expected - 1, its interval from the spread over independent trials (None for one trial).
+    `allowed`: 5 %, and in the quick form what sampling error adds. `disturbed`: trials on a machine that was not
+    quiet: they count here, since these servers hardly use
+    the CPU, but a deviation may come from that. `problem`: why nothing
+    could be measured."""
+
+    name: str
+    quantity: str
+    unit: str
+    expected: float
+    measured: float | None
+    deviation: float | None
+    low: float | None
+    high: float | None
+    allowed: float
+    trials: int
+    requests: int
+    disturbed: int = 0
+    problem: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.deviation is not None and abs(self.deviation) <= self.allowed
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a request takes at a server asked to wait `SERVICE_S`. `service_s`: for how long it holds a thread, 1 / X of
+    one saturated thread (utilisation law). `overhead_s`: what a single user waits beyond it, outside of any queue."""
+
+    service_s: float
+    overhead_s: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """`served`: None where it could not be measured, for the reason in `problem`."""
+
+    service_asked_s: float
+    served: Served | None
+    checks: tuple[Check, ...]
+    problem: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A server and a load with a known answer; `expected` is in the metric's own unit."""
+
+    name: str
+    quantity: str
+    metric: str
+    unit: str
+    servers: int
+    distribution: str
+    load: Load
+    trials: int
+    expected: Callable[[TrialResult, Served], float]
+
+
+def calibrate(
+    *, quick: bool, directory: Path, observer: Observer | None = None, stop: StopRequest | None = None
+) -> Calibration:
+    """Runs all checks: some four minutes, half a minute when `quick`. Trials are kept under `directory`.
+
+    Raises MeasurementError where no engine is found or the disk is full."""
+    own_stop = stop or StopRequest()
+    bench = _Bench(directory, observer or Observer(), own_stop)
+    try:
+        (alone,) = bench.run(_closed("one user", servers=1, users=1, think_s=0.0, seconds=3 if quick else 8))
+        (busy,) = bench.run(_closed("one thread", servers=1, users=4, think_s=0.0, seconds=3 if quick else 8))
+        if not (_usable(alone) and _usable(busy)):
+            return Calibration(SERVICE_S, None, (), _reason([alone, busy]))
+        service_s = 1 / busy.metrics["goodput_per_s"]
+        served = Served(service_s, max(0.0, alone.metrics["response_time_ns_mean"] / 1e9 - service_s))
+        checks = []
+        for case in _cases(quick):
+            if own_stop.requested:
+                break
+            checks.append(_check(case, bench.run(case), served, quick))
+        return Calibration(SERVICE_S, served, tuple(checks))
+    finally:
+        if stop is None:
+            own_stop.close()
+
+
+def _cases(quick: bool) -> list[_Case]:
+    closed = [
+        _closed("closed loop, servers are the limit", servers=4, users=16, think_s=0.0, seconds=3 if quick else 8),
+        _closed("closed loop, users are the limit", servers=16, users=8, think_s=0.03, seconds=3 if quick else 8),
+    ]
+    if quick:
+        return [
+            closed[0],
+            _poisson("M/D/1", 1, "constant", 0.5, seconds=7, trials=8),
+            _poisson("M/M/1", 1, "exponential", 0.3, seconds=9, trials=8),
+        ]
+    return [
+        *closed,
+        _poisson("M/D/1", 1, "constant", 0.6, seconds=20, trials=16),
+        _poisson("M/M/1", 1, "exponential", 0.5, seconds=30, trials=24),
+        _poisson("M/M/4", 4, "exponential", 0.6, seconds=20, trials=6),
+        _poisson("M/D/4", 4, "constant", 0.7, seconds=12, trials=4),
+    ]
+
+
+def _closed(name: str, *, servers: int, users: int, think_s: float, seconds: int) -> _Case:
+    """Constant times, so that the bound min(users / (Z + S), servers / S) is the throughput itself."""
+    load = Load(users=users, think=Constant(ns=round(think_s * 1e9)), duration=seconds * 10**9)
+    return _Case(
+        name=f"{name} ({users} users, {servers} threads)",
+        quantity="throughput",
+        metric="goodput_per_s",
+        unit="per_s",
+        servers=servers,
+        distribution="constant",
+        load=load,
+        trials=1,
+        expected=lambda _result, served: closed_throughput_bound(
+            users, served.service_s, think_s + served.overhead_s, servers
+        ),
+    )
+
+
+def _poisson(name: str, servers: int, distribution: str, utilisation: float, *, seconds: int, trials: int) -> _Case:
+    load = Load(rate=utilisation * servers / SERVICE_S, arrivals="poisson", duration=seconds * 10**9)
+    return _Case(
+        name=f"{name} at {utilisation:.0%} load",
+        quantity="mean response time",
+        metric="response_time_ns_mean",
+        unit="ns",
+        servers=servers,
+        distribution=distribution,
+        load=load,
+        trials=trials,
+        expected=lambda result, served: 1e9 * _response_s(result, served, servers, distribution),
+    )
+
+
+def _response_s(result: TrialResult, served: Served, servers: int, distribution: str) -> float:
+    """Theory at the rate that arrived. What holds the thread beyond the wait asked for is constant (`extra`), so an
+    exponential service has the moments of an exponential shifted by it; exact for one server by Pollaczek-Khinchine."""
+    rate, service_s = result.metrics["offered_rate_per_s"], served.service_s
+    extra_s = service_s - SERVICE_S
+    if distribution == "constant":
+        return served.overhead_s + mdc_response_s(rate, service_s, servers)
+    if servers > 1:
+        return served.overhead_s + mmc_response_s(rate, service_s, servers)
+    second_moment = 2 * SERVICE_S**2 + 2 * SERVICE_S * extra_s + extra_s**2
+    return served.overhead_s + mg1_response_s(rate, service_s, second_moment)
+
+
+def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: bool) -> Check:
+    """Each trial's ratio to its own expectation; their mean and Student's t interval. Trials are independent: fresh
+    servers, different seeds."""
+    valid = [result for result in results if _usable(result)]
+    expected = [case.expected(result, served) for result in valid]
+    usable = [(result, value) for result, value in zip(valid, expected, strict=True) if math.isfinite(value)]
+    if not usable:
+        return Check(
+            case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, _reason(results)
+        )
+    # Long trials of a Poisson load weigh the same: they have the same length and rate.
+    found = estimate([result.metrics[case.metric] / value for result, value in usable], CONFIDENCE, log=False)
+    half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
+    return Check(
+        name=case.name,
+        quantity=case.quantity,
+        unit=case.unit,
+        expected=fmean(value for _, value in usable),
+        measured=fmean(result.metrics[case.metric] for result, _ in usable),
+        deviation=found.value - 1,
+        low=None if found.low is None else found.low - 1,
+        high=None if found.high is None else found.high - 1,
+        allowed=TOLERANCE + (half if quick else 0.0),
+        trials=len(usable),
+        requests=round(sum(r.metrics["achieved_rate_per_s"] for r, _ in usable) * case.load.duration_ns / 1e9),
+        disturbed=sum(not result.valid for result, _ in usable),
+    )
+
+
+def _usable(result: TrialResult) -> bool:
+    """Valid but for a machine that was not quiet."""
+    fatal = {problem.code for problem in result.problems if problem.fatal}
+    return result.status == "measured" and fatal <= MACHINE_CODES
+
+
+def _reason(results: Sequence[TrialResult]) -> str:
+    reasons = [problem.message for result in results for problem in result.problems if problem.fatal]
+    return reasons[0] if reasons else "no trial was finished"
+
+
+class _Bench:
+    """Runs cases as ordinary trials, several reference servers at a time where the CPU is nearly idle."""
+
+    def __init__(self, directory: Path, observer: Observer, stop: StopRequest) -> None:
+        self._directory = directory
+        self._observer = observer
+        self._stop = stop
+        self._number = 0
+
+    def run(self, case: _Case) -> list[TrialResult]:
+        """All trials of a case; one that is invalid is run once more."""
+        numbers = range(self._number + 1, self._number + 1 + case.trials)
+        self._number += case.trials * ATTEMPTS
+        with ThreadPoolExecutor(min(max(1, AT_ONCE // case.servers), case.trials)) as pool:
+            return list(pool.map(lambda number: self._attempts(case, number), numbers))
+
+    def _attempts(self, case: _Case, number: int) -> TrialResult:
+        result = self._trial(case, number, 1)
+        for attempt in range(2, ATTEMPTS + 1):
+            if _usable(result) or self._stop.requested:
+                break
+            result = self._trial(case, number + case.trials * (attempt - 1), attempt)
+        return result
+
+    def _trial(self, case: _Case, number: int, attempt: int) -> TrialResult:
+        spec = TrialSpec(number, 0, attempt, Setting(()), seed=number)
+        directory = TrialDir(self._directory / f"{number:04d}")
+        made = _experiment(case, number)
+        # Trials that run at the same time must not talk to an observer that expects one at a time.
+        watching = self._observer if case.trials == 1 else Observer()
+        record = run_trial(made, spec, directory, steady=lambda _series: True, observer=watching, stop=self._stop)
+        return measure(directory, record, made)
+
+
+def _experiment(case: _Case, seed: int) -> Experiment:
+    command = (
+        *("{engine}", "serve", "--port", "{port}", "--model", "fixed", "--threads", str(case.servers)),
+        *("--unit", "request", "--wait", f"{SERVICE_S * 1000:g}ms", "--wait-distribution", case.distribution),
+        *("--seed", str(seed)),
+    )
+    return Experiment(
+        name="calibrate",
+        subject=Subject(name="reference", command=command),
+        load=case.load,
+        measure=Measure(warmup=1_000_000_000),
+    )

@@ -1,0 +1,108 @@
+"""Probes how noisy this machine is, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
+
+In: nothing. Out: `Noise`, figures only; `doctor.py` judges them. A short-lived child process answers wake-ups.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PING_PONGS = 2000
+SLEEPS = 400
+SPINS = 60
+SPIN_STEPS = 150_000
+IDLE_S = 1.0
+ECHO = "import os\nwhile os.read(0, 1): os.write(1, b'x')"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Times in ns; shares of all CPU time; `speed_sd`: relative standard deviation of a fixed piece of work."""
+
+    wake_ns_p50: float
+    wake_ns_p99: float
+    timer_late_ns_p50: float
+    timer_late_ns_p99: float
+    speed_sd: float
+    speed_worst: float
+    steal_share: float
+    foreign_share: float
+
+
+def probe_noise() -> Noise:
+    """Takes about 5 s."""
+    before = cpu_times()
+    wake, late, spins = wake_ups_ns(), timer_lateness_ns(), spin_times_ns()
+    after = cpu_times()
+    idle_before = cpu_times()
+    time.sleep(IDLE_S)
+    idle_after = cpu_times()
+    middle = float(np.median(spins))
+    return Noise(
+        wake_ns_p50=float(np.quantile(wake, 0.5)),
+        wake_ns_p99=float(np.quantile(wake, 0.99)),
+        timer_late_ns_p50=float(np.quantile(late, 0.5)),
+        timer_late_ns_p99=float(np.quantile(late, 0.99)),
+        speed_sd=float(np.std(spins, ddof=1)) / middle,
+        speed_worst=1 - middle / max(spins),
+        steal_share=_share(before, after, "steal"),
+        foreign_share=_share(idle_before, idle_after, "busy"),
+    )
+
+
+def wake_ups_ns() -> list[float]:
+    """Half the round trip of a byte to another process and back: each half wakes a sleeping thread."""
+    with subprocess.Popen([sys.executable, "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
+        assert echo.stdin is not None and echo.stdout is not None
+        to, back = echo.stdin.fileno(), echo.stdout.fileno()
+        os.write(to, b"x")
+        os.read(back, 1)
+        times = []
+        for _ in range(PING_PONGS):
+            start = time.monotonic_ns()
+            os.write(to, b"x")
+            os.read(back, 1)
+            times.append((time.monotonic_ns() - start) / 2)
+        echo.stdin.close()
+    return times
+
+
+def timer_lateness_ns() -> list[float]:
+    """How much longer than 1 ms a sleep of 1 ms takes."""
+    late = []
+    for _ in range(SLEEPS):
+        start = time.monotonic_ns()
+        time.sleep(0.001)
+        late.append(float(time.monotonic_ns() - start - 1_000_000))
+    return late
+
+
+def spin_times_ns() -> list[float]:
+    """Times of the same work, again and again, on one thread."""
+    times = []
+    for _ in range(SPINS):
+        start = time.monotonic_ns()
+        total = 0
+        for step in range(SPIN_STEPS):
+            total += step
+        times.append(float(time.monotonic_ns() - start))
+    return times
+
+
+def cpu_times(stat: Path = Path("/proc/stat")) -> dict[str, float]:
+    """Ticks since boot of all CPUs: `busy`, `idle`, `steal`."""
+    fields = [float(value) for value in stat.read_text().splitlines()[0].split()[1:]]
+    user, nice, system, idle, iowait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
+    return {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "steal": steal}
+
+
+def _share(before: dict[str, float], after: dict[str, float], name: str) -> float:
+    grown = {key: after[key] - before[key] for key in before}
+    return grown[name] / max(1.0, sum(grown.values()))

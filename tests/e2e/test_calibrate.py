@@ -1,0 +1,20 @@
+"""The whole chain against queueing theory: the real engine, real reference servers, `powerband calibrate` in short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powerband.search.calibrate import calibrate
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("engine", "no_process_left")
+def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
+    """Each within 5 % and its sampling error."""
+    found = calibrate(quick=True, directory=tmp_path)
+    assert found.problem is None
+    assert found.served is not None and found.served.service_s == pytest.approx(0.010, rel=0.05)
+    assert [check.quantity for check in found.checks] == ["throughput", "mean response time", "mean response time"]
+    assert found.passed, "\n".join(str(check) for check in found.checks)

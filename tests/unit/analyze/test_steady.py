@@ -1,0 +1,117 @@
+"""The warm-up test against simulated servers whose settling time is known. Seeds are fixed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fakes.trials import Figures, interval_lines
+from powerband.analyze.special import Array
+from powerband.analyze.steady import is_steady, mser, settled, window_is_steady
+from powerband.protocol import WarmupSeries
+
+INTERVAL_S = 0.1
+LONGEST_S = 30.0
+SERVERS = 60
+
+Server = Callable[[np.random.Generator, Array], tuple[Array, Array]]
+
+
+def level(shape: Callable[[Array], Array], noise: float = 0.03, rate: float = 500) -> Server:
+    """Throughput follows `shape`, response time its inverse; both with independent noise in each interval."""
+
+    def server(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
+        wave = shape(t)
+        counts = rate * INTERVAL_S * wave * (1 + noise * dice.standard_normal(t.size))
+        return np.maximum(counts, 0), 1e6 / np.maximum(wave, 1e-3) * (1 + noise * dice.standard_normal(t.size))
+
+    return server
+
+
+def poisson(rate: float) -> Server:
+    def server(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
+        counts = dice.poisson(rate * INTERVAL_S, t.size).astype(float)
+        times = np.where(counts > 0, 1e6 * (1 + 0.3 * dice.standard_normal(t.size) / np.sqrt(counts + 1e-9)), math.nan)
+        return counts, times
+
+    return server
+
+
+def ends_s(server: Server) -> Array:
+    """When each of some servers is called steady, asked twice a second from 1 s on; infinite where never."""
+    t = np.arange(0, LONGEST_S, INTERVAL_S)
+    ends = []
+    for seed in range(SERVERS):
+        counts, times = server(np.random.default_rng(seed), t)
+        asked = np.arange(1.0, LONGEST_S + 0.01, 0.5)
+        steady = (at for at in asked if settled(counts[: round(at * 10)], times[: round(at * 10)], truncate=True))
+        ends.append(next(steady, math.inf))
+    return np.array(ends)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.05, 0.2])
+def test_a_steady_server_is_mostly_let_go_at_once(noise: float) -> None:
+    ends = ends_s(level(np.ones_like, noise))
+    assert np.mean(ends == 1.0) >= 0.8
+    assert ends.max() <= 5
+
+
+@pytest.mark.parametrize(("rate", "longest_s"), [(5, 25), (30, 8), (500, 4)])
+def test_low_rates_take_as_long_as_it_takes_to_see_something(rate: float, longest_s: float) -> None:
+    ends = ends_s(poisson(rate))
+    assert np.median(ends) >= 8 * 10 / rate * 0.9  # eight batches of ten requests
+    assert ends.max() <= longest_s
+
+
+@pytest.mark.parametrize("tau", [1.0, 3.0])
+def test_an_exponential_warm_up_is_not_cut_short(tau: float) -> None:
+    """As a JVM: half speed at first, settling with time constant tau; at 3 tau it is within 2.5 %."""
+    ends = ends_s(level(lambda t: 1 - 0.5 * np.exp(-t / tau)))
+    assert np.mean(ends >= 3 * tau) >= 0.95
+    assert np.median(ends) <= 10 * tau
+
+
+def test_a_step_holds_the_warm_up_until_it_lies_well_behind() -> None:
+    ends = ends_s(level(lambda t: np.where(t < 0.6, 0.5, 1.0)))
+    assert np.mean(ends >= 1.2) >= 0.9  # of ten noisy intervals a rank test may miss a step
+    assert np.median(ends) <= 6
+
+
+def test_a_strong_drift_is_never_called_steady_before_it_flattens() -> None:
+    ends = ends_s(level(lambda t: 0.2 + 0.08 * np.minimum(t, 10)))
+    assert np.mean(ends >= 8) >= 0.95
+
+
+def test_periodic_dips_of_a_collector_are_part_of_a_steady_server() -> None:
+    def dips(t: Array) -> Array:
+        return np.where(np.round(t / INTERVAL_S) % 13 == 5, 0.4, 1.0)
+
+    assert np.mean(ends_s(level(dips)) <= 3) >= 0.9
+
+
+def test_nothing_ended_is_not_steady() -> None:
+    none = WarmupSeries(INTERVAL_S, (0.0,) * 50, (math.nan,) * 50, 5.0)
+    assert not is_steady(none)
+    assert not is_steady(WarmupSeries(INTERVAL_S, (), (), 0.0))
+    even = WarmupSeries(INTERVAL_S, (500.0,) * 50, (1e6,) * 50, 5.0)
+    assert is_steady(even)
+
+
+def test_mser_finds_where_a_start_ends() -> None:
+    dice = np.random.default_rng(1)
+    series = np.concatenate([np.linspace(0, 0.9, 20), np.ones(80)]) + 0.01 * dice.standard_normal(100)
+    assert 18 <= mser(series) <= 50
+
+
+def test_the_window_is_judged_after_the_fact() -> None:
+    even = interval_lines(Figures())
+    start, end = even[0]["start_ns"], even[-1]["end_ns"]
+    assert window_is_steady(even, start, end) is True
+    rising = [
+        {**line, "outcomes": {"ok": 100 + number}, "response_time_ns_sum": 10**8} for number, line in enumerate(even)
+    ]
+    assert window_is_steady(rising, start, end) is False
+    assert window_is_steady(even[:5], start, end) is None
