@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from powerband.analyze.honesty import FOREIGN_SHARE_MAX, FOREIGN_SHARE_NOTE, STEAL_MAX
 from powerband.errors import MeasurementError
 from powerband.run.engine import find_engine
 from powerband.run.host import engine_version, host_facts
+from powerband.search.noise import Noise, probe_noise
 from powerband.units import format_duration
 
 _DESCRIPTORS_WANTED = 10_000
-_SLEEP_S = 0.001
-_SLEEPS = 100
 
 
 class Status(StrEnum):
@@ -36,14 +34,14 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything that is looked at, in a fixed order. Takes about a quarter of a second."""
+    """Everything that is looked at, in a fixed order. Takes about 4 s."""
     facts = host_facts()
     return [
         _engine(),
         *_cpu(facts),
         *_limits(facts),
         *_observability(facts),
-        _wake_up(),
+        *_noise(probe_noise()),
     ]
 
 
@@ -130,17 +128,39 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
     )
 
 
-def _wake_up() -> Finding:
-    """How late a sleeping thread wakes: what a blocking client adds to every response time on this machine."""
-    late = []
-    for _ in range(_SLEEPS):
-        start = time.monotonic()
-        time.sleep(_SLEEP_S)
-        late.append(time.monotonic() - start - _SLEEP_S)
-    median, high = statistics.median(late), sorted(late)[int(0.95 * _SLEEPS)]
-    return _finding(
+def _noise(noise: Noise) -> Iterator[Finding]:
+    """What disturbs every measurement here; the thresholds of steal and foreign CPU are those of the honesty gate."""
+
+    def late(p50: float, p99: float) -> str:
+        return f"{format_duration(p50)} late at the median, {format_duration(p99)} at p99"
+
+    yield _finding(
         "wake-up",
-        median < 0.000_3,
-        f"{format_duration(median * 1e9)} late at the median, {format_duration(high * 1e9)} at p95",
+        noise.wake_ns_p50 < 50_000,
+        late(noise.wake_ns_p50, noise.wake_ns_p99),
         "response times at low concurrency show this delay and not the server's: compare settings, not absolute times",
+    )
+    yield _finding(
+        "timers",
+        noise.timer_late_ns_p99 < 500_000,
+        late(noise.timer_late_ns_p50, noise.timer_late_ns_p99),
+        "an open load leaves late by as much: see send_lag in each trial",
+    )
+    yield _finding(
+        "CPU speed",
+        noise.speed_sd < 0.02,
+        f"the same work varies by {noise.speed_sd:.1%}, at worst {noise.speed_worst:.1%} slower",
+        "plan more blocks (measure.repeats); fix the clock frequency where that can be done",
+    )
+    yield _finding(
+        "steal",
+        noise.steal_share < STEAL_MAX / 4,
+        f"{noise.steal_share:.2%} of the CPU time went to other machines",
+        f"above {STEAL_MAX:.0%} trials are invalid: run when the host is quieter, or on a machine of its own",
+    )
+    yield _finding(
+        "foreign CPU",
+        noise.foreign_share < FOREIGN_SHARE_NOTE,
+        f"other programs used {noise.foreign_share:.1%} of the CPUs",
+        f"above {FOREIGN_SHARE_MAX:.0%} trials are invalid: end those programs",
     )

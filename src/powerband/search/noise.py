@@ -1,6 +1,6 @@
 """Probes how noisy this machine is, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
 
-In: nothing. Out: `Noise`, figures only; `doctor.py` judges them. A short-lived child process answers wake-ups.
+In: nothing. Out: `Noise`, figures only; `powerband.doctor` judges them. A short-lived child process answers wake-ups.
 """
 
 from __future__ import annotations

@@ -81,3 +81,16 @@ def test_equal_runs_of_many_settings_seldom_differ() -> None:
         verdicts = {change.verdict for change in compare_runs(first, second).changes}
         wrong += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
     assert wrong <= 20  # 10 expected; more than 20 has a chance of 1 in 1,000
+
+
+def test_equal_runs_differ_in_at_most_five_percent_of_comparisons() -> None:
+    """A/A: six settings, 400 pairs of runs; 5 % and 1.64 standard errors of it."""
+    false = 0
+    for seed in range(400):
+        runs = [
+            run_of({threads: noisy(100, 5, 0.05, seed * 100 + side * 10 + threads) for threads in range(1, 7)})
+            for side in (0, 1)
+        ]
+        verdicts = {change.verdict for change in compare_runs(*runs).changes}
+        false += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
+    assert false / 400 <= 0.05 + 1.64 * (0.05 * 0.95 / 400) ** 0.5

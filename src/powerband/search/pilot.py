@@ -1,0 +1,89 @@
+"""How small a difference can this machine find? An A/A pilot: the reference subject, started again and again.
+
+In: nothing but the engine. Out: a `Pilot`: the noise between starts, and the smallest difference that a usual plan will
+see through it. Not here: what else may be wrong with the machine (`powerband.doctor`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from powerband.analyze.intervals import SMALL_SAMPLE
+from powerband.analyze.measure import measure
+from powerband.analyze.special import studentised_range
+from powerband.experiment import Experiment, Load, Measure, Subject
+from powerband.observer import Observer
+from powerband.plan import Setting, TrialSpec
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.store import TrialDir
+
+PILOT_TRIALS = 6
+PILOT_SECONDS = 3
+PLAN_SETTINGS = 6
+PLAN_BLOCKS = 5
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A/A: the same setting again and again. `smallest_difference`: half-width of the simultaneous intervals that
+    a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); less stays inconclusive."""
+
+    trials: int
+    invalid: int
+    sd: float | None
+    smallest_difference: float | None
+
+
+def run_pilot(directory: Path, observer: Observer | None = None, stop: StopRequest | None = None) -> Pilot:
+    """Six trials of a CPU-bound reference subject, where noise shows most; some 40 s. Trials stay in `directory`.
+
+    Raises MeasurementError where no engine is found or the disk is full."""
+    command = ("{engine}", "serve", "--port", "{port}", "--model", "fixed", "--threads", "8", "--cpu", "200us")
+    made = Experiment(
+        name="doctor",
+        subject=Subject(name="reference", command=command),
+        load=Load(users=16, duration=PILOT_SECONDS * 10**9),
+        measure=Measure(warmup_max=5_000_000_000),
+    )
+    own_stop = stop or StopRequest()
+    goodputs, invalid = [], 0
+    try:
+        for number in range(1, PILOT_TRIALS + 1):
+            if own_stop.requested:
+                break
+            spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
+            record = run_trial(made, spec, trial, steady=_soon, observer=observer or Observer(), stop=own_stop)
+            result = measure(trial, record, made)
+            if result.status == "measured" and result.metrics.get("goodput_per_s", 0) > 0:
+                goodputs.append(result.metrics["goodput_per_s"])
+            invalid += not result.valid
+    finally:
+        if stop is None:
+            own_stop.close()
+    return pilot_of(goodputs, invalid)
+
+
+def _soon(_series: object) -> bool:
+    return True
+
+
+def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:
+    """What the default plan can tell with this noise. The standard deviation is taken of successive differences (von
+    Neumann 1941), so that drift, which blocks take out, does not count."""
+    if len(goodputs) < 3:
+        return Pilot(len(goodputs), invalid, None, None)
+    logs = np.log(goodputs)
+    sd = math.sqrt(float((np.diff(logs) ** 2).mean()) / 2)
+    return Pilot(len(goodputs), invalid, sd, smallest_difference(sd))
+
+
+def smallest_difference(sd: float, settings: int = PLAN_SETTINGS, blocks: int = PLAN_BLOCKS) -> float:
+    """Half-width, as a ratio, of the simultaneous 95 % intervals of a plan; see `intervals.compare_with_leader`."""
+    critical = studentised_range(0.95, settings, float((settings - 1) * (blocks - 1)))
+    return math.expm1(critical * (1 + SMALL_SAMPLE / (blocks - 1)) * sd * math.sqrt(2 / blocks))

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from powerband.search.noise import cpu_times, spin_times_ns, timer_lateness_ns, wake_ups_ns
+from powerband.search.pilot import pilot_of, smallest_difference
+
+
+def test_the_pilot_recovers_the_noise_and_ignores_drift() -> None:
+    dice = np.random.default_rng(1)
+    logs = 0.02 * dice.standard_normal(2000) + np.linspace(0, 1, 2000)
+    pilot = pilot_of(list(np.exp(logs)))
+    assert pilot.sd == pytest.approx(0.02, rel=0.1)
+    assert pilot.smallest_difference == pytest.approx(smallest_difference(0.02), rel=0.1)
+    assert smallest_difference(0.02) > smallest_difference(0.02, blocks=20)
+    assert pilot_of([1.0, 2.0]).smallest_difference is None
+
+
+def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
+    """The half-widths that the comparison itself gives, for the same noise."""
+    from powerband.analyze.intervals import compare_with_leader
+
+    y = 0.02 * np.random.default_rng(2).standard_normal((400, 5, 6))
+    half = compare_with_leader(y, 0.95).half
+    assert float(np.expm1(np.median(half[half > 0]))) == pytest.approx(smallest_difference(0.02), rel=0.15)
+
+
+def test_probing_gives_plausible_figures(tmp_path: Path) -> None:
+    assert min(wake_ups_ns()) > 0
+    assert min(timer_lateness_ns()) >= 0
+    assert min(spin_times_ns()) > 0
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  10 1 5 100 4 2 3 7 0 0\ncpu0 1 1 1 1\n")
+    assert cpu_times(stat) == {"busy": 21.0, "idle": 104.0, "steal": 7.0}

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from powerband.doctor import Status, _noise, examine
+from powerband.search.noise import Noise
+
+QUIET = Noise(
+    wake_ns_p50=20_000,
+    wake_ns_p99=60_000,
+    timer_late_ns_p50=60_000,
+    timer_late_ns_p99=200_000,
+    speed_sd=0.005,
+    speed_worst=0.01,
+    steal_share=0.0,
+    foreign_share=0.01,
+)
+
+
+def test_a_quiet_machine_gives_no_advice() -> None:
+    assert all(finding.status is Status.OK and not finding.advice for finding in _noise(QUIET))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"wake_ns_p50": 1e6}, "wake-up"),
+        ({"timer_late_ns_p99": 1e7}, "timers"),
+        ({"speed_sd": 0.2}, "CPU speed"),
+        ({"steal_share": 0.1}, "steal"),
+        ({"foreign_share": 0.5}, "foreign CPU"),
+    ],
+)
+def test_each_kind_of_noise_is_found_with_advice(change: dict[str, float], name: str) -> None:
+    wrong = [finding for finding in _noise(replace(QUIET, **change)) if finding.status is not Status.OK]
+    assert [finding.name for finding in wrong] == [name]
+    assert wrong[0].advice
+
+
+def test_this_machine_is_examined_whatever_it_is_like() -> None:
+    found = examine()
+    assert len({finding.name for finding in found}) == len(found) >= 10
+    assert all(finding.found for finding in found)
