@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from powerband import __version__
+from powerband.cli.calibration import calibrate
 from powerband.cli.files import check, list_command, plan
 from powerband.cli.measure import resume, run, tune
 from powerband.cli.results import compare, report
@@ -45,7 +46,7 @@ def powerband() -> None:
     """
 
 
-for command in (tune, run, plan, check, resume, report, compare, load, list_command, doctor):
+for command in (tune, run, plan, check, resume, report, compare, load, list_command, doctor, calibrate):
     powerband.add_command(command)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from powerband.cli.options import duration_of, format_option, print_json
 from powerband.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
+
+if TYPE_CHECKING:
+    from powerband.search.pilot import Pilot
 
 
 @click.command()
@@ -87,8 +93,11 @@ def load(
 
 
 @click.command()
+@click.option(
+    "--pilot", is_flag=True, help="Also run six equal trials and tell how small a difference can be found; 40 s."
+)
 @format_option
-def doctor(output: str) -> int:
+def doctor(pilot: bool, output: str) -> int:
     """Look for what disturbs measurements on this machine.
 
     Says what to do about each thing found, and changes nothing.
@@ -96,13 +105,34 @@ def doctor(output: str) -> int:
     from powerband.doctor import Status, examine
 
     findings = examine()
+    found = _pilot() if pilot else None
     if output == "json":
-        print_json({"format": 1, "findings": [asdict(finding) for finding in findings]})
+        part = {} if found is None else {"pilot": asdict(found)}
+        print_json({"format": 1, "findings": [asdict(finding) for finding in findings], **part})
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
             click.echo(f"{finding.status:7}  {finding.name:{width}}  {finding.found}")
             if finding.advice:
                 click.echo(f"{'':7}  {'':{width}}  -> {finding.advice}")
+        if found is not None:
+            click.echo(_pilot_text(found))
     failed = any(finding.status is Status.FAILURE for finding in findings)
     return MeasurementError.exit_code if failed else EXIT_OK
+
+
+def _pilot() -> Pilot:
+    from powerband.run.stop import StopRequest
+    from powerband.search.pilot import run_pilot
+
+    with tempfile.TemporaryDirectory(prefix="powerband-doctor-") as folder, StopRequest.on_signals() as stop:
+        return run_pilot(Path(folder), stop=stop)
+
+
+def _pilot_text(pilot: Pilot) -> str:
+    if pilot.sd is None or pilot.smallest_difference is None:
+        return f"The pilot could not tell: only {pilot.trials} trials were measured."
+    return (
+        f"Equal trials differ by {pilot.sd:.1%} (standard deviation of {pilot.trials}, {pilot.invalid} invalid): "
+        f"6 settings in 5 blocks can be told apart where they differ by {pilot.smallest_difference:.1%} or more."
+    )

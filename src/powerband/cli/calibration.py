@@ -1,0 +1,75 @@
+"""calibrate: does this machine, with this engine, measure what theory says?"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powerband.cli.options import format_option, print_json
+from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UserInterruptError
+from powerband.units import format_duration, format_value
+
+if TYPE_CHECKING:
+    from powerband.search.calibrate import Calibration, Check
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer and shorter trials: half a minute instead of five.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Keep the trials in this folder."
+)
+@format_option
+def calibrate(quick: bool, keep: Path | None, output: str) -> int:
+    """Measure servers of known capacity and hold the results against theory.
+
+    Throughput of closed loads, mean response time of Poisson loads; each must agree within 5 %. The exit code is 1
+    where one does not.
+    """
+    from powerband.run.stop import StopRequest
+    from powerband.search.calibrate import calibrate as run_calibration
+
+    with ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="powerband-calibrate-")))
+        stop = stack.enter_context(StopRequest.on_signals())
+        found = run_calibration(quick=quick, directory=folder, stop=stop)
+        interrupted = stop.requested
+    if output == "json":
+        print_json({"format": 1, "passed": found.passed, **asdict(found)})
+    else:
+        _print(found)
+    if interrupted:
+        return UserInterruptError.exit_code
+    if found.problem or any(check.measured is None for check in found.checks):
+        return MeasurementError.exit_code
+    return EXIT_OK if found.passed else EXIT_THRESHOLD
+
+
+def _print(found: Calibration) -> None:
+    if found.served is None:
+        click.echo(f"Nothing could be measured: {found.problem}")
+        return
+    click.echo(
+        f"A request asked to wait {format_duration(found.service_asked_s * 1e9)} holds its thread for "
+        f"{format_duration(found.served.service_s * 1e9)}; a single user waits "
+        f"{format_duration(found.served.overhead_s * 1e9)} more."
+    )
+    for check in found.checks:
+        click.echo(_line(check))
+    click.echo("All agree with theory." if found.passed else "Not all agree with theory: is this machine quiet?")
+
+
+def _line(check: Check) -> str:
+    if check.measured is None or check.deviation is None:
+        return f"failed  {check.name}: {check.problem}"
+    interval = "" if check.low is None or check.high is None else f" ({check.low:+.1%} to {check.high:+.1%})"
+    disturbed = f"; {check.disturbed} of {check.trials} trials disturbed" if check.disturbed else ""
+    return (
+        f"{'ok' if check.passed else 'failed':6}  {check.name}: {check.quantity} "
+        f"{format_value(check.measured, check.unit)}, theory {format_value(check.expected, check.unit)}: "
+        f"{check.deviation:+.1%}{interval}, {check.allowed:.1%} allowed; {check.requests:,} requests{disturbed}"
+    )
