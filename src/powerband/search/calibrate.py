@@ -218,7 +218,7 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
         allowed=TOLERANCE + (half if quick else 0.0),
         trials=len(usable),
         requests=round(sum(r.metrics["achieved_rate_per_s"] for r, _ in usable) * case.load.duration_ns / 1e9),
-        disturbed=sum(not result.valid for result, _ in usable),
+        disturbed=sum(_disturbed(result, alone=case.trials == 1) for result, _ in usable),
     )
 
 
@@ -226,6 +226,12 @@ def _usable(result: TrialResult) -> bool:
     """Valid but for a machine that was not quiet."""
     fatal = {problem.code for problem in result.problems if problem.fatal}
     return result.status == "measured" and fatal <= MACHINE_CODES
+
+
+def _disturbed(result: TrialResult, *, alone: bool) -> bool:
+    """Trials that run at the same time see each other as foreign programs, which says nothing of the machine."""
+    codes = {problem.code for problem in result.problems if problem.fatal}
+    return bool(codes if alone else codes - {"host_foreign"})
 
 
 def _reason(results: Sequence[TrialResult]) -> str:
