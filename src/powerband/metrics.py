@@ -48,6 +48,9 @@ _ALL = [
     Metric("connect_time_ns_p99", "ns", "minimise", "time to connect, p99"),
     Metric("send_lag_ns_p99", "ns", "minimise", "from intended to sent, p99: the generator's own delay"),
     Metric("subject_cpu_cores", "cores", "minimise", "CPU seconds per second of the subject's process tree"),
+    Metric(
+        "subject_cpu_share", "ratio", "minimise", "subject_cpu_cores as a share of the CPUs that the subject may use"
+    ),
     Metric("subject_cpu_ns_per_request", "ns", "minimise", "CPU of the subject per ended request"),
     Metric("subject_cpu_system_share", "ratio", "minimise", "kernel share of the subject's CPU"),
     Metric("rss_bytes_max", "bytes", "minimise", "largest resident set of the tree in the window"),

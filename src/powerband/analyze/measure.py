@@ -37,7 +37,7 @@ def measure(
     metrics = {
         **_load_metrics(fleet, load, response, send_lag),
         **_interval_metrics(directory, fleet),
-        **({} if probe is None else _probe_metrics(probe, fleet)),
+        **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **_ready_metric(record),
     }
     evidence = Evidence(
@@ -144,10 +144,13 @@ def _interval_metrics(directory: TrialDir, fleet: Fleet) -> dict[str, float]:
     return {"in_flight_mean": sum(sum(values) / len(values) for values in levels.values())}
 
 
-def _probe_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
+def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str, float]:
     metrics: dict[str, float] = {}
     if (subject := probe.trees.get("subject")) is not None:
         metrics |= _subject_metrics(subject, fleet)
+        cpus = len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)  # none named: it may use all of them
+        if cpus and (cores := metrics.get("subject_cpu_cores")) is not None:
+            metrics["subject_cpu_share"] = cores / cpus
     metrics |= _host_metrics(probe, fleet)
     return metrics
 

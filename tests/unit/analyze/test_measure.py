@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "goodput_per_s": 1000,
         "error_rate": 0,
         "subject_cpu_cores": 0.5,
+        "subject_cpu_share": 0.25,
         "subject_cpu_system_share": 0.25,
         "subject_cpu_ns_per_request": 500_000,
         "threads_max": 4,
@@ -49,6 +51,13 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     for name, value in expected.items():
         assert result.metrics[name] == pytest.approx(value, rel=2e-3, abs=2e-3), name
     assert result.warmup_s == 2.0
+
+
+def test_the_subjects_share_is_of_the_cpus_it_is_pinned_to(tmp_path: Path) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = replace(record_of(spec(), figures), cpus={"subject": [3], "engine": [1], "probe": [1]})
+    result = measure(directory, write_trial(directory, record, figures), experiment())
+    assert result.metrics["subject_cpu_share"] == pytest.approx(0.5)
 
 
 def test_counters_are_interpolated_to_the_edges_of_the_window(tmp_path: Path) -> None:
