@@ -3,18 +3,25 @@ UV ?= $(or $(shell command -v uv),.tools/bin/uv)
 RUN = $(UV) run --frozen
 ENGINE = .venv/bin/powerband-engine
 
+# absent: tool, component of rustup, Debian package. A check may be left out on a machine that lacks it, never in CI.
+absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's package $(3))" >&2; \
+	  test "$$POWERBAND_NO_SKIP" != 1
+
 .PHONY: demo test lint format golden schemas bundle bench bench-peers calibrate setup uv chromium
 
 demo: setup
 	$(RUN) powerband run quickstart
 
+# Rust tests use the dev profile, which builds in a fraction of the release's time; Python's use the release engine.
 test: setup chromium lint
-	cargo test --release --locked --quiet
+	cargo test --locked --quiet
 	$(RUN) pytest
 
 lint: setup
-	cargo fmt --check
-	cargo clippy --release --locked --all-targets --quiet -- -D warnings
+	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \
+	  set -x; cargo fmt --check
+	@cargo clippy --version >/dev/null 2>&1 || { $(call absent,cargo clippy,clippy,rust-clippy); exit; }; \
+	  set -x; cargo clippy --locked --all-targets --quiet -- -D warnings
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
@@ -46,8 +53,13 @@ calibrate: setup
 setup: uv
 	$(UV) sync --frozen --quiet
 
+# Debian ships venv and pip apart from Python, so whichever is there brings uv.
 uv:
-	@test "$(UV)" != .tools/bin/uv || test -x .tools/bin/uv || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
+	@test "$(UV)" != .tools/bin/uv || test -x .tools/bin/uv \
+	  || { python3 -m venv --clear .tools >/dev/null 2>&1 && .tools/bin/python -m pip install --quiet uv; } \
+	  || { rm -rf .tools; python3 -m pip install --quiet --target .tools uv; } \
+	  || { echo "uv could not be installed: install Debian's package python3-venv (or python3-pip), or uv itself" \
+	       "(https://docs.astral.sh/uv), and see that the package index is reachable" >&2; exit 1; }
 
 # The page tests need a real browser: installed where apt may, else those tests are skipped, and say so.
 chromium:

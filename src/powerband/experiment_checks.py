@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from powerband.claim_expression import check_levels, parse_claim
 from powerband.errors import Problem, did_you_mean
-from powerband.experiment import AS_WRITTEN, Load, Subject, field_named
+from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_named
+from powerband.hosts import loadable_host
 from powerband.plan import Level, format_level
-from powerband.subjects import BUILT_IN, check_level, placeholders, templates_of
+from powerband.subjects import BUILT_IN, check_level, placeholders, render_text, templates_of
 from powerband.yaml_document import Node
 
 _SETTINGS_MAX = 10_000
@@ -52,6 +53,19 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
     for name in sorted(used - known):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
         problems.append(where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}"))
+
+
+def check_url(experiment: Experiment, node: Node, problems: list[Problem]) -> None:
+    """The load goes to this machine or to an allowed host, whatever the levels fill into the url."""
+    subject = experiment.subject
+    varies = placeholders([subject.url]) & set(experiment.factors)
+    settings = experiment.settings() if varies else experiment.settings()[:1]
+    for url in dict.fromkeys(render_text(subject, setting, 80, "engine", subject.url) for setting in settings):
+        try:
+            loadable_host(url, experiment.allow_hosts)
+        except ValueError as error:
+            problems.append((node.children.get("url") or node.children["command"]).problem(str(error)))
+            return
 
 
 def check_factors(root: Node, subject: Subject | None, problems: list[Problem]) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Subject
-from powerband.experiment_checks import check_claims, check_factors, check_load, check_subject
+from powerband.experiment_checks import check_claims, check_factors, check_load, check_subject, check_url
+from powerband.hosts import request_target
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
 from powerband.pydantic_problems import Location, problems_of
@@ -93,6 +93,8 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     if check_load(node, problems):
         reported.append(("load",))
     experiment = _checked(Experiment, node, problems, reported)
+    if experiment is not None and subject_node is not None and not problems:
+        check_url(experiment, subject_node, problems)
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment
@@ -111,8 +113,7 @@ def _default_scenario(root: Node, subject: Subject) -> Node:
     load = root.children.get("load")
     if load is None or not isinstance(load.value, dict) or "scenario" in load.children:
         return root
-    parts = urlsplit(subject.url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = request_target(subject.url)
     return root.with_children(
         {"load": load.with_children({"scenario": load.child("scenario", [{"name": f"GET {path}", "path": path}])})}
     )

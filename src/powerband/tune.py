@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from powerband.errors import ExperimentError, Problem, UsageError
 from powerband.experiment import Experiment, Load, parse_constraint
 from powerband.experiment_file import build_experiment
+from powerband.hosts import request_target
 from powerband.levels import parse_levels
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 
@@ -71,11 +71,12 @@ def tune_experiment(
     request: Mapping[str, str] | None = None,
     headers: Sequence[str] = (),
     profile: str = "normal",
+    allow_hosts: Sequence[str] = (),
 ) -> Experiment:
     """The experiment of one command line.
 
     `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
-    may hold `method` and `body`, `headers` are `Name: value`, `env` `NAME=value`.
+    may hold `method` and `body`, `headers` are `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
     Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
     if not command:
         raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
@@ -93,6 +94,7 @@ def tune_experiment(
     root = merge(root, _subject(command, url, env))
     root = merge(root, _request(url, request or {}, headers))
     root = merge(root, _objective(objective, slo))
+    root = merge(root, _at("allow_hosts", "--allow-host", list(allow_hosts)))
     root = root.with_children({"factors": _factors(parameters, problems)})
     return build_experiment(root, problems, Path())
 
@@ -152,8 +154,6 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
 
 def _request(url: str, request: Mapping[str, str], headers: Sequence[str]) -> Node:
     """The one request of the load: its path is the URL's."""
-    parts = urlsplit(url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     pairs = []
     for text in headers:
         name, colon, value = text.partition(":")
@@ -163,7 +163,7 @@ def _request(url: str, request: Mapping[str, str], headers: Sequence[str]) -> No
     method = request.get("method", "GET").upper()
     step = {
         "method": Node(method, f"--method {method}"),
-        "path": Node(path, f"--url {url}"),
+        "path": Node(request_target(url), f"--url {url}"),
         "headers": _node("--header", pairs),
     }
     if "body" in request:

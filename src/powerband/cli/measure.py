@@ -50,6 +50,15 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
 @click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
 @click.option("--body", metavar="TEXT", help="Body of each request.")
+@click.option("--ca-file", metavar="FILE", help="Of an https url: PEM file of trusted roots.  [default: Mozilla's]")
+@click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host that --url may name, besides this one.",
+)
 @click.option("--slo", multiple=True, metavar="CONDITION",
               help="What must hold, for example 'p99<50ms'. May be repeated.  [default: error_rate < 1%]")  # fmt: skip
 @click.option("--maximise", metavar="METRIC", help="What is best.  [default: goodput]")
@@ -81,6 +90,7 @@ def tune(
     method: str | None,
     body: str | None,
     headers: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
     slo: tuple[str, ...],
     maximise: str | None,
     minimise: str | None,
@@ -106,7 +116,7 @@ def tune(
 
     if maximise and minimise:
         raise click.UsageError("--maximise and --minimise exclude each other")
-    given = {f"--{name.replace('_', '-')}": text for name, text in options.items() if text is not None}
+    given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
     if seed is not None:
         given["--seed"] = str(seed)
     experiment = tune_experiment(
@@ -120,6 +130,7 @@ def tune(
         request={key: text for key, text in (("method", method), ("body", body)) if text is not None},
         headers=headers,
         profile=profile,
+        allow_hosts=allow_hosts,
     )
     return _measure(experiment, runs, live, output)
 

@@ -11,14 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from powerband import protocol as wire
 from powerband.errors import MeasurementError, UsageError
 from powerband.experiment import Load, Step
+from powerband.hosts import loadable_host, request_target
 from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
 from powerband.run.failures import TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
@@ -88,33 +87,13 @@ def run_load(
 def check_url(url: str, allow_hosts: Collection[str]) -> str:
     """The host of a URL that may be driven. Raises UsageError."""
     try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        return loadable_host(url, allow_hosts)
     except ValueError as error:
-        raise UsageError(f"{url} is no URL: {error}") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"{url} is no URL of a server: write http://127.0.0.1:8080/ or https://...")
-    if not is_loopback(host) and host not in allow_hosts:
-        raise UsageError(
-            f"{host} is not this machine, and load goes only where it is wanted: add --allow-host {host} "
-            "if that server is yours to load"
-        )
-    return host
-
-
-def is_loopback(host: str) -> bool:
-    """By name or address, without asking a resolver."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+        raise UsageError(str(error)) from None
 
 
 def _with_path(load: Load, url: str) -> Load:
-    parts = urlsplit(url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = request_target(url)
     if path == "/" or load.scenario != _DEFAULT_SCENARIO:
         return load
     return load.model_copy(update={"scenario": (Step(name=f"GET {path}", path=path),)})

@@ -1,0 +1,83 @@
+"""What may be loaded: this machine, and hosts that were named; said where an experiment is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powerband.cli import invoke
+from powerband.errors import ExperimentError
+from powerband.experiment_file import parse_experiment
+from powerband.hosts import is_loopback
+from powerband.resolved import resolved_yaml
+from powerband.tune import tune_experiment
+
+COMMAND = ("./server", "{port}", "{threads}")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.3.2.1", "::1"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["example.org", "10.0.0.1", "0.0.0.0", "localhost.example.org"])
+def test_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_a_file_names_the_place_of_another_machine() -> None:
+    text = "subject:\n  command: ./server\n  url: http://example.org/\nload: {users: 1}\n"
+    with pytest.raises(ExperimentError, match=r"subject\.url in x\.yaml:3:8: example\.org is not") as caught:
+        parse_experiment(text, "x.yaml")
+    assert "allow_hosts: [example.org]" in str(caught.value)
+    allowed = parse_experiment(text + "allow_hosts: [example.org]\n", "x.yaml")
+    assert parse_experiment(resolved_yaml(allowed), "experiment.yaml") == allowed
+
+
+def test_a_level_may_be_another_machine_too() -> None:
+    text = "subject: {command: ./server, url: 'http://{h}/'}\nload: {users: 1}\nfactors: {h: [localhost, 10.0.0.9]}\n"
+    with pytest.raises(ExperimentError, match=r"10\.0\.0\.9 is not this machine"):
+        parse_experiment(text, "x.yaml")
+    parse_experiment(text + "allow_hosts: [10.0.0.9]\n", "x.yaml")
+
+
+def test_tune_names_the_option() -> None:
+    with pytest.raises(ExperimentError, match=r"--url http://example\.org:\{port\}/: .* add --allow-host example\.org"):
+        tune_experiment(COMMAND, ["threads=1"], url="http://example.org:{port}/")
+    allowed = tune_experiment(COMMAND, ["threads=1"], url="http://example.org:{port}/", allow_hosts=["example.org"])
+    assert allowed.allow_hosts == ("example.org",)
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "ftp://localhost/", "http://", "http://localhost:port/", "http://[::1"]
+)
+def test_what_is_no_url_is_said_so(url: str) -> None:
+    with pytest.raises(ExperimentError, match="is no URL"):
+        tune_experiment(("./server", "{threads}"), ["threads=1"], url=url)
+    with pytest.raises(ExperimentError, match="is no URL"):
+        parse_experiment(f"subject: {{command: ./server, url: '{url}'}}\nload: {{users: 1}}\n", "x.yaml")
+
+
+def test_run_and_check_start_nothing_against_another_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("subject: {command: ./server, url: http://example.org/}\nload: {users: 1}\n")
+    for arguments in (["check", str(file)], ["run", str(file), "--runs", str(tmp_path / "runs")]):
+        assert invoke(arguments) == 3
+        assert "example.org is not this machine" in capsys.readouterr().err
+    tune = ["tune", "-P", "threads=1", "--url", "http://example.org/", "--runs", str(tmp_path / "runs")]
+    assert invoke([*tune, "--", "./server", "{threads}"]) == 3
+    assert not (tmp_path / "runs").exists()
+
+
+def test_tune_takes_the_options_of_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = []
+    monkeypatch.setattr("powerband.cli.measure._measure", lambda experiment, *_: made.append(experiment))
+    tls = ["--insecure", "--ca-file", str(tmp_path / "ca.pem"), "--allow-host", "example.org"]
+    url = ["--url", "https://example.org:{port}/"]
+    assert invoke(["tune", "-P", "threads=1", *url, *tls, "--", "./server", "{port}", "{threads}"]) == 0
+    (experiment,) = made
+    assert (experiment.load.tls_insecure, experiment.load.tls_ca_file) == (True, str(tmp_path / "ca.pem"))
+    assert experiment.allow_hosts == ("example.org",)
