@@ -16,11 +16,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Usage:
-    """One finished command: CPU of the process and its waited-for children, largest resident set, and its stdout."""
+    """One finished command: CPU of the process and its waited-for children, and its stdout."""
 
     cpu_s: float
     wall_s: float
-    max_rss_bytes: int
     stdout: str
 
 
@@ -42,7 +41,7 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         err.seek(0)
         if process.returncode != 0:
             raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {err.read()[-500:]}")
-        return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss * 1024, out.read())
+        return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, out.read())
 
 
 @contextmanager

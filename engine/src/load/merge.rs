@@ -170,7 +170,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
         cpu_user_ns: cpu(|process| process.cpu_user_ns),
         cpu_system_ns: cpu(|process| process.cpu_system_ns),
         thread_cpu_ns: threads.iter().map(|thread| thread.thread_cpu_ns).collect(),
-        max_rss_bytes: crate::clock::process_use().max_rss_bytes,
+        max_rss_bytes: crate::clock::max_rss_bytes(),
         ended_by: ended_by.into(),
     }
 }
