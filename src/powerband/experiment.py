@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from powerband.claim_expression import parse_claim
+from powerband.hosts import split_url
 from powerband.metrics import metric_named
 from powerband.plan import Level, Setting, grid
-from powerband.units import parse_duration_ns, parse_quantity, parse_rate, parse_share
+from powerband.units import LONGEST_NS, parse_duration_ns, parse_quantity, parse_rate, parse_share
 
 # Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
 AS_WRITTEN = "as written"
@@ -46,7 +47,7 @@ def _pairs(value: Any) -> Any:
     return list(value.items()) if isinstance(value, Mapping) else value
 
 
-Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
+Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
 Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
 Rate = Annotated[float, BeforeValidator(parse_rate)]
 Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
@@ -85,6 +86,13 @@ class Ready(Frozen):
             re.compile(value or "")
         except re.error as error:
             raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    @field_validator("http")
+    @classmethod
+    def _is_target(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}")
         return value
 
     @model_validator(mode="after")
@@ -128,6 +136,13 @@ class Subject(Frozen):
     set: dict[str, Level] = {}
     metrics_url: str | None = None
     build: Argv | None = None
+
+    @field_validator("url", "metrics_url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value)
+        return value
 
 
 class Constant(Frozen):

@@ -42,7 +42,16 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
             problems.append(
                 entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
             )
-    if "port" in placeholders([subject.url]) and "port" not in placeholders([*subject.command, *subject.env.values()]):
+    in_url = "port" in placeholders([subject.url])
+    told = "port" in placeholders([*subject.command, *subject.env.values()])
+    if told and not in_url:
+        problems.append(
+            (node.children.get("url") or node.children["command"]).problem(
+                "the command is told {port}, which powerband picks, but the url names another port, where the server "
+                "will not listen: write {port} in the url too, or the fixed port in the command"
+            )
+        )
+    if in_url and not told:
         problems.append(
             (node.children.get("url") or node.children["command"]).problem(
                 "the url has {port}, which powerband picks, but the server is not told it: write {port} in the command "

@@ -5,9 +5,35 @@ Checked where an experiment is built and where `powerband load` begins, so that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w.-]*\}")
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of `http://host:port/path`, of which scheme, host and port are such that a server can be asked.
+
+    A placeholder may stand anywhere after the scheme; in the parts it is 1. Raises ValueError with a sentence."""
+    filled = _PLACEHOLDER.sub("1", url)
+    if not filled.isascii() or not filled.isprintable() or " " in filled:
+        raise ValueError(f"{url!r} holds a character that a URL cannot: percent-encode it (a blank is %20)")
+    try:
+        parts = urlsplit(filled)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no URL: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    if "://" not in filled:
+        raise ValueError(f"{url!r} is no URL: it has no scheme; write http://{url.lstrip('/')}")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"{url!r} is no URL of a server: write http://127.0.0.1:8080/ or https://...")
+    if port == 0:
+        raise ValueError(f"{url!r} names port 0: a port is 1 to 65535, or {{port}} for one that powerband picks")
+    if "@" in parts.netloc:
+        raise ValueError(f"{url!r} holds a user name: leave it out and send an Authorization header instead")
+    return parts
 
 
 def is_loopback(host: str) -> bool:
@@ -22,13 +48,7 @@ def is_loopback(host: str) -> bool:
 
 def loadable_host(url: str, allow_hosts: Collection[str]) -> str:
     """The host of a URL that may be loaded. Raises ValueError whose text says why it may not, and what to do."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"{url} is no URL: {error}") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"{url} is no URL of a server: write http://127.0.0.1:8080/ or https://...")
+    host = split_url(url).hostname or ""
     if not is_loopback(host) and host not in allow_hosts:
         raise ValueError(
             f"{host} is not this machine, and load goes only where it is wanted: add --allow-host {host} "

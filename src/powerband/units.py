@@ -17,6 +17,9 @@ _NS = {
     "h": 3600 * 10**9,
 }
 
+# No trial lasts longer; above it times would not fit the integers of the wire contract.
+LONGEST_NS = 30 * 24 * 3600 * 10**9
+
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
@@ -44,7 +47,10 @@ def parse_duration_ns(value: Any) -> Any:
         raise ValueError(
             f"{value!r} is no duration: write a number with a unit ns, us, ms, s, m or h, for example 500ms or 3s"
         )
-    return round(float(match[1]) * _NS[match[2]])
+    ns = float(match[1]) * _NS[match[2]]
+    if ns > LONGEST_NS:
+        raise ValueError(f"{value!r} is longer than 30 days")
+    return round(ns)
 
 
 def duration_text(ns: int) -> str:

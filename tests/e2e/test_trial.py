@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -240,6 +241,28 @@ def test_a_port_that_another_program_holds(tmp_path: Path) -> None:
     assert code == Code.PORT_IN_USE
     assert str(port) in message
     assert "{port}" in message
+
+
+def test_another_program_on_the_urls_port_is_never_measured(tmp_path: Path) -> None:
+    """Though the command is told a port that powerband picks."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        subject = reference().model_copy(update={"url": f"http://127.0.0.1:{other.getsockname()[1]}/"})
+        code, message = failure_of(run_one(experiment(subject), tmp_path))
+    assert code == Code.PORT_IN_USE
+    assert "another program already listens" in message
+
+
+def test_a_port_that_turns_out_to_be_another_programs_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener too busy to answer the first look, and a subject that says it is ready."""
+    monkeypatch.setattr("powerband.run.subject.someone_listens", lambda host, port: False)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}/"
+        ready = Ready(log="Started", timeout_ns=20_000 * MS)
+        code, message = failure_of(run_one(experiment(scripted("log-ready", url=url, ready=ready)), tmp_path))
+    assert code == Code.PORT_IN_USE
+    assert f"(pid {os.getpid()})" in message
 
 
 def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(tmp_path: Path) -> None:

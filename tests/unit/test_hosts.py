@@ -9,7 +9,7 @@ import pytest
 from powerband.cli import invoke
 from powerband.errors import ExperimentError
 from powerband.experiment_file import parse_experiment
-from powerband.hosts import is_loopback
+from powerband.hosts import is_loopback, split_url
 from powerband.resolved import resolved_yaml
 from powerband.tune import tune_experiment
 
@@ -24,6 +24,42 @@ def test_loopback(host: str) -> None:
 @pytest.mark.parametrize("host", ["example.org", "10.0.0.1", "0.0.0.0", "localhost.example.org"])
 def test_not_loopback(host: str) -> None:
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{port}/",
+        "https://localhost",
+        "http://[::1]:8080/x?y=1",
+        "http://{host}:{admin-port}/{path}",
+        "HTTP://localhost:65535",
+    ],
+)
+def test_urls_of_servers(url: str) -> None:
+    split_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("localhost:{port}/", r"it has no scheme; write http://localhost:\{port\}/"),
+        ("127.0.0.1", "it has no scheme; write http://127.0.0.1"),
+        ("/health", "has no scheme"),
+        ("ftp://localhost/", "is no URL of a server"),
+        ("http:///x", "is no URL of a server"),
+        ("http://localhost:web/", "is no URL: port could not be cast"),
+        ("http://localhost:99999/", "is no URL: port out of range"),
+        ("http://localhost:0/", "names port 0"),
+        ("http://[::1/", "is no URL: invalid IPv6"),
+        ("http://localhost/é", "percent-encode"),
+        ("http://local host/", "percent-encode"),
+        ("http://me:secret@localhost/", "Authorization header"),
+    ],
+)
+def test_what_is_no_url_of_a_server_gets_a_sentence(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        split_url(url)
 
 
 def test_a_file_names_the_place_of_another_machine() -> None:

@@ -89,7 +89,19 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),
         ({"url": "http://127.0.0.1:{port}/a b"},
-         "--url http://127.0.0.1:{port}/a b: a path starts with / and holds no space, for example /test?id=1"),
+         "--url http://127.0.0.1:{port}/a b: 'http://127.0.0.1:{port}/a b' "
+         "holds a character that a URL cannot: percent-encode it (a blank is %20)"),
+        ({"url": "localhost:{port}/"},
+         "--url localhost:{port}/: 'localhost:{port}/' is no URL: it has no scheme; write http://localhost:{port}/"),
+        ({"options": {"--ready-http": "/gesundheit-ü"}},
+         "--ready-http /gesundheit-ü: 'http://localhost/gesundheit-ü' holds a character that a URL cannot: "
+         "percent-encode it (a blank is %20)"),
+        ({"options": {"--ready-http": "http://localhost:99999/"}},
+         "--ready-http http://localhost:99999/: 'http://localhost:99999/' is no URL: port out of range 0-65535"),
+        ({"options": {"--duration": "9999999h"}}, "--duration 9999999h: '9999999h' is longer than 30 days"),
+        ({"url": "http://127.0.0.1:8080/"},
+         "--url http://127.0.0.1:8080/: the command is told {port}, which powerband picks, but the url names another "
+         "port, where the server will not listen: write {port} in the url too, or the fixed port in the command"),
         ({"command": ("./s", "{threads}")},
          "--url http://127.0.0.1:{port}/: the url has {port}, which powerband picks, but the server is not told it: "
          "write {port} in the command or env too, or the server's fixed port in the url"),

@@ -1,8 +1,10 @@
-"""Free TCP ports that stay free: from outside the range in which the kernel picks ports for outgoing connections."""
+"""TCP ports: free ones that stay free, from outside the range in which the kernel picks ports for outgoing connections;
+and whose a port in use is."""
 
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
 from pathlib import Path
@@ -13,6 +15,7 @@ _LOWEST = 10_000
 _HIGHEST = 65_535
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _DEFAULT_LOCAL_PORTS = (32_768, 60_999)
+_LISTEN = "0A"  # the state, as /proc/net/tcp writes it
 
 
 def pick_port() -> int:
@@ -46,6 +49,74 @@ def someone_listens(host: str, port: int, timeout_s: float = 0.25) -> bool:
     except OSError:
         return False
     return True
+
+
+def older_listener(port: int, root: int) -> str | None:
+    """The program that listens on a local port, as `name (pid N)`, if it was started before the process `root` and no
+    descendant of `root` listens there too. None otherwise, and where /proc does not tell."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    processes = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
+    if root not in processes:
+        return None
+    tree = {root}
+    # A child has been started after its parent, so one pass by starting time reaches all.
+    for pid, (parent, _, _) in sorted(processes.items(), key=lambda entry: (entry[1][1], entry[0])):
+        if parent in tree:
+            tree.add(pid)
+    if any(_holds(pid, inodes) for pid in tree):
+        return None
+    for pid, (_, started, name) in processes.items():
+        if pid not in tree and started < processes[root][1] and _holds(pid, inodes):
+            return f"{name} (pid {pid})"
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(fields[9])
+    return inodes
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - cheap with many processes
+
+
+def _stat(pid: int) -> tuple[int, int, str] | None:
+    """Parent, start time in clock ticks since boot, and name of a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    return int(fields[1]), int(fields[19]), head.partition("(")[2]
+
+
+def _holds(pid: int, inodes: set[str]) -> bool:
+    """Whether a process has one of these sockets open; False where we may not see that."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return False
+    for name in names:
+        try:
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in inodes:
+            return True
+    return False
 
 
 def local_port_range() -> tuple[int, int]:

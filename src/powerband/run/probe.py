@@ -33,6 +33,11 @@ class Probe:
         self._grace_s = grace_s
         self._ended = False
 
+    @property
+    def pid(self) -> int:
+        """Of the process that all of the subject descends from."""
+        return self._process.pid
+
     def watch(self, name: str, pid: int) -> None:
         self._process.send(wire.WatchAlso(name=name, pid=pid))
 

@@ -21,11 +21,12 @@ from urllib.parse import urlsplit
 
 from powerband import protocol as wire
 from powerband.experiment import Ready, Subject
+from powerband.hosts import is_loopback
 from powerband.plan import Setting
 from powerband.run.cpus import CpuSplit
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
-from powerband.run.ports import pick_port, someone_listens
+from powerband.run.ports import older_listener, pick_port, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
 from powerband.subjects import placeholders, render_command, render_env, render_text, templates_of
@@ -51,7 +52,7 @@ class Rendered:
     host: str
     port: int
     ready: Ready
-    own_port: bool  # picked by us, so another may be picked
+    own_port: bool  # the url's port was picked by us, so another may be picked
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,7 @@ class SubjectFiles:
 
 def render(subject: Subject, setting: Setting, engine: Path, port: int | None = None) -> Rendered:
     """`port` None: picked where a template asks for one. Raises ExperimentError where a template cannot be filled."""
-    own_port = "port" in placeholders(templates_of(subject))
-    number = port or (pick_port() if own_port else 0)
+    number = port or (pick_port() if "port" in placeholders(templates_of(subject)) else 0)
 
     def text(template: str) -> str:
         return render_text(subject, setting, number, engine, template)
@@ -105,7 +105,7 @@ def render(subject: Subject, setting: Setting, engine: Path, port: int | None = 
                 "log": None if ready.log is None else text(ready.log),
             }
         ),
-        own_port=own_port,
+        own_port="port" in placeholders([subject.url]),
     )
 
 
@@ -143,6 +143,7 @@ def subject_up(
                 if attempt < PORT_ATTEMPTS and rendered.own_port:
                     continue
                 raise
+            check_listener(rendered, probe)
             yield RunningSubject(rendered, probe, files.log)
             return
 
@@ -167,14 +168,31 @@ def check_command(rendered: Rendered) -> None:
             )
         return
     file = folder / program
-    if not file.is_file():
+    if not os.path.isfile(file):  # noqa: PTH113 - says False, where the method raises, of a folder that is closed to us
         raise TrialFailed(
-            Code.COMMAND_NOT_FOUND, f"the command {program} does not exist (looked in {folder.resolve()})"
+            Code.COMMAND_NOT_FOUND,
+            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})",
         )
     if not os.access(file, os.X_OK):
         raise TrialFailed(
             Code.NOT_EXECUTABLE,
             f"{program} is not executable: `chmod +x` it, or put its interpreter in front (java -jar ..., python3 ...)",
+        )
+
+
+def check_listener(rendered: Rendered, probe: Probe) -> None:
+    """Raises TrialFailed(port_in_use) where the port belongs to a program that ran before the subject was started.
+
+    Nothing is said where the owner cannot be told: another machine's port, processes of another user, and programs that
+    listen on behalf of the subject, such as a container's proxy."""
+    if not is_loopback(rendered.host):
+        return
+    stranger = older_listener(rendered.port, probe.pid)
+    if stranger is not None:
+        raise TrialFailed(
+            Code.PORT_IN_USE,
+            f"not the subject but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
+            "let the subject listen on a port of its own ({port} in the command and in subject.url)",
         )
 
 
@@ -277,7 +295,7 @@ def _answers(url: str) -> bool:
     try:
         connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException, ValueError):  # ValueError: a path that no request line can hold
         return False
     finally:
         connection.close()

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,7 +16,7 @@ from powerband.experiment import Ready, Subject
 from powerband.plan import Setting
 from powerband.run import ports
 from powerband.run.failures import Code, TrialFailed
-from powerband.run.ports import local_port_range, pick_port, port_is_free, someone_listens
+from powerband.run.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
 from powerband.run.subject import Rendered, check_command, describe_exit, last_words, ready_check, render
 
 ENGINE = Path("/opt/engine")
@@ -38,6 +41,12 @@ def test_templates_are_filled_in_and_the_port_is_the_same_everywhere() -> None:
     assert result.env == (("PORT", str(result.port)),)
     assert result.url == f"http://127.0.0.1:{result.port}/x"
     assert result.ready.http == f"/health?port={result.port}"
+
+
+def test_a_port_that_only_the_command_is_told_does_not_make_the_urls_port_ours() -> None:
+    subject = Subject(name="s", command=("server", "{port}"), url="http://localhost:8081/")
+    result = render(subject, Setting(()), ENGINE)
+    assert (result.own_port, result.port) == (False, 8081)
 
 
 def test_a_fixed_port_is_taken_from_the_url() -> None:
@@ -70,6 +79,24 @@ def test_a_port_in_use_is_not_free() -> None:
 def test_where_the_kernel_may_take_every_port_one_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "local_port_range", lambda: (1024, 65535))
     assert 10_000 <= pick_port() <= 65_535
+
+
+def test_who_listens_on_a_port_is_told_by_age_and_descent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        time.sleep(0.05)  # start times are counted in hundredths of a second
+        with subprocess.Popen(["sleep", "60"]) as younger:
+            try:
+                assert older_listener(port, younger.pid) == f"{own_name()} (pid {os.getpid()})"
+                assert older_listener(port, os.getpid()) is None
+                assert older_listener(port, os.getppid()) is None
+            finally:
+                younger.kill()
+    assert older_listener(port, os.getpid()) is None
+
+
+def own_name() -> str:
+    return Path("/proc/self/comm").read_text().strip()
 
 
 def failure(check: Callable[[], None]) -> str:
