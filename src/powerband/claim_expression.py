@@ -1,4 +1,4 @@
-"""Claims as expressions over metrics by setting: text in, a small tree out, and its truth for given values.
+"""Claims as expressions over metrics by setting: text in, a small tree out, and the value of a side for given metrics.
 
     claim      = comparison { "and" comparison }
     comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
@@ -7,7 +7,8 @@
     operand    = number [ unit ] | metric [ "[" factor "=" level { "," factor "=" level } "]" ] | "(" sum ")"
 
 All metrics of one claim name the same factors; the factors that they leave out run over all their levels, and the
-claim must hold for each combination. Estimates and uncertainty are not here: values come through a callback.
+claim must hold for each combination. Whether a claim holds is not here (`analyze/claims.py`): measured values are
+uncertain, so that takes more than a comparison.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from powerband.errors import did_you_mean
 from powerband.metrics import metric_named
@@ -26,7 +27,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:%|/s|[a-zA-Zµ]+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<op><=|>=|==|!=|<|>|[-+*/()])|(?P<filter>\[[^\]]*\]))"
 )
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -67,9 +68,16 @@ Term = Number | Reference | Arithmetic
 
 @dataclass(frozen=True)
 class Comparison:
+    """`text`: as written."""
+
     op: str
     left: Term
     right: Term
+    text: str = field(default="", compare=False)
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(reference for side in (self.left, self.right) for reference in _references(side))
 
 
 @dataclass(frozen=True)
@@ -80,12 +88,7 @@ class Claimed:
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        return tuple(
-            reference
-            for comparison in self.comparisons
-            for side in (comparison.left, comparison.right)
-            for reference in _references(side)
-        )
+        return tuple(reference for comparison in self.comparisons for reference in comparison.references)
 
 
 def parse_claim(text: str) -> Claimed:
@@ -132,22 +135,15 @@ def _as_text(setting: Setting) -> list[tuple[str, str]]:
     return [(name, format_level(level)) for name, level in setting.levels]
 
 
-def holds(claimed: Claimed, value_of: Callable[[Reference], float]) -> bool:
-    """Whether every comparison is true with these values. ZeroDivisionError is the caller's to catch."""
-    return all(
-        _COMPARE[comparison.op](_value(comparison.left, value_of), _value(comparison.right, value_of))
-        for comparison in claimed.comparisons
-    )
-
-
-def _value(term: Term, value_of: Callable[[Reference], float]) -> float:
+def value(term: Term, value_of: Callable[[Reference], float]) -> float:
+    """One side of a comparison with these metrics. ZeroDivisionError is the caller's to catch."""
     match term:
-        case Number(value):
-            return value
+        case Number(number):
+            return number
         case Reference():
             return value_of(term)
         case Arithmetic(op, left, right):
-            return _ARITHMETIC[op](_value(left, value_of), _value(right, value_of))
+            return _ARITHMETIC[op](value(left, value_of), value(right, value_of))
 
 
 def _references(term: Term) -> Iterator[Reference]:
@@ -167,11 +163,13 @@ class _Parser:
         self.at = 0
 
     def comparison(self) -> Comparison:
+        start = self.column()
         left = self.chain("+-", self.product)
         op = self.next()
-        if op not in _COMPARE:
+        if op not in OPERATORS:
             raise self.error("a comparison is wanted here: < <= > >= == !=", back=True)
-        return Comparison(op, left, self.chain("+-", self.product))
+        right = self.chain("+-", self.product)
+        return Comparison(op, left, right, self.text[start - 1 : self.column() - 1].strip())
 
     def product(self) -> Term:
         return self.chain("*/", self.operand)
@@ -215,9 +213,12 @@ class _Parser:
             raise self.error(f"{self.peek()} is not expected here")
 
     def error(self, what: str, *, back: bool = False) -> ValueError:
-        at = self.at - back
-        column = self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
-        return ValueError(f"at character {column} of `{self.text}`: {what}")
+        return ValueError(f"at character {self.column(self.at - back)} of `{self.text}`: {what}")
+
+    def column(self, at: int | None = None) -> int:
+        """Where a token begins, from 1; the end of the text after the last. None: the next one."""
+        at = self.at if at is None else at
+        return self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,15 @@
 import pytest
 
-from powerband.claim_expression import Arithmetic, Number, Reference, check_levels, holds, parse_claim, settings_of
+from powerband.claim_expression import (
+    OPERATORS,
+    Arithmetic,
+    Number,
+    Reference,
+    check_levels,
+    parse_claim,
+    settings_of,
+    value,
+)
 from powerband.plan import Level
 
 
@@ -26,8 +35,20 @@ def test_the_tree_of_a_claim() -> None:
         ("memory[core=20] >= 1MiB", {"20": 2**20}, True),
     ],
 )
-def test_whether_a_claim_holds(text: str, values: dict[str, float], truth: bool) -> None:
-    assert holds(parse_claim(text), lambda reference: values[dict(reference.levels)["core"]]) is truth
+def test_the_sides_of_a_claim(text: str, values: dict[str, float], truth: bool) -> None:
+    def value_of(reference: Reference) -> float:
+        return values[dict(reference.levels)["core"]]
+
+    found = [
+        OPERATORS[part.op](value(part.left, value_of), value(part.right, value_of))
+        for part in parse_claim(text).comparisons
+    ]
+    assert all(found) is truth
+
+
+def test_each_comparison_keeps_its_words() -> None:
+    parts = parse_claim(" p99[a=1 and b] <  50ms and (goodput[a=2] + 1) > 3 ").comparisons
+    assert [part.text for part in parts] == ["p99[a=1 and b] <  50ms", "(goodput[a=2] + 1) > 3"]
 
 
 @pytest.mark.parametrize(

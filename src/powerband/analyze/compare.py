@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from powerband.analyze.answer import Standing, word_answer
+from powerband.analyze.claims import judge_claims
 from powerband.analyze.intervals import compare_with_leader, estimate
 from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.analyze.special import Array
@@ -67,6 +68,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult]) -> Analysis:
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
         warnings=tuple(_warnings(experiment, rows, results)),
+        claims=judge_claims(experiment, results),
     )
 
 

@@ -32,6 +32,12 @@ class AnswerKind(StrEnum):
     NONE_VALID = "none_valid"  # no trial could be measured
 
 
+class ClaimVerdict(StrEnum):
+    HELD = "held"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value with its interval; low and high are None where fewer than two trials back it."""
@@ -97,6 +103,39 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class ClaimPart:
+    """One comparison of a claim, at one combination of the factors that the claim leaves out.
+
+    `left` and `right` are means over blocks in `unit` (of `powerband.metrics`, empty for a plain number); None where
+    they cannot be had. `interval` is what the verdict rests on: left / right where `scale` is `ratio`, left - right
+    where it is `difference`; None where zeros were counted (`scale` is `count`) or nothing could be said."""
+
+    comparison: str
+    where: str  # `queue=100`; empty where the claim names a level of every factor
+    verdict: ClaimVerdict
+    left: float | None
+    right: float | None
+    unit: str
+    scale: str  # ratio | difference | count
+    interval: Estimate | None
+    blocks: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """One claim of the experiment: held where all its parts are, refuted where any is."""
+
+    id: str
+    says: str
+    holds: str  # the expression
+    published: str | None
+    verdict: ClaimVerdict
+    sentence: str
+    parts: tuple[ClaimPart, ...]
+
+
+@dataclass(frozen=True)
 class Analysis:
     name: str
     question: str
@@ -109,6 +148,7 @@ class Analysis:
     settings: tuple[SettingResult, ...]  # in plan order
     trials: tuple[TrialResult, ...]
     warnings: tuple[str, ...] = field(default=())
+    claims: tuple[ClaimResult, ...] = field(default=())  # in the experiment's order
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id beside."""

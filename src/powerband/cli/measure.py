@@ -210,7 +210,7 @@ def _view(live: bool | None) -> AbstractContextManager[Observer]:
 
 def exit_code(analysis: Analysis) -> int:
     """What a run's answer means to a script."""
-    from powerband.analyze.results import AnswerKind
+    from powerband.analyze.results import AnswerKind, ClaimVerdict
     from powerband.search.blocks import OWN_FAILURES
 
     match analysis.answer.kind:
@@ -224,4 +224,5 @@ def exit_code(analysis: Analysis) -> int:
                 if problem.fatal
             )
             return (SubjectError if by_subject else MeasurementError).exit_code
-    return EXIT_OK
+    refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)
+    return EXIT_THRESHOLD if refuted else EXIT_OK

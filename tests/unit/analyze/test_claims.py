@@ -1,0 +1,190 @@
+"""Claims judged by made-up trials whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.claims import judge_claims
+from powerband.analyze.results import ClaimResult, Problem, TrialResult
+from powerband.experiment import Claim, Experiment, Objective
+from powerband.experiment_file import load_experiment, profile_names
+from powerband.library import experiment_names
+from powerband.plan import Level, Setting
+
+Metrics = Mapping[str, float]
+
+
+def trial(levels: Mapping[str, Level], block: int, metrics: Metrics, **changes: Any) -> TrialResult:
+    number = changes.pop("number", 1)
+    problems = (Problem("host_steal", "disturbed"),) if changes.pop("invalid", False) else ()
+    return TrialResult(number, block, 1, Setting(tuple(levels.items())), "measured", problems, metrics)
+
+
+def series(metric: str, values: Mapping[int, Sequence[float]]) -> list[TrialResult]:
+    """Values of one metric by threads, one for each block."""
+    return [
+        trial({"threads": threads}, block, {metric: value})
+        for threads, blocks in values.items()
+        for block, value in enumerate(blocks)
+    ]
+
+
+def claiming(holds: str, factors: Mapping[str, tuple[Level, ...]], **objective: Any) -> Experiment:
+    claim = Claim(id="one", says="so it is", holds=holds, published="as printed")
+    return experiment(factors, claims=(claim,), objective=Objective(**objective))
+
+
+def judged(holds: str, trials: Sequence[TrialResult], **objective: Any) -> ClaimResult:
+    (result,) = judge_claims(claiming(holds, {"threads": (1, 2)}, **objective), trials)
+    return result
+
+
+GOODPUT = series("goodput_per_s", {1: [100, 101, 99, 100], 2: [200, 203, 196, 201]})
+NO_ERRORS = series("error_rate", {1: [0, 0, 0], 2: [0.0, 0.02, 0.0]})
+THREADS = series("threads_max", {1: [4, 4, 4], 2: [8, 8, 8]})
+
+
+@pytest.mark.parametrize(
+    ("holds", "trials", "verdict"),
+    [
+        ("goodput[threads=2] > 1.9 * goodput[threads=1]", GOODPUT, "held"),
+        ("goodput[threads=2] > 2.1 * goodput[threads=1]", GOODPUT, "refuted"),
+        ("goodput[threads=2] > 2 * goodput[threads=1]", GOODPUT, "undecided"),
+        ("goodput[threads=2] - 1.9 * goodput[threads=1] > 0", GOODPUT, "held"),
+        ("0 > goodput[threads=1] - goodput[threads=2]", GOODPUT, "held"),
+        ("goodput[threads=2] - goodput[threads=1] < 50/s", GOODPUT, "refuted"),
+        ("goodput[threads=2] / goodput[threads=1] <= 2.2", GOODPUT, "held"),
+        ("goodput[threads=2] == 2 * goodput[threads=1]", GOODPUT, "held"),
+        ("goodput[threads=2] != 2 * goodput[threads=1]", GOODPUT, "refuted"),
+        ("goodput[threads=2] == 1.8 * goodput[threads=1]", GOODPUT, "refuted"),
+        ("goodput[threads=2] != 1.8 * goodput[threads=1]", GOODPUT, "held"),
+        ("goodput[threads=2] == 1.95 * goodput[threads=1]", GOODPUT, "undecided"),
+        ("goodput[threads=2] > 150/s and goodput[threads=1] > 90/s", GOODPUT, "held"),
+        ("goodput[threads=2] > 150/s and goodput[threads=1] > 110/s", GOODPUT, "refuted"),
+        ("goodput[threads=2] > 150/s and goodput[threads=1] > 100/s", GOODPUT, "undecided"),
+        ("error_rate[threads=1] == 0", NO_ERRORS, "held"),
+        ("error_rate[threads=1] <= 0", NO_ERRORS, "held"),
+        ("error_rate[threads=1] > 0", NO_ERRORS, "refuted"),
+        ("0 < error_rate[threads=1]", NO_ERRORS, "refuted"),
+        ("error_rate[threads=1] != 0", NO_ERRORS, "refuted"),
+        ("error_rate[threads=2] == 0", NO_ERRORS, "refuted"),
+        ("error_rate[threads=2] <= 0", NO_ERRORS, "refuted"),
+        ("error_rate[threads=2] > 0", NO_ERRORS, "held"),
+        ("error_rate[threads=2] >= 0", NO_ERRORS, "held"),
+        ("error_rate[threads=2] < 0", NO_ERRORS, "refuted"),
+        ("error_rate[threads=1] < 1%", NO_ERRORS, "held"),
+        ("error_rate[threads=2] < 1%", NO_ERRORS, "undecided"),
+        ("error_rate[threads=1] == error_rate[threads=2]", NO_ERRORS, "held"),  # within 3 points of share
+        ("threads[threads=2] == 2 * threads[threads=1]", THREADS, "held"),
+        ("threads[threads=2] <= 8", THREADS, "held"),
+        ("threads[threads=2] < 8", THREADS, "refuted"),
+        ("threads[threads=2] > threads[threads=1]", THREADS, "held"),
+    ],
+)
+def test_verdicts(holds: str, trials: Sequence[TrialResult], verdict: str) -> None:
+    assert judged(holds, trials).verdict == verdict
+
+
+def test_what_was_measured_is_told() -> None:
+    result = judged("goodput[threads=2] > 1.9 * goodput[threads=1]", GOODPUT)
+    assert (result.id, result.says, result.published) == ("one", "so it is", "as printed")
+    (part,) = result.parts
+    assert part.comparison == result.holds and part.where == "" and part.unit == "per_s" and part.blocks == 4
+    assert part.left == pytest.approx(200, rel=0.01) and part.right == pytest.approx(190, rel=0.01)
+    ratios = np.log([200 / 190, 203 / 191.9, 196 / 188.1, 201 / 190])
+    half = 3.182446 * ratios.std(ddof=1) / 2  # Student's t, 3 degrees of freedom, 97.5 %: from a printed table
+    assert part.interval is not None and part.scale == "ratio" and part.interval.confidence == 0.95
+    assert part.interval.low == pytest.approx(np.exp(ratios.mean() - half), rel=1e-6)
+    assert part.interval.high == pytest.approx(np.exp(ratios.mean() + half), rel=1e-6)
+    assert result.sentence.startswith("200/s against 190/s, 1.05")
+    assert result.sentence.endswith("times, 95 % interval over 4 blocks.")
+
+
+def test_drift_of_the_machine_cancels() -> None:
+    slow, quick = [100.0, 200.0, 400.0, 50.0], [111.0, 220.0, 442.0, 55.2]
+    trials = series("goodput_per_s", {1: slow, 2: quick})
+    assert judged("goodput[threads=2] > 1.05 * goodput[threads=1]", trials).verdict == "held"
+
+
+def test_shares_are_compared_by_difference() -> None:
+    trials = series("error_rate", {1: [0.0, 0.001, 0.0], 2: [0.10, 0.11, 0.12]})
+    (part,) = judged("error_rate[threads=2] > error_rate[threads=1] + 5%", trials).parts
+    assert part.verdict == "held" and part.scale == "difference" and part.unit == "ratio"
+    assert part.interval is not None and part.interval.value == pytest.approx(0.0597, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ([], "No trial of threads=1 was valid."),
+        (GOODPUT[:4], "No trial of threads=2 was valid."),
+        ([GOODPUT[0], GOODPUT[4]], "Only 1 block has a valid trial of each setting that it compares; "),
+        ([GOODPUT[0], GOODPUT[5]], "No block has a valid trial of each setting"),
+        (THREADS, "No valid trial of threads=1 measured goodput_per_s."),
+    ],
+)
+def test_without_two_blocks_nothing_is_decided(trials: Sequence[TrialResult], said: str) -> None:
+    result = judged("goodput[threads=1] < goodput[threads=2]", trials)
+    assert result.verdict == "undecided"
+    assert result.sentence.startswith(said)
+
+
+def test_a_division_by_zero_is_said() -> None:
+    result = judged("error_rate[threads=1] / error_rate[threads=2] < 1", NO_ERRORS)
+    assert result.verdict == "undecided" and "In block 1 it divides by zero" in result.sentence
+
+
+def test_invalid_trials_do_not_count_and_the_last_attempt_does() -> None:
+    wrong = [trial({"threads": 2}, 3, {"goodput_per_s": 1.0}, invalid=True, number=9)]
+    early = [trial({"threads": 2}, 0, {"goodput_per_s": 1.0}, number=0)]
+    assert judged("goodput[threads=2] > 190/s", [*GOODPUT, *wrong, *early]).verdict == "held"
+
+
+def test_quiet_times_prove_no_more_than_their_resolution() -> None:
+    """Two equal quantiles of a histogram with three digits are not exact, as equal counts are."""
+    trials = series("response_time_ns_p99", {1: [5e7, 5e7], 2: [5e7, 5e7]})
+    assert judged("p99[threads=1] < p99[threads=2]", trials).verdict == "undecided"
+    assert judged("p99[threads=1] == p99[threads=2]", trials).verdict == "held"
+
+
+def test_factors_left_out_must_all_agree() -> None:
+    def trials(third: float) -> list[TrialResult]:
+        noise = [1.0, 1.01, 0.99, 1.0, 1.005]
+        return [
+            trial({"core": core, "queue": queue}, block, {"goodput_per_s": base * wave})
+            for core, queue, base in [(1, 10, 100), (2, 10, 200), (1, 20, 100), (2, 20, third)]
+            for block, wave in enumerate(noise if core == 1 else noise[::-1])
+        ]
+
+    made = claiming("goodput[core=2] > goodput[core=1]", {"core": (1, 2), "queue": (10, 20)})
+    (held,) = judge_claims(made, trials(180))
+    assert held.verdict == "held" and [part.where for part in held.parts] == ["queue=10", "queue=20"]
+    assert all(part.interval is not None and part.interval.confidence == pytest.approx(0.975) for part in held.parts)
+    assert held.sentence.startswith("All 2 comparisons are held; goodput[core=2] > goodput[core=1] at queue=10: 200/s")
+    (refuted,) = judge_claims(made, trials(50))
+    assert refuted.verdict == "refuted" and [part.verdict for part in refuted.parts] == ["held", "refuted"]
+    assert refuted.sentence.startswith("1 of 2 comparisons is refuted; goodput[core=2] > goodput[core=1] at queue=20")
+    (undecided,) = judge_claims(made, trials(100))
+    assert undecided.verdict == "undecided" and "The interval holds both" in undecided.sentence
+
+
+def test_numbers_beyond_a_float_are_no_error() -> None:
+    trials = series("goodput_per_s", {1: [1e-300, 1e300], 2: [1.0, 1.0]})
+    result = judged("goodput[threads=1] < goodput[threads=2]", trials)
+    assert result.verdict == "undecided" and result.parts[0].interval is not None
+    too_large = judged("goodput[threads=1] * goodput[threads=1] < 1", trials)
+    assert too_large.verdict == "undecided" and "too large" in too_large.sentence
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_shipped_claims_can_be_judged(name: str) -> None:
+    """Nothing is measured here: each claim finds its settings, and lacks only trials."""
+    for profile in (None, *profile_names(name)):
+        made = load_experiment(name, profile)
+        for result in judge_claims(made, []):
+            assert result.parts and result.verdict == "undecided" and "was valid" in result.sentence
