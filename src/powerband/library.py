@@ -5,6 +5,7 @@ In a checkout they lie beside the sources; an installed package carries them as 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from powerband.errors import UsageError, did_you_mean
@@ -29,9 +30,13 @@ def subject_names() -> list[str]:
 def find_experiment(path_or_name: str | Path) -> Path:
     """A file that exists, or the file of a named experiment. Raises UsageError with the nearest name."""
     path = Path(path_or_name)
-    if path.is_file():
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if is_file:
         return path
-    if path.is_dir():
+    if is_folder:
         raise UsageError(f"{path} is a folder; name an experiment file in it")
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UsageError(f"there is no file {path}; `powerband list` shows the experiments that come with powerband")
@@ -49,7 +54,7 @@ def find_subject(name: str, beside: Path) -> Path:
     Raises ValueError with the nearest name."""
     folder = beside / name if "/" in name else library_root() / "subjects" / name
     file = folder / "subject.yaml"
-    if not file.is_file():
+    if not os.path.isfile(file):  # noqa: PTH113 - says False, where Path raises, of a folder that is closed to us
         hint = "a folder must hold a subject.yaml" if "/" in name else did_you_mean(name, subject_names())
         raise ValueError(f"there is no subject {name}; {hint}")
     return file

@@ -9,12 +9,15 @@ A trial without `record.json` did not happen: `record.json` is written last and 
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from powerband.errors import MeasurementError, UsageError
 from powerband.plan import TrialSpec
 
 RECORD_FORMAT = 1
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,12 @@ class TrialRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialRecord:
+        """Raises UsageError for a record that another version wrote."""
+        if data.get("format") != RECORD_FORMAT:
+            raise UsageError(
+                f"its format is {data.get('format')}, and this version reads {RECORD_FORMAT}: use the version of "
+                "powerband that wrote the run, or start a new run"
+            )
         failure = data["failure"]
         return cls(
             spec=TrialSpec.from_json(data["spec"]),
@@ -119,7 +129,16 @@ class TrialDir:
             raise disk_error(self.path, error) from error
 
     def read_record(self) -> TrialRecord:
-        return TrialRecord.from_json(json.loads(self.record.read_text()))
+        """Raises UsageError where another version wrote it, or where it is damaged."""
+        try:
+            return TrialRecord.from_json(json.loads(self.record.read_text()))
+        except UsageError as error:
+            raise UsageError(f"cannot read {self.record}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"{self.record} is damaged ({type(error).__name__}: {error}): remove {self.path}, and "
+                "`powerband resume` runs that trial again"
+            ) from error
 
     def read_events(self) -> Iterator[dict[str, Any]]:
         return read_json_lines(self.events)
@@ -153,15 +172,39 @@ class RunDir:
             write_atomically(run.host, json.dumps(host, indent=2))
             write_atomically(run.experiment, experiment_yaml)
         except OSError as error:
-            raise disk_error(root, error) from error
+            raise MeasurementError(
+                f"cannot begin a run in {root}: {error.strerror or error}: choose another folder with --runs"
+            ) from error
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
+        """Raises UsageError where that is no run directory."""
         run = cls(path)
-        if not run.experiment.is_file():
+        if not os.path.isfile(run.experiment):  # noqa: PTH113 - says False of a folder that is closed to us
             raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
         return run
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While the block lasts, no other process enters a block for this run; a kill ends it too.
+
+        Raises UsageError where another process is in one, MeasurementError where the disk refuses."""
+        try:
+            file = (self.path / ".lock").open("a")
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another powerband is running {self.path}: wait until it has ended, or stop it first"
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+            yield
 
     def append_plan(self, spec: TrialSpec) -> None:
         """Adds one trial to the plan, flushed before the trial starts."""
@@ -211,11 +254,14 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def disk_error(path: Path, error: OSError) -> MeasurementError:
-    """The sentence for a disk that refuses."""
-    return MeasurementError(
-        f"cannot write to {path}: {error.strerror or error}; trials finished so far are kept: "
-        "free some space or choose another folder with --runs, then `powerband resume` the run"
+    """The sentence for a disk that refuses; `path` may lie anywhere in a run directory, or in none."""
+    run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
+    advice = (
+        "free some space, or set TMPDIR to a folder with room"
+        if run is None
+        else f"trials finished so far are kept; free some space, then `powerband resume {run}`"
     )
+    return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
 
 
 def _fresh_directory(root: Path, stem: str) -> Path:

@@ -55,6 +55,29 @@ def test_errors_end_with_their_exit_code(
     assert capsys.readouterr().err.strip() == f"powerband: {str(error) or 'interrupted'}"
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device", "/tmp/x"), FileNotFoundError(2, "No usable temporary directory")]
+)
+def test_what_the_system_refuses_is_one_sentence(
+    error: OSError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.powerband.commands, "failing", failing)
+    assert invoke(["failing"]) == 5
+    said = capsys.readouterr().err
+    assert said.startswith("powerband: the system refuses: ") and said.count("\n") == 1
+    assert error.strerror in said and (not error.filename or error.filename in said)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".yaml", "a/" + "x" * 300])
+def test_a_path_that_cannot_be_looked_at(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["check", name]) == 2
+    assert "powerband: " in capsys.readouterr().err
+
+
 def test_check_names_every_error_and_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("subject: reference\nlaod: {}\nload: {users: 1, duration: 5}\n")
@@ -109,3 +132,14 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("quickstart: 5 settings x 3000 blocks")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("output", "code", "said"), [("/dev/full", 5, "No space left on device"), ("| true", 0, "")])
+def test_output_that_goes_nowhere(output: str, code: int, said: str) -> None:
+    program = f"{sys.executable} -c \"from powerband.cli import main; main(['plan', 'quickstart'])\""
+    redirected = f"{program} {output}" if output.startswith("|") else f"{program} > {output}"
+    done = subprocess.run(
+        ["bash", "-c", f"{redirected}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1 if said else 0)
+    assert said in done.stderr

@@ -26,6 +26,7 @@ def analysis(kind: AnswerKind, *codes: str, status: str = "failed") -> Analysis:
         (analysis(AnswerKind.NONE_FEASIBLE), 1),
         (analysis(AnswerKind.NONE_VALID, "not_ready", "died"), 4),
         (analysis(AnswerKind.NONE_VALID, "not_ready", "engine_failed"), 5),
+        (analysis(AnswerKind.NONE_VALID), 5),
         (analysis(AnswerKind.NONE_VALID, "send_lag", status="measured"), 5),
     ],
 )

@@ -6,6 +6,7 @@ a traceback. Commands import what they need when they run, so that `--help` answ
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,7 +19,7 @@ from powerband.cli.files import check, list_command, plan
 from powerband.cli.measure import resume, run, tune
 from powerband.cli.results import compare, report
 from powerband.cli.tools import doctor, load
-from powerband.errors import EXIT_OK, PowerbandError, UserInterruptError
+from powerband.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
@@ -70,6 +71,27 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("powerband: interrupted", err=True)
         return UserInterruptError.exit_code
-    except SystemExit:
-        # Click's answer to a closed pipe: whoever read our output has gone (`| head`), which is no error.
+    except (SystemExit, BrokenPipeError):
+        # SystemExit is click's answer to a closed pipe: whoever read our output has gone (`| head`), which is no error.
+        _drop_output()
         return EXIT_OK
+    except OSError as error:
+        _drop_output()
+        click.echo(f"powerband: {_sentence(error)}", err=True)
+        return MeasurementError.exit_code
+
+
+def _sentence(error: OSError) -> str:
+    """What no one nearer to it has put into words: a full or closed disk under stdout or a temporary folder."""
+    what = str(error.strerror or error)
+    place = f"{error.filename}: " if error.filename else ""
+    return f"the system refuses: {place}{what}; free some space or check permissions (TMPDIR for temporary files)"
+
+
+def _drop_output() -> None:
+    """What could not be written must not be tried again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

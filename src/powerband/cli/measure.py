@@ -188,7 +188,8 @@ def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, out
     from powerband.run.stop import StopRequest
     from powerband.search.session import run_session
 
-    with StopRequest.on_signals() as stop:
+    advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
+    with run_directory.locked(), StopRequest.on_signals(advice) as stop:
         with _view(live) as observer:
             analysis = run_session(experiment, run_directory, observer, stop)
         interrupted = stop.requested
@@ -217,11 +218,10 @@ def exit_code(analysis: Analysis) -> int:
         case AnswerKind.NONE_FEASIBLE:
             return EXIT_THRESHOLD
         case AnswerKind.NONE_VALID:
-            by_subject = all(
-                problem.code not in OWN_FAILURES and trial.status == "failed"
-                for trial in analysis.trials
-                for problem in trial.problems
-                if problem.fatal
+            # Where nothing ran, nothing can be laid on the subject.
+            fatal = [(trial, problem) for trial in analysis.trials for problem in trial.problems if problem.fatal]
+            by_subject = bool(fatal) and all(
+                problem.code not in OWN_FAILURES and trial.status == "failed" for trial, problem in fatal
             )
             return (SubjectError if by_subject else MeasurementError).exit_code
     refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)

@@ -19,6 +19,7 @@ from types import TracebackType
 from powerband.protocol import Wire, encode
 from powerband.run.failures import TrialInterrupted
 from powerband.run.stop import StopRequest
+from powerband.store import disk_error
 
 _READ_BYTES = 1 << 18
 
@@ -27,12 +28,17 @@ class EngineProcess:
     """A context manager: leaving it closes stdin, which makes the process clean up and end, and waits for that."""
 
     def __init__(self, argv: Sequence[str], stderr_file: Path, end_timeout_s: float = 2.0) -> None:
-        """Starts `argv`; what it says on stderr is appended to `stderr_file`. Raises OSError.
+        """Starts `argv`; what it says on stderr is appended to `stderr_file`. Raises OSError where `argv` cannot be
+        started, MeasurementError where the disk refuses that file.
 
         `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
         self._end_timeout_s = end_timeout_s
         self._tail = b""
-        with stderr_file.open("ab") as stderr:
+        try:
+            stderr = stderr_file.open("ab")
+        except OSError as error:
+            raise disk_error(stderr_file, error) from error
+        with stderr:
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,

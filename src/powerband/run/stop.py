@@ -24,14 +24,14 @@ class StopRequest:
 
     @classmethod
     @contextmanager
-    def on_signals(cls) -> Iterator[StopRequest]:
+    def on_signals(cls, advice: str = "") -> Iterator[StopRequest]:
         """Takes over SIGINT and SIGTERM until the block is left. A second signal raises UserInterruptError where the
-        program is; context managers clean up on its way out."""
+        program is, with `advice` in its sentence; context managers clean up on its way out."""
         stop = cls()
 
         def handler(_number: int, _frame: FrameType | None) -> None:
             if stop.requested:
-                raise UserInterruptError("stopped at once: the trial in flight is lost, finished trials are kept")
+                raise UserInterruptError(f"stopped at once{advice and ': '}{advice}")
             stop.request()
 
         previous = {number: signal.signal(number, handler) for number in SIGNALS}

@@ -157,7 +157,8 @@ def check_command(rendered: Rendered) -> None:
     """Raises TrialFailed(command_not_found, not_executable) before anything is started."""
     program = rendered.argv[0]
     folder = Path(rendered.cwd or ".")
-    if rendered.cwd is not None and not folder.is_dir():
+    # os.path says False, where Path raises, of a folder that is closed to us.
+    if rendered.cwd is not None and not os.path.isdir(folder):  # noqa: PTH112
         raise TrialFailed(Code.LAUNCH_FAILED, f"subject.cwd is no folder: {rendered.cwd}")
     if "/" not in program:
         path = dict(rendered.env).get("PATH", os.environ.get("PATH", os.defpath))
@@ -168,7 +169,7 @@ def check_command(rendered: Rendered) -> None:
             )
         return
     file = folder / program
-    if not os.path.isfile(file):  # noqa: PTH113 - says False, where the method raises, of a folder that is closed to us
+    if not os.path.isfile(file):  # noqa: PTH113
         raise TrialFailed(
             Code.COMMAND_NOT_FOUND,
             f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})",

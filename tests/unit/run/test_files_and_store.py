@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from powerband.errors import MeasurementError, UsageError
 from powerband.plan import Setting, TrialSpec
 from powerband.run.files import LineFile
+from powerband.run.process import EngineProcess
 from powerband.store import Failure, RunDir, TrialDir, TrialRecord, read_json_lines, slug
 
 SPEC = TrialSpec(number=1, block=0, attempt=1, setting=Setting((("threads", 4), ("mode", "a,b"))), seed=9)
@@ -32,7 +36,7 @@ def record(status: str = "measured", failure: Failure | None = None) -> TrialRec
 
 def test_a_full_disk_is_said_in_one_sentence() -> None:
     with (
-        pytest.raises(MeasurementError, match=r"/dev/full: No space left on device.*resume"),
+        pytest.raises(MeasurementError, match=r"/dev/full: No space left on device: free some space"),
         LineFile(Path("/dev/full")) as file,
     ):
         file.write(b"x" * 100)
@@ -58,8 +62,61 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         TrialDir(tmp_path / "file" / "0001").begin(SPEC)
     with pytest.raises(MeasurementError, match="cannot write to"):
         TrialDir(tmp_path / "missing").write_record(record())
-    with pytest.raises(MeasurementError, match="cannot write to"):
+    with pytest.raises(MeasurementError, match=r"cannot begin a run in .*: choose another folder with --runs"):
         RunDir.create(tmp_path / "file", "name", "", {})
+
+
+def test_a_full_disk_says_how_this_very_run_goes_on(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    trial = run.trial(1)
+    with pytest.raises(MeasurementError, match=f"free some space, then `powerband resume {run.path}`"):
+        trial.write_record(record())
+    with pytest.raises(MeasurementError, match=f"cannot write to {trial.engine_log}.*resume {run.path}`"):
+        EngineProcess(["true"], trial.engine_log)
+
+
+def test_one_powerband_at_a_time_runs_a_run(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    with run.locked(), pytest.raises(UsageError, match=f"another powerband is running {run.path}"), run.locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_killed_owner_locks_nobody_out(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    code = (
+        "import sys; from pathlib import Path; from powerband.store import RunDir\n"
+        "with RunDir(Path(sys.argv[1])).locked(): print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as owner:
+        assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
+        with pytest.raises(UsageError, match="another powerband"), run.locked():
+            pass
+        owner.kill()
+    with run.locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 2}, "its format is 2, and this version reads 1"),
+        ({"format": None}, "its format is None"),
+        ({"spec": {}}, "is damaged.*powerband resume"),
+        ({"failure": "died"}, "is damaged"),
+    ],
+)
+def test_a_record_of_another_version_or_damaged(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    directory = TrialDir(tmp_path)
+    directory.record.write_text(json.dumps({**record().to_json(), **change}))
+    with pytest.raises(UsageError, match=said):
+        directory.read_record()
+    directory.record.write_text("[]")
+    with pytest.raises(UsageError, match="is damaged"):
+        directory.read_record()
 
 
 @pytest.mark.parametrize("failure", [None, Failure("died", "it ended")])
