@@ -64,12 +64,20 @@ def _engine() -> Finding:
 
 def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
     cpu = facts["cpu"]
-    cores = len(cpu["cores"])
+    cores, quota = len(cpu["cores"]), cpu["cgroup_cpus_max"]
+    usable = cores if quota is None else min(cores, quota)
     yield _finding(
         "cores",
-        cores >= 2,
-        f"{cores} ({cpu['model'] or 'unknown model'})",
-        "with one core server and load generator take it from each other: results show that mixture",
+        usable >= 2,
+        f"{cores} ({cpu['model'] or 'unknown model'})" + (f", of which a quota allows {quota:g}" if quota else ""),
+        "with less than two cores server and load generator take them from each other: results show that mixture",
+    )
+    yield _finding(
+        "CPU quota",
+        quota is None or quota >= len(cpu["allowed"]),
+        f"{quota:g} CPUs of {len(cpu['allowed'])}" if quota else "none",
+        "a quota stops all threads for the rest of each period once it is used up, which looks like a slow server: "
+        "give whole CPUs instead (`--cpuset-cpus` of docker and podman, cpuset.cpus of a cgroup)",
     )
     governor = cpu["governor"]
     yield _finding(
@@ -81,7 +89,7 @@ def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
     busy = (facts["load_average"] or [0.0])[0]
     yield _finding(
         "load average",
-        busy < max(0.5, cores / 4),
+        busy < max(0.5, usable / 4),
         f"{busy:.2f}",
         "other programs are busy: end them, or expect trials that are invalid and repeated",
     )

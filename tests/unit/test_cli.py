@@ -101,6 +101,29 @@ def test_check_looks_at_every_profile(tmp_path: Path, capsys: pytest.CaptureFixt
     }
 
 
+def test_check_speaks_json_of_what_is_wrong_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("subject: reference\nlaod: {}\nload: {users: 1}\nprofiles: {smoke: {load: {usrs: 1}}}\n")
+    assert invoke(["check", str(file), "--format", "json"]) == 3
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    said = json.loads(captured.out)
+    assert (said["format"], said["valid"]) == (1, False)
+    assert said["problems"] == [  # the first is wrong in every profile, and said once
+        {"file": str(file), "line": 2, "column": 1, "key": "laod", "message": "unknown key; did you mean load?"},
+        {
+            "file": str(file),
+            "line": 4,
+            "column": 27,
+            "key": "profiles.smoke.load.usrs",
+            "message": "unknown key; did you mean users?",
+        },
+    ]
+    file.write_text("subject: [\n")
+    assert invoke(["check", str(file), "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)["problems"][0]["line"] == 2
+
+
 def test_a_plan_draws_a_seed_and_repeats_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["plan", "quickstart", "--format", "json"]) == 0
     first = json.loads(capsys.readouterr().out)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from powerband.doctor import Status, _noise, examine
+from powerband.doctor import Status, _cpu, _noise, examine
 from powerband.search.noise import Noise
 
 QUIET = Noise(
@@ -37,6 +37,24 @@ def test_each_kind_of_noise_is_found_with_advice(change: dict[str, float], name:
     wrong = [finding for finding in _noise(replace(QUIET, **change)) if finding.status is not Status.OK]
     assert [finding.name for finding in wrong] == [name]
     assert wrong[0].advice
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota", "wrong"),
+    [
+        (8, None, []),
+        (8, 8.0, []),
+        (8, 4.0, ["CPU quota"]),
+        (8, 1.0, ["cores", "CPU quota"]),
+        (1, None, ["cores"]),
+    ],
+)
+def test_a_quota_counts_as_much_as_the_cores(cores: int, quota: float | None, wrong: list[str]) -> None:
+    cpus = list(range(cores))
+    cpu = {"cores": [[n] for n in cpus], "allowed": cpus, "model": "x", "governor": None, "cgroup_cpus_max": quota}
+    found = list(_cpu({"cpu": cpu, "load_average": [0.0]}))
+    assert [finding.name for finding in found if finding.status is not Status.OK] == wrong
+    assert found[0].found == f"{cores} (x)" + (f", of which a quota allows {quota:g}" if quota else "")
 
 
 def test_this_machine_is_examined_whatever_it_is_like() -> None:

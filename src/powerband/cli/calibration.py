@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powerband.cli.options import format_option, print_json
+from powerband.cli.options import format_option, print_json, progress
 from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UserInterruptError
 from powerband.units import format_duration, format_value
 
@@ -36,13 +36,12 @@ def calibrate(quick: bool, keep: Path | None, output: str) -> int:
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="powerband-calibrate-")))
         stop = stack.enter_context(StopRequest.on_signals())
-        found = run_calibration(quick=quick, directory=folder, stop=stop)
-        interrupted = stop.requested
+        found = run_calibration(quick=quick, directory=folder, stop=stop, starting=progress)
     if output == "json":
         print_json({"format": 1, "passed": found.passed, **asdict(found)})
     else:
         _print(found)
-    if interrupted:
+    if found.interrupted:
         return UserInterruptError.exit_code
     if found.problem or any(check.measured is None for check in found.checks):
         return MeasurementError.exit_code
@@ -50,6 +49,9 @@ def calibrate(quick: bool, keep: Path | None, output: str) -> int:
 
 
 def _print(found: Calibration) -> None:
+    if found.interrupted and found.served is None:
+        click.echo(_interrupted(found))
+        return
     if found.served is None:
         click.echo(f"Nothing could be measured: {found.problem}")
         return
@@ -60,7 +62,14 @@ def _print(found: Calibration) -> None:
     )
     for check in found.checks:
         click.echo(_line(check))
-    click.echo("All agree with theory." if found.passed else "Not all agree with theory: is this machine quiet?")
+    if found.interrupted:
+        click.echo(_interrupted(found))
+    else:
+        click.echo("All agree with theory." if found.passed else "Not all agree with theory: is this machine quiet?")
+
+
+def _interrupted(found: Calibration) -> str:
+    return f"interrupted: {len(found.checks)} of {found.planned} checks"
 
 
 def _line(check: Check) -> str:

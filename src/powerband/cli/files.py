@@ -15,6 +15,7 @@ from powerband.cli.options import (
     profile_option,
     set_option,
 )
+from powerband.errors import EXIT_OK, ExperimentError, Problem
 
 if TYPE_CHECKING:
     from powerband.experiment import Experiment
@@ -27,24 +28,57 @@ if TYPE_CHECKING:
 @profile_option
 @set_option
 @format_option
-def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], output: str) -> None:
+def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], output: str) -> int:
     """Validate an experiment file; start nothing.
 
     Every profile is checked too, unless one is named.
 
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names.
     """
-    from powerband.experiment_file import load_experiment, profile_names
-
-    names = [profile] if profile else [None, *profile_names(file_or_name)]
-    checked = {name: load_experiment(file_or_name, name, parse_overrides(overrides)) for name in names}
+    try:
+        checked = _checked(file_or_name, profile, parse_overrides(overrides))
+    except ExperimentError as error:
+        if output != "json":
+            raise
+        print_json({"format": 1, "valid": False, "problems": [_problem(problem) for problem in error.problems]})
+        return error.exit_code
     if output == "json":
-        print_json({"valid": True, "profiles": {name or "default": _size(item) for name, item in checked.items()}})
-        return
+        sizes = {name or "default": _size(item) for name, item in checked.items()}
+        print_json({"format": 1, "valid": True, "profiles": sizes})
+        return EXIT_OK
     for name, experiment in checked.items():
         size = _size(experiment)
         label = f"{experiment.name} (profile {name})" if name else experiment.name
         click.echo(f"{label}: valid; {size['settings']} settings x {size['blocks']} blocks")
+    return EXIT_OK
+
+
+def _checked(file_or_name: str, profile: str | None, overrides: dict[str, str]) -> dict[str | None, Experiment]:
+    """The experiment as it is under None, and under each profile (only the one named). Raises ExperimentError with
+    the problems of all, each once."""
+    from powerband.experiment_file import load_experiment, profile_names
+
+    checked: dict[str | None, Experiment] = {}
+    problems: dict[Problem, None] = {}
+    for name in [profile] if profile else [None, *profile_names(file_or_name)]:
+        try:
+            checked[name] = load_experiment(file_or_name, name, overrides)
+        except ExperimentError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ExperimentError.of(list(problems))
+    return checked
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    place = problem.position
+    return {
+        "file": place and place.file,
+        "line": place and place.line,
+        "column": place and place.column,
+        "key": problem.key or None,
+        "message": problem.message,
+    }
 
 
 def _size(experiment: Experiment) -> dict[str, int]:
@@ -111,6 +145,7 @@ def list_command(output: str) -> None:
     if output == "json":
         print_json(
             {
+                "format": 1,
                 "experiments": [
                     {"name": name, "question": question, "profiles": profiles}
                     for name, (question, profiles) in experiments.items()

@@ -87,6 +87,11 @@ def duration_of(option: str, text: str) -> int:
         raise UsageError(f"{option}: {error}") from None
 
 
+def progress(text: str) -> None:
+    """A line for people who wait."""
+    click.echo(text, err=True)
+
+
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from powerband.cli.options import duration_of, format_option, print_json
+from powerband.cli.options import duration_of, format_option, print_json, progress
 from powerband.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
 
 if TYPE_CHECKING:
+    from powerband.run.engine import FleetInterval
     from powerband.search.pilot import Pilot
 
 
@@ -77,9 +81,15 @@ def load(
     given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
     request = {key: text for key, text in (("method", method), ("body", body)) if text is not None}
     wanted = load_of(url, given, request, headers)
-    with StopRequest.on_signals() as stop:
+    with StopRequest.on_signals() as stop, _live_line() as show:
         result = run_load(
-            url, wanted, stop=stop, allow_hosts=allow_hosts, warmup_ns=duration_of("--warmup", warmup), seed=seed
+            url,
+            wanted,
+            stop=stop,
+            allow_hosts=allow_hosts,
+            warmup_ns=duration_of("--warmup", warmup),
+            seed=seed,
+            on_interval=show,
         )
     fleet = merge_fleet(result.summaries)
     if fleet is None and not result.interrupted:
@@ -90,6 +100,27 @@ def load(
         return UserInterruptError.exit_code
     # A server that answered nothing rightly has failed, as it would have in a trial.
     return EXIT_OK if fleet is not None and fleet.cohort.ok else SubjectError.exit_code
+
+
+@contextmanager
+def _live_line() -> Iterator[Callable[[FleetInterval], None]]:
+    """One line on stderr that says what happens now, and is gone at the end; nothing where that is no terminal."""
+    from powerband.report.load import interval_text
+
+    if not sys.stderr.isatty():
+        yield lambda interval: None
+        return
+    began_ns = 0
+
+    def show(interval: FleetInterval) -> None:
+        nonlocal began_ns
+        began_ns = began_ns or interval.start_ns
+        click.echo(f"\r\x1b[K{interval_text(interval, began_ns)}", err=True, nl=False)
+
+    try:
+        yield show
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
 
 
 @click.command()
@@ -117,6 +148,8 @@ def doctor(pilot: bool, output: str) -> int:
                 click.echo(f"{'':7}  {'':{width}}  -> {finding.advice}")
         if found is not None:
             click.echo(_pilot_text(found))
+    if found is not None and found.interrupted:
+        return UserInterruptError.exit_code
     failed = any(finding.status is Status.FAILURE for finding in findings)
     return MeasurementError.exit_code if failed else EXIT_OK
 
@@ -126,10 +159,14 @@ def _pilot() -> Pilot:
     from powerband.search.pilot import run_pilot
 
     with tempfile.TemporaryDirectory(prefix="powerband-doctor-") as folder, StopRequest.on_signals() as stop:
-        return run_pilot(Path(folder), stop=stop)
+        return run_pilot(Path(folder), stop=stop, starting=progress)
 
 
 def _pilot_text(pilot: Pilot) -> str:
+    from powerband.search.pilot import PILOT_TRIALS
+
+    if pilot.interrupted:
+        return f"interrupted: {pilot.trials} of {PILOT_TRIALS} trials"
     if pilot.sd is None or pilot.smallest_difference is None:
         return f"The pilot could not tell: only {pilot.trials} trials were measured."
     return (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 from powerband.analyze.fleet import QUANTILES, Fleet, Times
 from powerband.units import format_duration, significant
+
+if TYPE_CHECKING:
+    from powerband.run.engine import FleetInterval
 
 _TIMES = {
     "response_time_ns": "response time",
@@ -35,6 +39,14 @@ def load_text(fleet: Fleet) -> str:
     return "\n".join(lines)
 
 
+def interval_text(interval: FleetInterval, began_ns: int) -> str:
+    """What happens now, on one short line. `began_ns`: start of the first interval."""
+    elapsed_s = (interval.end_ns - began_ns) / 1e9
+    mean = interval.response_time_ns_mean
+    shown = "-" if math.isnan(mean) else format_duration(mean)
+    return f"{elapsed_s:6.1f} s  {significant(interval.rate_per_s)}/s, mean {shown}, {interval.in_flight:,} in flight"
+
+
 def load_document(fleet: Fleet) -> dict[str, Any]:
     """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window."""
     return {
@@ -54,6 +66,8 @@ def load_document(fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _times(times: Times) -> dict[str, float]:
+def _times(times: Times) -> dict[str, float | None]:
+    """Null, and not 0, where there are none."""
     quantiles = {name: times.quantile(q) for name, q in QUANTILES.items()}
-    return {"count": times.count, "mean": times.moment(1), **quantiles, "max": times.maximum}
+    figures = {"mean": times.moment(1), **quantiles, "max": times.maximum}
+    return {"count": times.count, **(figures if times.count else dict.fromkeys(figures))}

@@ -74,16 +74,19 @@ class Served:
 
 @dataclass(frozen=True)
 class Calibration:
-    """`served`: None where it could not be measured, for the reason in `problem`."""
+    """`served`: None where it could not be measured, for the reason in `problem`. `interrupted`: `checks` holds only
+    those of the `planned` ones that were finished, and nothing has passed."""
 
     service_asked_s: float
     served: Served | None
     checks: tuple[Check, ...]
     problem: str | None = None
+    planned: int = 0
+    interrupted: bool = False
 
     @property
     def passed(self) -> bool:
-        return bool(self.checks) and all(check.passed for check in self.checks)
+        return not self.interrupted and bool(self.checks) and all(check.passed for check in self.checks)
 
 
 @dataclass(frozen=True)
@@ -102,26 +105,38 @@ class _Case:
 
 
 def calibrate(
-    *, quick: bool, directory: Path, observer: Observer | None = None, stop: StopRequest | None = None
+    *,
+    quick: bool,
+    directory: Path,
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    starting: Callable[[str], None] = lambda what: None,
 ) -> Calibration:
-    """Runs all checks: some four minutes, half a minute when `quick`. Trials are kept under `directory`.
+    """Runs all checks: some four minutes, half a minute when `quick`. Trials are kept under `directory`; `starting` is
+    told what is measured next.
 
     Raises MeasurementError where no engine is found or the disk is full."""
     own_stop = stop or StopRequest()
     bench = _Bench(directory, observer or Observer(), own_stop)
+    cases = _cases(quick)
     try:
+        starting("what a request takes")
         (alone,) = bench.run(_closed("one user", servers=1, users=1, think_s=0.0, seconds=3 if quick else 8))
         (busy,) = bench.run(_closed("one thread", servers=1, users=4, think_s=0.0, seconds=3 if quick else 8))
+        if own_stop.requested:
+            return Calibration(SERVICE_S, None, (), None, len(cases), interrupted=True)
         if not (_usable(alone) and _usable(busy)):
-            return Calibration(SERVICE_S, None, (), _reason([alone, busy]))
+            return Calibration(SERVICE_S, None, (), _reason([alone, busy]), len(cases))
         service_s = 1 / busy.metrics["goodput_per_s"]
         served = Served(service_s, max(0.0, alone.metrics["response_time_ns_mean"] / 1e9 - service_s))
         checks = []
-        for case in _cases(quick):
-            if own_stop.requested:
+        for number, case in enumerate(cases, 1):
+            starting(f"{number} of {len(cases)}: {case.name}")
+            results = bench.run(case)
+            if own_stop.requested:  # trials cut short tell nothing of the machine
                 break
-            checks.append(_check(case, bench.run(case), served, quick))
-        return Calibration(SERVICE_S, served, tuple(checks))
+            checks.append(_check(case, results, served, quick))
+        return Calibration(SERVICE_S, served, tuple(checks), None, len(cases), interrupted=len(checks) < len(cases))
     finally:
         if stop is None:
             own_stop.close()

@@ -7,7 +7,7 @@ see through it. Not here: what else may be wrong with the machine (`powerband.do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,16 +32,24 @@ PLAN_BLOCKS = 5
 @dataclass(frozen=True)
 class Pilot:
     """A/A: the same setting again and again. `smallest_difference`: half-width of the simultaneous intervals that
-    a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); less stays inconclusive."""
+    a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); less stays inconclusive.
+    `interrupted`: not all trials were run, so nothing is said."""
 
     trials: int
     invalid: int
     sd: float | None
     smallest_difference: float | None
+    interrupted: bool = False
 
 
-def run_pilot(directory: Path, observer: Observer | None = None, stop: StopRequest | None = None) -> Pilot:
-    """Six trials of a CPU-bound reference subject, where noise shows most; some 40 s. Trials stay in `directory`.
+def run_pilot(
+    directory: Path,
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    starting: Callable[[str], None] = lambda what: None,
+) -> Pilot:
+    """Six trials of a CPU-bound reference subject, where noise shows most; some 40 s. Trials stay in `directory`;
+    `starting` is told which comes next.
 
     Raises MeasurementError where no engine is found or the disk is full."""
     command = ("{engine}", "serve", "--port", "{port}", "--model", "fixed", "--threads", "8", "--cpu", "200us")
@@ -52,14 +60,16 @@ def run_pilot(directory: Path, observer: Observer | None = None, stop: StopReque
         measure=Measure(warmup_max=5_000_000_000),
     )
     own_stop = stop or StopRequest()
-    goodputs, invalid = [], 0
+    goodputs: list[float] = []
+    invalid = 0
     try:
         for number in range(1, PILOT_TRIALS + 1):
-            if own_stop.requested:
-                break
+            starting(f"trial {number} of {PILOT_TRIALS}")
             spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
             record = run_trial(made, spec, trial, steady=_soon, observer=observer or Observer(), stop=own_stop)
             result = measure(trial, record, made)
+            if own_stop.requested:
+                return Pilot(len(goodputs), invalid, None, None, interrupted=True)
             if result.status == "measured" and result.metrics.get("goodput_per_s", 0) > 0:
                 goodputs.append(result.metrics["goodput_per_s"])
             invalid += not result.valid

@@ -1,0 +1,67 @@
+"""Two runs side by side on a terminal: a row for each common setting, and the others named."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from powerband.analyze.between import Change, RunComparison, compare_runs
+from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, TrialResult, Verdict
+from powerband.plan import Setting
+from powerband.report.comparison import render_comparison
+
+
+def shown(comparison: RunComparison) -> list[str]:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(render_comparison(comparison))
+    assert isinstance(console.file, io.StringIO)
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+
+
+def threads(count: int) -> Setting:
+    return Setting((("threads", count),))
+
+
+def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:
+    return Estimate(value, low, high, 0.95, 1 if low is None else 5)
+
+
+def comparison(verdict: Verdict = Verdict.WORSE, direction: str = "maximise") -> RunComparison:
+    change = Change(threads(4), estimate(1000, 950, 1050), estimate(800), estimate(0.8, 0.75, 0.85), verdict)
+    only = (threads(1), threads(2))
+    return RunComparison("goodput_per_s", direction, 0.95, 0.03, (change,), only, (threads(8),))
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_row_holds_both_values_their_change_and_the_verdict(verdict: Verdict) -> None:
+    lines = shown(comparison(verdict))
+    assert lines[0] == "setting goodput_per_s, first second change verdict"
+    assert lines[1] == f"threads=4 1,000/s 800/s −20 % {verdict.value}"
+
+
+def test_settings_of_one_run_only_are_named() -> None:
+    text = "\n".join(shown(comparison()))
+    assert "Measured in the first run only: threads=1; threads=2" in text
+    assert "Measured in the second run only: threads=8" in text
+
+
+@pytest.mark.parametrize(("direction", "word"), [("maximise", "more"), ("minimise", "less")])
+def test_the_note_says_what_is_better_and_how_sure(direction: str, word: str) -> None:
+    text = " ".join(shown(comparison(direction=direction)))
+    assert f"{word} goodput_per_s is better" in text
+    assert "at 95% confidence" in text and "within 3.0% count as none" in text
+
+
+def test_runs_that_were_compared_are_shown_whole() -> None:
+    def run(values: dict[int, list[float]]) -> Analysis:
+        trials = tuple(
+            TrialResult(0, block, 1, threads(count), "measured", (), {"goodput_per_s": value})
+            for count, row in values.items()
+            for block, value in enumerate(row)
+        )
+        answer = Answer(AnswerKind.BEST, None, None, (), (), ())
+        return Analysis("x", "", "goodput_per_s", "maximise", (), 0.95, 0.03, answer, (), trials)
+
+    lines = shown(compare_runs(run({1: [100, 101, 99], 2: [200, 201]}), run({1: [150, 151, 149]})))
+    assert lines[1].startswith("threads=1") and lines[1].endswith("better")
+    assert "Measured in the first run only: threads=2" in lines

@@ -1,0 +1,69 @@
+"""The summary of `powerband load`: what it says of a known load, and of one in which nothing was answered."""
+
+import json
+import math
+
+from fakes.trials import Figures, summary
+from powerband.analyze.fleet import Fleet, merge_fleet
+from powerband.report.load import interval_text, load_document, load_text
+from powerband.run.engine import FleetInterval
+
+TIMES = ("response_time_ns", "service_time_ns", "send_lag_ns")
+
+
+def fleet(*figures: Figures) -> Fleet:
+    merged = merge_fleet([summary(each) for each in figures])
+    assert merged is not None
+    return merged
+
+
+def nothing_answered() -> Fleet:
+    made = summary(Figures(goodput_per_s=0, failed=50))
+    empty = dict.fromkeys(made["cohort_times"], "")
+    merged = merge_fleet([{**made, "cohort_times": empty}])
+    assert merged is not None
+    return merged
+
+
+def test_the_figures_of_a_known_load() -> None:
+    document = load_document(fleet(Figures(goodput_per_s=1000, send_lag_ns=50_000, window_s=10)))
+    assert (document["format"], document["window_s"]) == (1, 10)
+    assert document["goodput_per_s"] == document["achieved_rate_per_s"] == 1000
+    assert document["outcomes"] == {"ok": 10_000}
+    lag = document["send_lag_ns"]
+    assert lag.pop("count") == 100
+    assert all(math.isclose(figure, 50_000, rel_tol=1e-3) for figure in lag.values())
+    assert set(lag) == {"mean", "p50", "p90", "p95", "p99", "p999", "max"}
+    assert math.isclose(document["engine_cpu_share_max"], Figures().thread_share)
+
+
+def test_a_fleet_is_added_up() -> None:
+    one, two = load_document(fleet(Figures())), load_document(fleet(Figures(), Figures()))
+    for key in ("goodput_per_s", "offered_rate_per_s", "scheduled", "sent", "engine_cpu_cores", "connections_opened"):
+        assert two[key] == 2 * one[key]
+    assert two["response_time_ns"] == {**one["response_time_ns"], "count": 2 * one["response_time_ns"]["count"]}
+
+
+def test_times_that_there_are_none_of_are_null_and_a_dash() -> None:
+    found = nothing_answered()
+    document = json.loads(json.dumps(load_document(found), allow_nan=False))
+    for name in TIMES:
+        assert document[name].pop("count") == 0
+        assert set(document[name].values()) == {None}
+    (line,) = [line for line in load_text(found).splitlines() if line.startswith("response time")]
+    assert line.split()[2:] == ["-"] * 7
+
+
+def test_the_text_says_rates_times_and_outcomes() -> None:
+    text = load_text(fleet(Figures(goodput_per_s=1000, failed=20, dropped=5)))
+    assert text.splitlines()[0].startswith("goodput        1,000/s  (ended 1,002/s")
+    assert "ok 10,000" in text and "dropped 5" in text
+    assert "busiest thread 30% of one" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_moment_of_it_is_one_short_line() -> None:
+    now = FleetInterval(3_000_000_000, 3_100_000_000, 500, 510, 1_230_000.0, 64)
+    assert interval_text(now, 1_000_000_000) == "   2.1 s  5,000/s, mean 1.23 ms, 64 in flight"
+    silent = FleetInterval(3_000_000_000, 3_100_000_000, 0, 0, math.nan, 64)
+    assert interval_text(silent, 1_000_000_000) == "   2.1 s  0/s, mean -, 64 in flight"
