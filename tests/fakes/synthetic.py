@@ -13,6 +13,9 @@ from powerband.analyze.results import (
     Analysis,
     Answer,
     AnswerKind,
+    ClaimPart,
+    ClaimResult,
+    ClaimVerdict,
     Estimate,
     Problem,
     SettingResult,
@@ -119,8 +122,45 @@ def analysis(levels: Sequence[Level] = LADDER, blocks: int = 5, **changes: objec
         "settings": rows,
         "trials": all_trials,
         "warnings": ("this machine has 2 CPUs: subject and engine could not be kept apart",),
+        "claims": claims(),
     }
     return Analysis(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def claims() -> tuple[ClaimResult, ...]:
+    """One of each verdict; the last over two comparisons."""
+    held, refuted, undecided = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
+    grows = "goodput[threads=4] > 3 * goodput[threads=1]"
+    twice, same = "goodput[threads=64] > 2 * goodput[threads=32]", "p99[threads=64] == p99[threads=32]"
+    four = Estimate(1.332, 1.309, 1.356, 0.95, 5)
+    half = Estimate(0.501, 0.492, 0.511, 0.975, 5)
+    near = Estimate(1.09, 1.018, 1.167, 0.975, 5)
+    said = "197/s against 148/s, a ratio of 1.332 (95 % interval 1.309 to 1.356, over 5 blocks)."
+    less = "1,479/s against 2,951/s, a ratio of 0.501 (97.5 % interval 0.492 to 0.511, over 5 blocks)."
+    open_ended = (
+        "144 ms against 132 ms, a ratio of 1.09 (97.5 % interval 1.018 to 1.167, over 5 blocks). "
+        "The interval holds both: more blocks would tell."
+    )
+    no_errors = "error_rate[threads=512] == 0"
+    of_none = "No trial of threads=512 was valid."
+    parts = (
+        ClaimPart(twice, "", refuted, 1479.0, 2951.0, "per_s", "ratio", half, 5, less),
+        ClaimPart(same, "", undecided, 144e6, 132e6, "ns", "ratio", near, 5, open_ended),
+    )
+    return (
+        ClaimResult(
+            "grows", "Four threads serve over three times what one serves", grows, "about four times", held, said,
+            (ClaimPart(grows, "", held, 197.0, 147.9, "per_s", "ratio", four, 5, said),),
+        ),
+        ClaimResult(
+            "goes-on", "Doubling 32 threads doubles what is served, as fast", f"{twice} and {same}", None, refuted,
+            f"1 of 2 comparisons is refuted; {twice}: {less}", parts,
+        ),
+        ClaimResult(
+            "no-limit", "512 threads fail no request", no_errors, None, undecided, of_none,
+            (ClaimPart(no_errors, "", undecided, None, None, "ratio", "difference", None, 0, of_none),),
+        ),
+    )  # fmt: skip
 
 
 def _row(of: Setting, all_trials: Sequence[TrialResult], leader: Setting) -> SettingResult:
@@ -232,4 +272,4 @@ def two_factor_analysis() -> Analysis:
             rows.append(SettingResult(of, 2, 0, estimates, effect, verdict, True))
     leader = setting(threads=16, queue=1000)
     answer = Answer(AnswerKind.BEST, leader, leader, (leader,), (), (f"Use {leader.id}.",))
-    return analysis(name="two", answer=answer, settings=tuple(rows), trials=tuple(all_trials), warnings=())
+    return analysis(name="two", answer=answer, settings=tuple(rows), trials=tuple(all_trials), warnings=(), claims=())

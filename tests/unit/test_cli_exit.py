@@ -1,8 +1,10 @@
 """What a run's answer means to a script."""
 
+from dataclasses import replace
+
 import pytest
 
-from powerband.analyze.results import Analysis, Answer, AnswerKind, Problem, TrialResult
+from powerband.analyze.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, TrialResult
 from powerband.cli.measure import exit_code
 from powerband.plan import Setting
 
@@ -32,3 +34,12 @@ def analysis(kind: AnswerKind, *codes: str, status: str = "failed") -> Analysis:
 )
 def test_exit_codes(found: Analysis, code: int) -> None:
     assert exit_code(found) == code
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"), [(["held"], 0), (["undecided", "held"], 0), (["held", "refuted"], 1), (["refuted"], 1)]
+)
+def test_a_refuted_claim_is_exit_code_1(verdicts: list[str], code: int) -> None:
+    claims = tuple(ClaimResult(name, "", "", None, ClaimVerdict(name), "", ()) for name in verdicts)
+    assert exit_code(replace(analysis(AnswerKind.BEST), claims=claims)) == code
+    assert exit_code(replace(analysis(AnswerKind.NONE_VALID, "not_ready"), claims=claims)) == 4

@@ -276,13 +276,14 @@ def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
     figures = (found.value, found.low, found.high)
     if judged.scale == "ratio":
         middle, low, high = map(_digits, figures)
-        measured = f"{middle} times; {low} to {high} times"
+        measured = f"a ratio of {middle}"
     else:
         middle, low, high = (format_value(figure, unit) for figure in figures)
-        measured = f"a difference of {middle}; {low} to {high}"
+        measured = f"a difference of {middle}"
     open_ended = ". The interval holds both: more blocks would tell" if judged.verdict is UNDECIDED else ""
-    return f"{sides}, {measured}, {found.confidence * 100:.4g} % interval over {blocks} blocks{open_ended}."
+    sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} blocks"
+    return f"{sides}, {measured} ({sure}){open_ended}."
 
 
 def _digits(value: float) -> str:
-    return f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
+    return f"{value:.4g}" if value < 10_000 or value >= 1e9 else f"{value:,.0f}"

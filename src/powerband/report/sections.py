@@ -10,6 +10,7 @@ from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Trial
 from powerband.metrics import METRICS
 from powerband.plan import Setting, format_level
 from powerband.report.charts import Chart
+from powerband.report.claims import claims_table
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.words import (
@@ -27,6 +28,7 @@ def body(page: Page, main: Sequence[Chart], costs: Sequence[Chart], states: Char
     """The whole body, the answer first."""
     sections = [
         ("settings", "Settings compared", _settings(page, main)),
+        ("claims", "Claims", claims_table(page.analysis)),
         ("times", "Response times", _distributions(page)),
         ("cost", "What it costs the server", _costs(costs, states)),
         ("trials", "Every trial", _trials(page)),

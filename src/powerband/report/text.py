@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powerband.analyze.results import Analysis, SettingResult, Verdict
+from powerband.analyze.results import Analysis, ClaimVerdict, SettingResult, Verdict
 from powerband.metrics import METRICS
 from powerband.plan import format_level
 from powerband.report.numbers import format_estimate, format_interval, format_share
@@ -45,11 +45,12 @@ def print_answer(console: Console, analysis: Analysis, report: Path | None = Non
 
 
 def render_answer(analysis: Analysis) -> RenderableType:
-    """The answer in words, the table of settings, what was not used and why, warnings."""
+    """The answer in words, the table of settings, claims, what was not used and why, warnings."""
     parts: list[RenderableType] = [Text(), *_sentences(analysis)]
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
+    parts += list(_claims(analysis))
     parts += list(_unusable(analysis))
     parts += list(_warnings(analysis))
     return Group(*parts)
@@ -150,6 +151,20 @@ def _footnote(analysis: Analysis) -> str:
     if analysis.constraints:
         rule += " where " + " and ".join(analysis.constraints)
     return f"{answer}{verdict_note(analysis)} Intervals: {confidence}. {rule}. {trial_counts(analysis)}."
+
+
+_CLAIM_STYLES = {ClaimVerdict.HELD: "green", ClaimVerdict.REFUTED: "red", ClaimVerdict.UNDECIDED: "yellow"}
+
+
+def _claims(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.claims:
+        yield Text()
+        yield Text("Claims:")
+    for claim in analysis.claims:
+        published = f" (published: {claim.published})" if claim.published else ""
+        said = Text.assemble((claim.verdict.value, _CLAIM_STYLES[claim.verdict]), f": {claim.says}{published}")
+        yield Padding(said, (0, 0, 0, 2))
+        yield Padding(Text(claim.sentence, style="dim"), (0, 0, 0, 4))
 
 
 def _unusable(analysis: Analysis) -> Iterator[RenderableType]:

@@ -115,12 +115,30 @@ def test_only_the_scripts_of_this_file_may_run(html: str) -> None:
         assert f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" in policy[1]
 
 
+def test_claims_have_a_table(html: str) -> None:
+    outline = Outline(html)
+    assert outline.text.index("Settings compared") < outline.text.index("Claims") < outline.text.index("Every trial")
+    for claim in synthetic.claims():
+        for words in (
+            claim.says,
+            claim.holds,
+            claim.sentence,
+            claim.published or "",
+            *(p.sentence for p in claim.parts),
+        ):
+            assert words in outline.text
+        tone = {"held": "good", "refuted": "bad", "undecided": "unsure"}[claim.verdict]
+        assert f'<td class="words {tone}">{claim.verdict}</td>' in html
+    assert 'id="claims"' not in render_page(synthetic.page(synthetic.analysis(claims=())))
+
+
 def test_names_from_files_are_never_markup() -> None:
     base = synthetic.analysis()
     evil = synthetic.setting(**{EVIL: EVIL})
     rows = (replace(base.settings[0], setting=evil, infeasible_because=(EVIL,)), *base.settings[1:])
     trials = (replace(base.trials[0], setting=evil), *base.trials[1:])
     answer = replace(base.answer, setting=evil, sentences=(EVIL, EVIL), equivalent=(evil, *base.answer.equivalent))
+    part = replace(base.claims[0].parts[0], comparison=EVIL, where=EVIL, sentence=EVIL)
     analysis = replace(
         base,
         name=EVIL,
@@ -130,6 +148,10 @@ def test_names_from_files_are_never_markup() -> None:
         settings=rows,
         trials=trials,
         warnings=(EVIL,),
+        claims=tuple(
+            replace(claim, says=EVIL, holds=EVIL, published=EVIL, sentence=EVIL, parts=(part, part))
+            for claim in base.claims
+        ),
     )
     page = synthetic.page(analysis, run=EVIL, command=EVIL, experiment_yaml=EVIL, when=EVIL)
     html = render_page(page)
@@ -143,7 +165,7 @@ def test_names_from_files_are_never_markup() -> None:
 @pytest.mark.parametrize("kind", list(AnswerKind))
 def test_every_kind_of_answer_has_a_page(kind: AnswerKind) -> None:
     answer = Answer(kind, None, None, (), (), ("A sentence.",))
-    empty = synthetic.analysis(answer=answer, settings=(), trials=(), warnings=())
+    empty = synthetic.analysis(answer=answer, settings=(), trials=(), warnings=(), claims=())
     assert "A sentence." in Outline(render_page(synthetic.page(empty, distributions=(), trials=()))).text
     full = replace(synthetic.analysis(), answer=answer)
     assert "A sentence." in Outline(render_page(synthetic.page(full))).text

@@ -38,6 +38,10 @@ def test_everything_is_there_and_fits(width: int) -> None:
     assert "trial 12 (threads=32) invalid: another process used 0.61 cores" in plain(text)
     assert "trial 30 (threads=256) failed: the subject exited with code 137" in plain(text)
     assert "Warning: this machine has 2 CPUs" in text
+    for claim in analysis.claims:
+        assert f"{claim.verdict}: {claim.says}" in plain(text)
+        assert claim.sentence in plain(text)
+    assert "(published: about four times)" in plain(text)
 
 
 def test_the_answer_and_only_the_answer_is_marked() -> None:
@@ -73,8 +77,12 @@ def test_names_are_no_markup() -> None:
 
 def test_nothing_measured_is_said_in_words() -> None:
     answer = Answer(AnswerKind.NONE_VALID, None, None, (), (), ("No trial could be measured.",))
-    text = printed(synthetic.analysis(answer=answer, settings=(), trials=(), warnings=()), 80)
+    text = printed(synthetic.analysis(answer=answer, settings=(), trials=(), warnings=(), claims=()), 80)
     assert text.split() == ["No", "trial", "could", "be", "measured."]
+
+
+def test_without_claims_nothing_is_said_of_them() -> None:
+    assert "laim" not in printed(synthetic.analysis(claims=()), 80)
 
 
 def test_many_factors_are_shown_by_their_whole_name() -> None:

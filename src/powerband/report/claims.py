@@ -1,0 +1,47 @@
+"""The claims of an experiment on the HTML page: results enter, escaped text leaves. Nothing is judged here."""
+
+from __future__ import annotations
+
+from html import escape
+
+from powerband.analyze.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict
+from powerband.report.numbers import ABSENT
+
+_TONES = {ClaimVerdict.HELD: "good", ClaimVerdict.REFUTED: "bad", ClaimVerdict.UNDECIDED: "unsure"}
+
+
+def claims_table(analysis: Analysis) -> str:
+    """Each claim with what was published, what was measured, and the verdict; empty where nothing is claimed."""
+    if not analysis.claims:
+        return ""
+    published = any(claim.published for claim in analysis.claims)
+    names = ["claim", *(["published"] if published else []), "measured", "verdict"]
+    heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
+    rows = "".join(_row(claim, published=published) for claim in analysis.claims)
+    return (
+        '<p class="lead">What the experiment says is so, judged by the differences within each block. Held: the '
+        "whole interval agrees; refuted: none of it does.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Claims">'
+        f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _row(claim: ClaimResult, *, published: bool) -> str:
+    said = f'<td class="words">{escape(claim.published or ABSENT)}</td>' if published else ""
+    more = ""
+    if len(claim.parts) > 1:
+        parts = "".join(f"<li>{_part(part)}</li>" for part in claim.parts)
+        more = f"<details><summary>All {len(claim.parts)} comparisons</summary><ul>{parts}</ul></details>"
+    return (
+        f'<tr><th scope="row">{escape(claim.says)}<small>{escape(claim.holds)}</small></th>{said}'
+        f'<td class="words">{escape(claim.sentence)}{more}</td>'
+        f'<td class="words {_TONES[claim.verdict]}">{escape(claim.verdict)}</td></tr>'
+    )
+
+
+def _part(part: ClaimPart) -> str:
+    where = f" at {part.where}" if part.where else ""
+    return (
+        f'<b class="{_TONES[part.verdict]}">{escape(part.verdict)}</b> '
+        f"{escape(part.comparison)}{escape(where)}: {escape(part.sentence)}"
+    )

@@ -1,0 +1,91 @@
+"""A whole run from a file to an exit code, with trials that are made up: claims that hold, and one that is refuted."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import Figures, record_of, write_trial
+from powerband.cli import invoke
+from powerband.experiment import Experiment
+from powerband.plan import TrialSpec
+from powerband.search import session
+from powerband.store import TrialDir, TrialRecord
+
+FILE = """\
+name: claims
+subject: {use: reference, set: {model: fixed}}
+factors: {threads: [1, 2]}
+load: {users: 10, duration: 5s}
+measure: {repeats: 3}
+claims:
+  - {id: grows, says: Two serve more than one, holds: "goodput[threads=2] > 1.5 * goodput[threads=1]", published: twice}
+  - {id: clean, says: Nothing fails, holds: error_rate == 0}
+"""
+REFUTED = """\
+  - {id: triples, says: Two serve three times what one serves, holds: "goodput[threads=2] > 3 * goodput[threads=1]"}
+"""
+OPEN = """\
+  - {id: doubles, says: Two serve more than twice, holds: "goodput[threads=2] > 2 * goodput[threads=1]"}
+"""
+
+
+def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
+    """Throughput follows threads, with a little noise of its own."""
+    threads = int(spec.setting.as_dict()["threads"])
+    rate = 100.0 * threads + spec.block * (1 if threads == 1 else -2)
+    figures = Figures(goodput_per_s=rate, response_ns=10 / rate * 1e9, window_s=5, threads=threads)
+    return write_trial(directory, record_of(spec, figures), figures)
+
+
+@pytest.fixture(autouse=True)
+def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
+    monkeypatch.setattr("powerband.run.engine.find_engine", lambda: Path("/no/engine"))
+    monkeypatch.setattr("powerband.run.host.host_facts", lambda _engine: {})
+
+
+def run(tmp_path: Path, text: str, *options: str) -> tuple[int, Path]:
+    file = tmp_path / "claims.yaml"
+    file.write_text(text)
+    code = invoke(["run", str(file), "--runs", str(tmp_path / "runs"), "--no-live", *options])
+    (folder,) = (tmp_path / "runs").iterdir()
+    return code, folder
+
+
+def test_claims_that_hold_are_exit_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, folder = run(tmp_path, FILE)
+    out = " ".join(capsys.readouterr().out.split())
+    assert code == 0
+    assert "held: Two serve more than one (published: twice)" in out
+    assert "held: Nothing fails" in out
+    assert invoke(["report", str(folder)]) == 0
+
+
+def test_a_refuted_claim_is_exit_code_1_in_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, folder = run(tmp_path, FILE + REFUTED)
+    assert code == 1
+    assert "refuted: Two serve three times what one serves" in capsys.readouterr().out
+    assert "Two serve three times what one serves" in (folder / "report.html").read_text()
+    assert invoke(["resume", str(folder), "--no-live"]) == 1
+    capsys.readouterr()
+    assert invoke(["report", str(folder), "--format", "json"]) == 1
+    claims = json.loads(capsys.readouterr().out)["claims"]
+    assert {claim["id"]: claim["verdict"] for claim in claims} == {
+        "grows": "held",
+        "clean": "held",
+        "triples": "refuted",
+    }
+    assert claims == json.loads((folder / "analysis.json").read_text())["claims"]
+
+
+def test_an_undecided_claim_is_exit_code_0_and_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = run(tmp_path, FILE + OPEN)
+    out = " ".join(capsys.readouterr().out.split())
+    assert code == 0
+    assert "undecided: Two serve more than twice" in out
+    assert "The interval holds both" in out
