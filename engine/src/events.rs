@@ -95,7 +95,7 @@ pub struct Interval {
 /// The whole run, and its measured window, in numbers. Last line.
 ///
 /// Two views of the window, each exact: `cohort` follows the requests *intended* within it to their end (times, outcomes);
-/// `window` counts what *ended* within it (rates, Little's law).
+/// `window` counts what *ended* within it, and what its edges cut (rates, Little's law).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -163,12 +163,20 @@ pub struct Window {
     pub outcomes: Outcomes,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Sum of done - intended over all that ended, ok or not (Little's law: N = X (R + Z)).
+    /// Sum of done - intended over all that ended, ok or not.
     pub time_in_system_ns_sum: u64,
-    /// Sum of the pauses that users finished or interrupted within the window, and their number.
+    /// Sum of the pauses that ended within the window.
     pub think_ns_sum: u64,
-    /// Time integral over the window of users present (closed model), in user-ns; divided by its length: N.
+    /// Time integral over the window of users present (open model: of arrivals that are not over), in user-ns; divided
+    /// by its length: N. Little's law, N = X (R + Z), is exact with what the edges cut: times the requests that a user
+    /// keeps in flight, it equals `time_in_system_ns_sum + think_ns_sum - carried_in_ns_sum + carried_out_ns_sum`.
     pub user_ns: u64,
+    /// The requests in flight and the pauses under way when the window began: the sum of their ages at that instant.
+    pub carried_in_ns_sum: u64,
+    /// The same when the window ended.
+    pub carried_out_ns_sum: u64,
+    /// Requests intended before the window and still without an answer when it ended.
+    pub unanswered: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,6 +255,7 @@ pub struct TreeSample {
     pub sockets_now: u32,
 }
 
+/// CPU times are those of the CPUs in the spec's `host_cpus`; everything else is the whole host's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSample {

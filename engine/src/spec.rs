@@ -249,6 +249,9 @@ pub struct ProbeSpec {
     /// CPUs that the probe itself runs on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
+    /// CPUs whose time the host samples add up; empty: those that the probe was allowed when it started.
+    #[serde(default)]
+    pub host_cpus: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

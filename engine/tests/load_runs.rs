@@ -51,13 +51,35 @@ fn commands_move_the_phases() {
     assert_eq!(summary["ended_by"], "drain");
     assert_eq!(summary["measure_start_ns"], measure["at_ns"]);
     assert_eq!(summary["measure_end_ns"], drain["at_ns"]);
-    // Little's law: time in the system and pauses fill the users' time, but for what crosses the edges.
+    // Little's law: time in the system and pauses fill the users' time, with what the edges cut.
     let window = &summary["window"];
-    let (user_ns, busy_ns) =
-        (number(&window["user_ns"]), number(&window["time_in_system_ns_sum"]) + number(&window["think_ns_sum"]));
+    let user_ns = number(&window["user_ns"]);
+    let busy_ns = number(&window["time_in_system_ns_sum"])
+        + number(&window["think_ns_sum"])
+        + number(&window["carried_out_ns_sum"])
+        - number(&window["carried_in_ns_sum"]);
     let length_ns = number(&summary["measure_end_ns"]) - number(&summary["measure_start_ns"]);
     assert_eq!(user_ns, 3 * length_ns);
-    assert!(busy_ns > user_ns / 4, "{busy_ns} of {user_ns}");
+    assert!(busy_ns.abs_diff(user_ns) < user_ns / 50, "{busy_ns} of {user_ns}");
+    assert_eq!(number(&window["unanswered"]), 0);
+}
+
+#[test]
+fn users_that_wait_all_through_the_window_are_counted() {
+    let mut run = Run::start(&endless(silent()));
+    run.command(json!({"type": "go", "at_ns": 0}));
+    run.until("interval");
+    run.command(json!({"type": "measure", "at_ns": 0}));
+    run.until("phase");
+    run.until("interval");
+    run.command(json!({"type": "drain"}));
+    let summary = run.summary();
+    let window = &summary["window"];
+    assert_eq!(number(&window["unanswered"]), 3);
+    assert_eq!(
+        number(&window["user_ns"]),
+        number(&window["carried_out_ns_sum"]) - number(&window["carried_in_ns_sum"])
+    );
 }
 
 #[test]

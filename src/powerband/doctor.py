@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from powerband.analyze.honesty import FOREIGN_SHARE_MAX, FOREIGN_SHARE_NOTE, STEAL_MAX
+from powerband.analyze.honesty import FOREIGN_SHARE_NOTE, STEAL_MAX
 from powerband.errors import MeasurementError
+from powerband.experiment import FOREIGN_CPU_MAX
 from powerband.run.engine import find_engine
 from powerband.run.host import engine_version, host_facts
 from powerband.search.noise import Noise, probe_noise
@@ -170,5 +171,5 @@ def _noise(noise: Noise) -> Iterator[Finding]:
         "foreign CPU",
         noise.foreign_share < FOREIGN_SHARE_NOTE,
         f"other programs used {noise.foreign_share:.1%} of the CPUs",
-        f"above {FOREIGN_SHARE_MAX:.0%} trials are invalid: end those programs",
+        f"above {FOREIGN_CPU_MAX:.0%} (measure.foreign_cpu_max) trials are invalid: end those programs",
     )

@@ -243,6 +243,9 @@ class Load(Section):
         return self
 
 
+FOREIGN_CPU_MAX = 0.10
+
+
 class Measure(Section):
     """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
 
@@ -252,6 +255,7 @@ class Measure(Section):
     repeats: int = Field(default=5, ge=1)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
+    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

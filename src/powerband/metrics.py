@@ -77,13 +77,23 @@ _ALL = [
     ),
     Metric("engine_cpu_cores", "cores", "minimise", "CPU seconds per second of all engine processes"),
     Metric("engine_cpu_share_max", "ratio", "minimise", "CPU share of the busiest engine thread"),
+    Metric(
+        "engine_run_wait_cores", "cores", "minimise", "thread-seconds per second that engine threads waited for a CPU"
+    ),
+    Metric(
+        "engine_run_wait_ns_mean", "ns", "minimise", "mean wait of an engine thread for a CPU, each time it was to run"
+    ),
     Metric("engine_cpu_ns_per_request", "ns", "minimise", "CPU of the engine per ended request"),
-    Metric("host_steal_share", "ratio", "minimise", "share of CPU time stolen by the hypervisor"),
-    Metric("host_foreign_cores", "cores", "minimise", "CPU used by processes that are not part of the trial"),
-    Metric("host_busy_share", "ratio", "minimise", "share of all CPU time in use"),
+    Metric("host_steal_share", "ratio", "minimise", "share of the CPUs' time stolen by the hypervisor"),
+    Metric(
+        "host_foreign_cores", "cores", "minimise", "CPU used on the trial's CPUs by programs that are not part of it"
+    ),
+    Metric("host_busy_share", "ratio", "minimise", "share of the time of the trial's CPUs in use"),
     Metric("users_mean", "count", "maximise", "mean users present (closed model)"),
     Metric("in_flight_mean", "count", "minimise", "mean requests in flight, sampled"),
-    Metric("littles_law_deviation", "ratio", "minimise", "|N - X (R + Z)| / N (closed model)"),
+    Metric(
+        "littles_law_deviation", "ratio", "minimise", "|N - X (R + Z)| / N, the window's edges counted (closed model)"
+    ),
     Metric("ready_s", "count", "minimise", "seconds from launch to ready"),
 ]
 

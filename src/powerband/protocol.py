@@ -166,12 +166,15 @@ class Watch(Wire):
 
 
 class ProbeSpec(Wire):
+    """`host_cpus`: whose time the host samples add up; empty: those that the probe was allowed when it started."""
+
     protocol: Count = PROTOCOL
     launch: Launch | None = None
     watch: tuple[Watch, ...] = ()
     interval_ns: Count = 100_000_000
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     cpus: Cpus = ()
+    host_cpus: Cpus = ()
 
 
 # --- commands: every later line on stdin ------------------------------------------------------------------------------
@@ -312,7 +315,8 @@ class StepSummary(Wire):
 
 
 class Window(Wire):
-    """What ended within the measured window, whenever it was intended."""
+    """What ended within the measured window, whenever it was intended, and what its edges cut: the ages of requests in
+    flight and of pauses under way. user_ns x pipeline == time in system + think - carried in + carried out."""
 
     outcomes: Outcomes
     bytes_received: Count
@@ -320,6 +324,9 @@ class Window(Wire):
     time_in_system_ns_sum: Count
     think_ns_sum: Count
     user_ns: Count
+    carried_in_ns_sum: Count
+    carried_out_ns_sum: Count
+    unanswered: Count
 
 
 class Connections(Wire):
@@ -389,6 +396,8 @@ class TreeSample(Wire):
 
 
 class HostSample(Wire):
+    """CPU times are those of the spec's `host_cpus`; everything else is the whole host's."""
+
     cpu_busy_ns: Count
     cpu_idle_ns: Count
     cpu_steal_ns: Count

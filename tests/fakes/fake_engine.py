@@ -78,6 +78,9 @@ def summary(go_ns, measure_ns, end_ns, number):
             "time_in_system_ns_sum": 0,
             "think_ns_sum": 0,
             "user_ns": 0,
+            "carried_in_ns_sum": 0,
+            "carried_out_ns_sum": 0,
+            "unanswered": 0,
         },
         connections={
             "opened": 5,

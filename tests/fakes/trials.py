@@ -52,6 +52,10 @@ class Figures:
     thread_share: float = 0.3
     send_lag_ns: int = 50_000
     dropped: int = 0
+    starved: int = 0
+    """Users that began to wait as the window began, and get no answer within it."""
+    engine_wait: float = 0.01
+    """Thread-seconds per second that the engine waits for a CPU."""
     subject_cores: float = 0.5
     busy_cores: float = 0.85
     cpus: int = 2
@@ -81,6 +85,9 @@ def summary(figures: Figures) -> dict[str, Any]:
         "time_in_system_ns_sum": round(sent * figures.response_ns),
         "think_ns_sum": round(sent * figures.think_ns),
         "user_ns": round(figures.users * share * window_ns),
+        "carried_in_ns_sum": 0,
+        "carried_out_ns_sum": round(figures.starved * share * window_ns),
+        "unanswered": round(figures.starved * share),
     }
     cpu_ns = round(figures.thread_share * window_ns)
     return {
@@ -136,7 +143,8 @@ def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str
                 "at_ns": at,
                 "trees": [
                     _tree("subject", figures.subject_cores, passed, figures),
-                    _tree("engine", figures.thread_share, passed, figures),
+                    _tree("engine", figures.thread_share, passed, figures)
+                    | {"run_wait_ns": round(figures.engine_wait * passed)},
                 ],
                 "host": {
                     "cpu_busy_ns": round(figures.busy_cores * passed),
@@ -248,6 +256,7 @@ def record_of(spec: TrialSpec, figures: Figures) -> TrialRecord:
         },
         warmup_ended_by="steady",
         engines=tuple(summary(figures) for _ in range(figures.engines)),
+        cpus={"subject": [0], "engine": [1], "probe": [1]},
     )
 
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
 use crate::load::histogram::Histogram;
-use crate::load::recorder::{Cohort, ConnectionCounts, Counts, Final, OUTCOMES, Snapshot, StepTimes};
+use crate::load::recorder::{Carried, Cohort, ConnectionCounts, Counts, Final, OUTCOMES, Snapshot, StepTimes};
 use crate::outcome::Outcome;
 
 pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
@@ -125,11 +125,12 @@ pub struct Span {
 pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) -> Summary {
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
-    let mut connections = ConnectionCounts::default();
+    let (mut carried, mut connections) = (Carried::default(), ConnectionCounts::default());
     for thread in threads {
         total.add(&thread.total);
         window.add(&thread.window);
         cohort.add(&thread.cohort);
+        carried.add(&thread.carried);
         connections.add(&thread.connections);
     }
     // Each thread read the CPU clock of the process when it passed the edges: the widest pair is that of the window.
@@ -159,6 +160,9 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
             time_in_system_ns_sum: window.time_in_system_ns_sum,
             think_ns_sum: window.think_ns_sum,
             user_ns: window.user_ns,
+            carried_in_ns_sum: carried.in_ns_sum,
+            carried_out_ns_sum: carried.out_ns_sum,
+            unanswered: carried.unanswered,
         },
         connections: events::Connections {
             opened: connections.opened,

@@ -25,6 +25,8 @@ pub struct Counts {
     pub send_lag_ns_max: u64,
     pub bytes_received: u64,
     pub bytes_sent: u64,
+    /// Of the outcomes, those of requests that were not intended in the window.
+    pub not_cohort: u64,
     /// done - intended over all outcomes.
     pub time_in_system_ns_sum: u64,
     pub think_ns_sum: u64,
@@ -45,6 +47,7 @@ impl Counts {
         self.send_lag_ns_max = self.send_lag_ns_max.max(other.send_lag_ns_max);
         self.bytes_received += other.bytes_received;
         self.bytes_sent += other.bytes_sent;
+        self.not_cohort += other.not_cohort;
         self.time_in_system_ns_sum += other.time_in_system_ns_sum;
         self.think_ns_sum += other.think_ns_sum;
         self.user_ns += other.user_ns;
@@ -111,12 +114,35 @@ pub struct ConnectionCounts {
     pub connect_time: Histogram,
 }
 
+/// What the edges of the window cut: requests in flight, and pauses under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// The sum of their ages at the start of the window.
+    pub in_ns_sum: u64,
+    /// The same at its end.
+    pub out_ns_sum: u64,
+    /// Requests in flight at the start.
+    pub in_flight_in: u64,
+    /// Requests in flight from before the start until after the end.
+    pub unanswered: u64,
+}
+
+impl Carried {
+    pub fn add(&mut self, other: &Carried) {
+        self.in_ns_sum += other.in_ns_sum;
+        self.out_ns_sum += other.out_ns_sum;
+        self.in_flight_in += other.in_flight_in;
+        self.unanswered += other.unanswered;
+    }
+}
+
 /// Everything one thread counted.
 pub struct Final {
     pub end_ns: u64,
     pub total: Counts,
     pub window: Counts,
     pub cohort: Cohort,
+    pub carried: Carried,
     pub connections: ConnectionCounts,
     pub thread_cpu_ns: u64,
     pub process_at_start: ProcessUse,
@@ -138,6 +164,12 @@ pub struct Recorder {
     window: Counts,
     levels: Levels,
     users_since_ns: u64,
+    /// Pauses under way.
+    pauses: u64,
+    /// The sum of the instants at which all requests in flight were intended and all pauses under way began. It may wrap
+    /// around: what is made of it, a sum of ages, does not.
+    begun_ns_sum: u64,
+    carried: Carried,
     recent: Histogram,
     cohort: Cohort,
     pub connections: ConnectionCounts,
@@ -182,6 +214,9 @@ impl Recorder {
             window: Counts::default(),
             levels: Levels::default(),
             users_since_ns: go_ns,
+            pauses: 0,
+            begun_ns_sum: 0,
+            carried: Carried::default(),
             recent: Histogram::default(),
             cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
             connections: ConnectionCounts::default(),
@@ -229,6 +264,7 @@ impl Recorder {
         self.counts.sent += 1;
         self.counts.send_lag_ns_max = self.counts.send_lag_ns_max.max(lag_ns);
         self.levels.in_flight += 1;
+        self.begun_ns_sum = self.begun_ns_sum.wrapping_add(flight.intended_ns);
         if flight.step & COHORT != 0 {
             self.cohort.sent += 1;
             self.cohort.send_lag.record(lag_ns);
@@ -250,6 +286,7 @@ impl Recorder {
         let response_ns = done_ns.saturating_sub(flight.intended_ns);
         let service_ns = done_ns.saturating_sub(flight.sent_ns);
         self.levels.in_flight -= 1;
+        self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(flight.intended_ns);
         let counts = &mut self.counts;
         counts.outcomes[outcome as usize] += 1;
         counts.time_in_system_ns_sum += response_ns;
@@ -260,6 +297,7 @@ impl Recorder {
             counts.response_time_ns_max = counts.response_time_ns_max.max(response_ns);
             self.recent.record(response_ns);
         }
+        counts.not_cohort += u64::from(flight.step & COHORT == 0);
         if flight.step & COHORT != 0 {
             let step = &mut self.cohort.steps[flight.step_index() as usize];
             step.outcomes[outcome as usize] += 1;
@@ -282,8 +320,17 @@ impl Recorder {
         self.counts.bytes_sent += bytes as u64;
     }
 
-    pub fn thought(&mut self, pause_ns: u64) {
-        self.counts.think_ns_sum += pause_ns;
+    /// A lane pauses from this instant on.
+    #[inline]
+    pub fn pause_begins(&mut self, begin_ns: u64) {
+        self.pauses += 1;
+        self.begun_ns_sum = self.begun_ns_sum.wrapping_add(begin_ns);
+    }
+
+    pub fn pause_ends(&mut self, begin_ns: u64, end_ns: u64) {
+        self.pauses -= 1;
+        self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(begin_ns);
+        self.counts.think_ns_sum += end_ns.saturating_sub(begin_ns);
     }
 
     pub fn users_changed(&mut self, by: i64, now_ns: u64) {
@@ -313,6 +360,7 @@ impl Recorder {
             total: self.total,
             window: self.window,
             cohort: self.cohort,
+            carried: self.carried,
             connections: self.connections,
             thread_cpu_ns: self.cpu_at_end_ns.saturating_sub(self.cpu_at_start_ns),
             process_at_start: self.process_at_start,
@@ -336,7 +384,7 @@ impl Recorder {
                 self.close_interval(edge_ns, None, due);
             } else if let Some(next) = after(self.phase) {
                 self.close_interval(edge_ns, Some(next), true);
-                self.enter(next);
+                self.enter(next, edge_ns);
             } else {
                 self.over = true;
             }
@@ -344,15 +392,19 @@ impl Recorder {
         self.phase() != before
     }
 
-    fn enter(&mut self, next: Phase) {
+    fn enter(&mut self, next: Phase, edge_ns: u64) {
         self.phase = next;
         self.intervals = 0;
         match next {
             Phase::Measure => {
+                self.carried.in_ns_sum = self.ages_ns_sum(edge_ns);
+                self.carried.in_flight_in = self.levels.in_flight;
                 self.cpu_at_start_ns = clock::thread_cpu_ns();
                 self.process_at_start = clock::process_use();
             }
             Phase::Drain => {
+                self.carried.out_ns_sum = self.ages_ns_sum(edge_ns);
+                self.carried.unanswered = self.carried.in_flight_in.saturating_sub(self.window.not_cohort);
                 self.cpu_at_end_ns = clock::thread_cpu_ns();
                 self.process_at_end = clock::process_use();
             }
@@ -382,6 +434,14 @@ impl Recorder {
         self.end_ns = edge_ns.saturating_add(self.interval_ns);
     }
 
+    /// The ages of all requests in flight and pauses under way, at an instant that nothing recorded so far lies after.
+    fn ages_ns_sum(&self, now_ns: u64) -> u64 {
+        let count = self.levels.in_flight + self.pauses;
+        let ages = count.wrapping_mul(now_ns).wrapping_sub(self.begun_ns_sum);
+        // An edge that was set too late to be met has begun before the youngest of them.
+        ages.cast_signed().max(0).cast_unsigned()
+    }
+
     fn integrate_users(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.users_since_ns);
         self.counts.user_ns += self.levels.users * elapsed_ns;
@@ -396,3 +456,7 @@ fn after(phase: Phase) -> Option<Phase> {
         Phase::Drain => None,
     }
 }
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

@@ -12,12 +12,17 @@ pub struct Host {
     pressure: [Option<ProcFile>; 3],
     netstat: Option<ProcFile>,
     queues: AcceptQueues,
+    /// By CPU number: whether its time is added up.
+    cpus: Vec<bool>,
     /// /proc/stat has a number for every interrupt: tens of kB on a large machine.
     buffer: Vec<u8>,
 }
 
 impl Host {
-    pub fn new(ports: &[u16]) -> Host {
+    /// `cpus`: whose time is added up.
+    pub fn new(ports: &[u16], cpus: &[u32]) -> Host {
+        let mut chosen = vec![false; cpus.iter().max().map_or(0, |&highest| highest as usize + 1)];
+        cpus.iter().for_each(|&cpu| chosen[cpu as usize] = true);
         let open = |path: &str| ProcFile::open(path).ok();
         Host {
             stat: open("/proc/stat"),
@@ -26,6 +31,7 @@ impl Host {
             pressure: ["cpu", "memory", "io"].map(|kind| open(&format!("/proc/pressure/{kind}"))),
             netstat: open("/proc/self/net/netstat"),
             queues: AcceptQueues::new(ports),
+            cpus: chosen,
             buffer: vec![0; 256 * 1024],
         }
     }
@@ -33,7 +39,7 @@ impl Host {
     pub fn sample(&mut self) -> HostSample {
         let mut sample = HostSample::default();
         if let Some(text) = read(&self.stat, &mut self.buffer) {
-            read_stat(text, &mut sample);
+            read_stat(text, &self.cpus, &mut sample);
         }
         if let Some(text) = read(&self.load_average, &mut self.buffer) {
             read_load_average(text, &mut sample);
@@ -56,20 +62,33 @@ fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     file.as_ref()?.read(buffer).ok()
 }
 
-/// user nice system idle iowait irq softirq steal (guest time is in user already).
-fn read_stat(text: &[u8], sample: &mut HostSample) {
-    let mut ticks = [0u64; 8];
-    if let Some(line) = text.strip_prefix(b"cpu ") {
-        for (slot, value) in ticks.iter_mut().zip(Numbers(line)) {
-            *slot = value;
+/// `cpu3 user nice system idle iowait irq softirq steal ...` (guest time is in user already), a line for each CPU below one
+/// for all of them. That one serves where the kernel does not list the CPUs asked for.
+fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) {
+    let (mut whole, mut ticks, mut found) = ([0u64; 8], [0u64; 8], false);
+    for line in text.split(|&b| b == b'\n').map_while(|line| line.strip_prefix(b"cpu")) {
+        if line.starts_with(b" ") {
+            add_to(&mut whole, Numbers(line));
+            continue;
+        }
+        let mut numbers = Numbers(line);
+        if numbers.next().is_some_and(|cpu| cpus.get(cpu as usize) == Some(&true)) {
+            add_to(&mut ticks, numbers);
+            found = true;
         }
     }
-    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = if found { ticks } else { whole };
     sample.cpu_busy_ns = (user + nice + system + irq + softirq) * tick_ns();
     sample.cpu_idle_ns = (idle + iowait) * tick_ns();
     sample.cpu_steal_ns = steal * tick_ns();
     sample.context_switches = number_after(text, b"\nctxt ").unwrap_or(0);
     sample.forks = number_after(text, b"\nprocesses ").unwrap_or(0);
+}
+
+fn add_to(ticks: &mut [u64; 8], values: Numbers) {
+    for (slot, value) in ticks.iter_mut().zip(values) {
+        *slot += value;
+    }
 }
 
 /// `0.20 0.18 0.12 1/80 11206`: averages, runnable/existing, last pid.
@@ -115,8 +134,22 @@ mod tests {
     }
 
     #[test]
+    fn only_the_time_of_the_cpus_asked_for_counts() {
+        let text = b"cpu  60 0 0 600 0 0 0 6\ncpu0 10 1 2 100 4 5 6 1\ncpu1 20 0 0 200 0 0 0 2\n\
+            cpu10 30 0 0 300 0 0 0 3\nintr 9 1 1\nctxt 77\nprocesses 5\n";
+        let read = |cpus: &[bool]| {
+            let mut sample = HostSample::default();
+            read_stat(text, cpus, &mut sample);
+            [sample.cpu_busy_ns, sample.cpu_idle_ns, sample.cpu_steal_ns].map(|ns| ns / tick_ns())
+        };
+        assert_eq!(read(&[true]), [24, 104, 1]);
+        assert_eq!(read(&[true, true, false]), [44, 304, 3]);
+        assert_eq!(read(&[false, false, true]), [60, 600, 6], "CPU 2 is not listed");
+    }
+
+    #[test]
     fn this_host_has_used_cpu_and_memory() {
-        let sample = Host::new(&[]).sample();
+        let sample = Host::new(&[], &[0]).sample();
         assert!(sample.cpu_busy_ns > 0 && sample.cpu_idle_ns > 0 && sample.context_switches > 0 && sample.forks > 0);
         assert!(sample.memory_available_bytes_now > 0 && sample.runnable_now >= 1);
     }

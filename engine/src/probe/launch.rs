@@ -222,6 +222,18 @@ pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
     }
 }
 
+/// The CPUs that the calling thread may run on, in rising order.
+pub fn allowed_cpus() -> Vec<u32> {
+    // SAFETY: an all-zero cpu_set_t is the empty set; the kernel writes no more than the given size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, std::mem::size_of_val(&set), &mut set) != 0 {
+            return Vec::new();
+        }
+        (0..libc::CPU_SETSIZE as u32).filter(|&cpu| libc::CPU_ISSET(cpu as usize, &set)).collect()
+    }
+}
+
 /// Signals that the probe blocks or ignores must not be so in the subject.
 ///
 /// # Safety

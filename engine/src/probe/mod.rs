@@ -46,6 +46,7 @@ pub fn main(args: Args) -> ExitCode {
                 interval_ns: args.interval,
                 ports: Vec::new(),
                 cpus: Vec::new(),
+                host_cpus: Vec::new(),
             };
             session::watch_alone(spec, args.duration)
         }

@@ -9,7 +9,7 @@ use super::census::Census;
 use super::host::Host;
 use super::input::{Input, Line};
 use super::keeper::{self, Reaped};
-use super::launch::{cpu_set, launch};
+use super::launch::{allowed_cpus, cpu_set, launch};
 use super::output::{Gone, Output};
 use super::process::Usage;
 use super::signals::{Signals, parent_of_self};
@@ -198,6 +198,8 @@ impl<'s> Session<'s> {
         limits: (u64, u64),
     ) -> Result<Session<'s>, End> {
         check(spec)?;
+        cpu_set(&spec.host_cpus).map_err(|message| error("spec", format!("host_cpus: {message}")))?;
+        let host_cpus = if spec.host_cpus.is_empty() { allowed_cpus() } else { spec.host_cpus.clone() };
         if let Some(cpus) = cpu_set(&spec.cpus).map_err(|message| error("spec", format!("cpus: {message}")))? {
             // SAFETY: a valid set of the given size.
             let set = unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&cpus), &cpus) };
@@ -214,7 +216,7 @@ impl<'s> Session<'s> {
             subject: None,
             trees: Vec::new(),
             census,
-            host: Host::new(&spec.ports),
+            host: Host::new(&spec.ports, &host_cpus),
             stopping_until_ns: None,
             asked_rest: false,
             samples: 0,

@@ -105,9 +105,15 @@ class Fleet:
     """Mean requests in the system by Little's sum: time in system per second of window."""
     thinking_users_mean: float
     """Mean users thinking by Little's sum."""
+    carried_users_mean: float
+    """What the window's edges cut of both sums: the ages, at each edge, of requests in flight and of pauses."""
+    unanswered: int
+    """Requests intended before the window and still without an answer at its end."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""
+    threads: int
+    """Engine threads, each an event loop."""
     connections_opened: int
     summaries: tuple[Mapping[str, Any], ...]
 
@@ -125,14 +131,6 @@ class Fleet:
 
     def connect_times(self) -> Times:
         return Times(summary["connections"]["connect_time_ns"] for summary in self.summaries)
-
-    def step_times(self) -> dict[str, Times]:
-        """Response times by step, in scenario order."""
-        names = [step["name"] for step in self.summaries[0]["steps"]]
-        return {
-            name: Times(summary["steps"][index]["response_time_ns"] for summary in self.summaries)
-            for index, name in enumerate(names)
-        }
 
 
 def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> Fleet | None:
@@ -160,8 +158,13 @@ def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> Fleet | None:
         users_mean=per_s(s["window"]["user_ns"] / SECOND_NS for s in reached),
         busy_users_mean=per_s(s["window"]["time_in_system_ns_sum"] / SECOND_NS for s in reached),
         thinking_users_mean=per_s(s["window"]["think_ns_sum"] / SECOND_NS for s in reached),
+        carried_users_mean=per_s(
+            (s["window"]["carried_out_ns_sum"] - s["window"]["carried_in_ns_sum"]) / SECOND_NS for s in reached
+        ),
+        unanswered=sum(s["window"]["unanswered"] for s in reached),
         cpu_cores=per_s((s["cpu_user_ns"] + s["cpu_system_ns"]) / SECOND_NS for s in reached),
         cpu_share_max=max(shares, default=0.0),
+        threads=len(shares),
         connections_opened=sum(s["connections"]["opened"] for s in summaries),
         summaries=tuple(reached),
     )

@@ -20,8 +20,10 @@ LITTLE_TOLERANCE = 0.02
 LAG_FLOOR_NS = 1_000_000
 LAG_SHARE = 0.10
 THREAD_SHARE_MAX = 0.90
+STARVED_WINDOW_SHARE = 0.05
+WAKE_UP_NS = 100_000
+STARVED_RESPONSE_SHARE = 0.10
 STEAL_MAX = 0.02
-FOREIGN_SHARE_MAX = 0.10
 FOREIGN_SHARE_NOTE = 0.03
 SCHEDULE_SHARE = 0.02
 FEW_REQUESTS = 100
@@ -42,13 +44,27 @@ class Evidence:
     response: Times
     send_lag: Times
     host_cpus: float | None
+    """How many CPUs the host's samples are of: those that the trial may use."""
+    foreign_cpu_max: float
+    pinned: bool
+    """Whether subject and engine had CPUs of their own."""
     steady: bool | None
     """Whether the measured window was steady; None: too few intervals to say."""
 
 
 def problems_of(evidence: Evidence) -> tuple[Problem, ...]:
     """Every problem of a trial whose engines reported, the fatal ones first."""
-    checks = (_conservation, _ended, _littles_law, _generator, _schedule, _machine, _steadiness)
+    checks = (
+        _conservation,
+        _ended,
+        _littles_law,
+        _starved_users,
+        _generator,
+        _starved,
+        _schedule,
+        _machine,
+        _steadiness,
+    )
     found = [problem for check in checks for problem in check(evidence)]
     return tuple(sorted(found, key=lambda problem: not problem.fatal))
 
@@ -100,34 +116,39 @@ def _littles_law(evidence: Evidence) -> Iterator[Problem]:
     deviation = evidence.metrics.get("littles_law_deviation")
     if deviation is None or evidence.fleet.ended == 0:
         return
-    allowed = LITTLE_TOLERANCE + edge_share(evidence.fleet, evidence.load, evidence.response)
-    if deviation > allowed:
+    if deviation > LITTLE_TOLERANCE:
         fleet = evidence.fleet
         slots = fleet.users_mean * evidence.load.pipeline
         yield Problem(
             "littles_law",
-            f"Little's law does not hold: {slots:.1f} were present, but X (R + Z) = "
-            f"{fleet.busy_users_mean + fleet.thinking_users_mean:.1f}, {deviation:.1%} apart ({allowed:.1%} allowed): "
-            "times or counts of this trial are wrong",
+            f"Little's law does not hold: {slots:.1f} were present, but X (R + Z) and what the window's "
+            f"edges cut make {present_by_times(fleet):.1f}, {deviation:.1%} apart ({LITTLE_TOLERANCE:.0%} allowed): "
+            "times or counts of this trial are wrong; please report this as a defect with the trial's directory",
         )
 
 
-def edge_share(fleet: Fleet, load: Load, response: Times) -> float:
-    """How far N and X (R + Z) may be apart, relative to N, only because cycles overlap the edges of the window.
+def present_by_times(fleet: Fleet) -> float:
+    """The right-hand side of Little's law over a window, N = X (R + Z): the cycles that ended within it, less what of
+    them lay before it, and what lay within it of those that had not ended (Little 2011, "Little's Law as viewed on its
+    50th anniversary": with the edges counted the law is an identity on every finite window)."""
+    return fleet.busy_users_mean + fleet.thinking_users_mean + fleet.carried_users_mean
 
-    The sums hold the cycles that *ended* in the window; the integral holds what was *present*. They differ by the ages
-    of the cycles cut at the start less those cut at the end. A cycle of mean length C = N / X has a mean age of at most
-    C when users move in step, which over a window T is C / T. Users that move independently add three standard
-    errors: 3 sqrt(2 / N) rms(age) / T, with rms(age)^2 = E[L^3] / (3 E[L]) (age of a renewal process; Cox 1962).
-    """
-    if fleet.achieved_per_s <= 0 or fleet.window_s <= 0:
-        return 0.0
-    slots = max(1.0, fleet.users_mean * load.pipeline)
-    cycle_s = slots / fleet.achieved_per_s
-    mean_ns = response.moment(1)
-    rms_age_s = math.sqrt(response.moment(3) / (3 * mean_ns)) / 1e9 if mean_ns > 0 else cycle_s
-    independent = 3 * math.sqrt(2 / slots) * max(rms_age_s, cycle_s / math.sqrt(3))
-    return (cycle_s + independent) / fleet.window_s
+
+def _starved_users(evidence: Evidence) -> Iterator[Problem]:
+    """Neither an error nor a response time tells of a request that waits all through the window."""
+    fleet, load = evidence.fleet, evidence.load
+    if not fleet.unanswered or not fleet.ended:
+        return
+    whose = f"{fleet.unanswered} requests were"
+    if load.users is not None and load.pipeline == 1:
+        whose = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were"
+    yield Problem(
+        "starved_users",
+        f"{whose} not answered once within the measured window, which error_rate and the response times do not show: "
+        "the subject serves fewer connections than it was given (keep-alive may bind each to a thread), or the window "
+        "is shorter than one response",
+        fatal=False,
+    )
 
 
 def _generator(evidence: Evidence) -> Iterator[Problem]:
@@ -157,6 +178,31 @@ def _generator(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
+def _starved(evidence: Evidence) -> Iterator[Problem]:
+    """In a closed load an engine without a CPU sends and reads late, and nothing in its times tells."""
+    fleet, waited = evidence.fleet, evidence.metrics.get("engine_run_wait_cores")
+    if not evidence.pinned:
+        yield Problem(
+            "not_pinned",
+            "subject and engine shared CPUs: each took time from the other; where there are two CPUs or more, leave "
+            "host.pinning on",
+            fatal=False,
+        )
+    if not waited or not fleet.threads or not evidence.response.count:
+        return
+    # Each wake-up alone takes some us, which the kernel counts as waiting: only longer waits are a lack of CPU.
+    turn_ns = evidence.metrics.get("engine_run_wait_ns_mean", 0.0)
+    waited_share, wanted_share = waited / fleet.threads, (waited + fleet.cpu_cores) / fleet.threads
+    slowed = turn_ns > STARVED_RESPONSE_SHARE * evidence.response.moment(1)
+    if turn_ns > WAKE_UP_NS and waited_share > STARVED_WINDOW_SHARE and (slowed or wanted_share > THREAD_SHARE_MAX):
+        yield Problem(
+            "generator_starved",
+            f"engine threads waited {format_duration(turn_ns)} for a CPU each time they were to run, "
+            f"{waited_share:.0%} of the window: the response times hold that wait; stop other programs, pin "
+            "subject and engine apart (host.pinning), or use no more load.engine_threads than the engine has CPUs",
+        )
+
+
 def lag_limit_ns(load: Load, response: Times) -> float:
     """The largest believable p99 of the send lag: 1 ms, a tenth of the p99 response time, or twice the precision
     asked for, whichever is largest."""
@@ -166,12 +212,11 @@ def lag_limit_ns(load: Load, response: Times) -> float:
 def _schedule(evidence: Evidence) -> Iterator[Problem]:
     """Open model: the engine must have scheduled what it was told to; three standard errors of a Poisson count more."""
     load, fleet = evidence.load, evidence.fleet
-    if load.rate_per_s is None or load.ramp_ns > 0:
-        return
-    wanted = load.rate_per_s * len(load.scenario) * fleet.window_s
-    sampling = 3 * math.sqrt(wanted) * len(load.scenario) if load.arrivals == "poisson" else len(load.scenario)
-    short = wanted - fleet.cohort.scheduled
-    if short > SCHEDULE_SHARE * wanted + sampling and fleet.cohort.dropped == 0 and len(load.scenario) == 1:
+    if load.rate_per_s is None or load.ramp_ns > 0 or len(load.scenario) > 1 or fleet.cohort.dropped:
+        return  # of several steps, the later are scheduled by the answers to the earlier
+    wanted = load.rate_per_s * fleet.window_s
+    sampling = 3 * math.sqrt(wanted) if load.arrivals == "poisson" else 1
+    if wanted - fleet.cohort.scheduled > SCHEDULE_SHARE * wanted + sampling:
         yield Problem(
             "generator_schedule",
             f"{fleet.cohort.scheduled} requests were scheduled where the rate asks for {wanted:.0f}: "
@@ -190,15 +235,16 @@ def _machine(evidence: Evidence) -> Iterator[Problem]:
     foreign, cpus = evidence.metrics.get("host_foreign_cores"), evidence.host_cpus
     if foreign is None or not cpus:
         return
-    share = foreign / cpus
-    if share > FOREIGN_SHARE_NOTE:
-        fatal = share > FOREIGN_SHARE_MAX
+    share, allowed = foreign / cpus, evidence.foreign_cpu_max
+    used = f"other programs used {foreign:.2f} of the trial's {cpus:.0f} CPUs ({share:.0%})"
+    if share > allowed:
         yield Problem(
-            "host_foreign" if fatal else "host_foreign_some",
-            f"other programs used {foreign:.2f} of {cpus:.0f} CPUs ({FOREIGN_SHARE_MAX:.0%} of the CPUs allowed): "
-            "stop them, or expect wider intervals",
-            fatal=fatal,
+            "host_foreign",
+            f"{used}, more than the {allowed:.0%} allowed: this trial does not count; stop them, or raise "
+            "measure.foreign_cpu_max, knowing that results then hold what those programs did",
         )
+    elif share > FOREIGN_SHARE_NOTE:
+        yield Problem("host_foreign_some", f"{used}: stop them, or expect wider intervals", fatal=False)
 
 
 def _steadiness(evidence: Evidence) -> Iterator[Problem]:

@@ -6,11 +6,11 @@ All figures are of the measured window. Not here: comparing trials (`compare.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
-from powerband.analyze.honesty import Evidence, problems_of
+from powerband.analyze.honesty import Evidence, present_by_times, problems_of
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.results import Problem, TrialResult
 from powerband.analyze.steady import window_is_steady
@@ -18,12 +18,8 @@ from powerband.experiment import Experiment, Load
 from powerband.store import TrialDir, TrialRecord
 
 
-def measure(
-    directory: TrialDir, record: TrialRecord, experiment: Experiment, host: Mapping[str, Any] | None = None
-) -> TrialResult:
-    """Measures and judges one trial; never raises for what a subject or the machine did.
-
-    `host`: the run's host.json; not needed for any figure today (the probe's samples say how many CPUs there are)."""
+def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
+    """Measures and judges one trial; never raises for what a subject or the machine did."""
     if record.status != "measured":
         return _result(record, (_failure(record),), {})
     fleet = merge_fleet(record.engines)
@@ -34,9 +30,10 @@ def measure(
     response = fleet.times("response_time_ns")
     send_lag = fleet.times("send_lag_ns")
     probe = read_probe(directory.read_probe())
+    intervals = [event for event in directory.read_events() if event.get("type") == "interval"]
     metrics = {
         **_load_metrics(fleet, load, response, send_lag),
-        **_interval_metrics(directory, fleet),
+        **_interval_metrics(intervals, fleet),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **_ready_metric(record),
     }
@@ -47,24 +44,15 @@ def measure(
         response=response,
         send_lag=send_lag,
         host_cpus=None if probe is None else _host_cpus(probe, fleet),
-        steady=window_is_steady(directory.read_events(), fleet.start_ns, fleet.end_ns),
+        foreign_cpu_max=experiment.measure.foreign_cpu_max,
+        pinned=_pinned(record),
+        steady=window_is_steady(intervals, fleet.start_ns, fleet.end_ns),
     )
     problems = problems_of(evidence)
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
     return _result(record, problems, metrics)
-
-
-def merged_histograms(record: TrialRecord) -> dict[str, tuple[tuple[float, float], ...]]:
-    """For plots of distributions: by name (`response_time_ns`, `service_time_ns`, `send_lag_ns`, `failed_time_ns`,
-    `dropped_wait_ns`), pairs (q, ns) of the fleet's merged histogram, denser towards the tail; empty ones left out."""
-    fleet = merge_fleet(record.engines)
-    if fleet is None:
-        return {}
-    names = ("response_time_ns", "service_time_ns", "send_lag_ns", "failed_time_ns", "dropped_wait_ns")
-    tables = {name: fleet.times(name) for name in names}
-    return {name: quantile_table(times) for name, times in tables.items() if times.count}
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
@@ -119,9 +107,11 @@ def _load_metrics(fleet: Fleet, load: Load, response: Times, send_lag: Times) ->
     if connect.count:
         metrics["connect_time_ns_p99"] = connect.quantile(0.99)
     if load.users is not None and fleet.users_mean > 0:
-        slots = fleet.users_mean * load.pipeline
         metrics["users_mean"] = fleet.users_mean
-        metrics["littles_law_deviation"] = abs(slots - fleet.busy_users_mean - fleet.thinking_users_mean) / slots
+        # Users who near the end of their requests have fewer in flight than the pipeline allows.
+        if load.pipeline == 1 or load.requests_per_user is None:
+            slots = fleet.users_mean * load.pipeline
+            metrics["littles_law_deviation"] = abs(slots - present_by_times(fleet)) / slots
     return metrics
 
 
@@ -133,11 +123,11 @@ def _time_metrics(name: str, times: Times) -> Iterator[tuple[str, float]]:
             yield f"{name}_{key}", times.quantile(q)
 
 
-def _interval_metrics(directory: TrialDir, fleet: Fleet) -> dict[str, float]:
+def _interval_metrics(intervals: Iterable[Mapping[str, Any]], fleet: Fleet) -> dict[str, float]:
     """`in_flight_mean`: for each engine the mean of its samples in the window, added over the fleet."""
     levels: dict[int, list[int]] = {}
-    for event in directory.read_events():
-        if event.get("type") == "interval" and fleet.start_ns < event["end_ns"] <= fleet.end_ns:
+    for event in intervals:
+        if fleet.start_ns < event["end_ns"] <= fleet.end_ns:
             levels.setdefault(event.get("engine", 0), []).append(event["in_flight_now"])
     if not levels:
         return {}
@@ -151,7 +141,25 @@ def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str,
         cpus = len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)  # none named: it may use all of them
         if cpus and (cores := metrics.get("subject_cpu_cores")) is not None:
             metrics["subject_cpu_share"] = cores / cpus
+    metrics |= _engine_wait_metrics(probe, fleet)
     metrics |= _host_metrics(probe, fleet)
+    return metrics
+
+
+def _engine_wait_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
+    """How long the engine's threads were runnable without a CPU; nothing unless every watched engine tells."""
+
+    def grown(name: str) -> float | None:
+        parts = [tree.growth(name, fleet.start_ns, fleet.end_ns) for tree in probe.matching("engine")]
+        known = [part for part in parts if part is not None]
+        return sum(known) if known and len(known) == len(parts) else None
+
+    waited, slept, preempted = (grown(name) for name in ("run_wait_ns", "voluntary_switches", "involuntary_switches"))
+    if waited is None or slept is None or preempted is None:
+        return {}
+    metrics = {"engine_run_wait_cores": waited / SECOND_NS / fleet.window_s}
+    if slept + preempted > 0:
+        metrics["engine_run_wait_ns_mean"] = waited / (slept + preempted)
     return metrics
 
 
@@ -200,8 +208,8 @@ def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, f
 
 
 def _host_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
-    """Foreign CPU is what the host used less every watched tree and the probe itself; kernel threads that work for the
-    trial count as foreign, since nothing tells them apart."""
+    """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
+    work for the trial count as foreign, since nothing tells them apart."""
     start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
     metrics: dict[str, float] = {}
     overflows = probe.host.growth("listen_overflows", start, end)
@@ -230,12 +238,17 @@ def tree_cores(tree: Counters, start_ns: int, end_ns: int) -> float | None:
 
 
 def _host_cpus(probe: Probe, fleet: Fleet) -> float | None:
-    """CPUs of the host: all CPU time that passed, over the time that passed."""
+    """CPUs of the host samples: all CPU time that passed, over the time that passed."""
     parts = [
         probe.host.growth(name, fleet.start_ns, fleet.end_ns) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns")
     ]
     known = [part for part in parts if part is not None]
     return None if len(known) < len(parts) else round(sum(known) / (fleet.end_ns - fleet.start_ns), 1)
+
+
+def _pinned(record: TrialRecord) -> bool:
+    subject, engine = (set(record.cpus.get(role, ())) for role in ("subject", "engine"))
+    return bool(subject and engine) and not subject & engine
 
 
 def _ready_metric(record: TrialRecord) -> dict[str, float]:

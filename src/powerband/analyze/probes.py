@@ -1,5 +1,8 @@
 """Reads the probe's samples of one trial and answers two questions about any stretch of time: by how much did a
-cumulative counter grow, and what levels did a gauge have? Counters are interpolated linearly between samples.
+cumulative counter grow, and what levels did a gauge have? Counters are interpolated linearly between readings.
+
+Of a tree with many threads the probe reads what it counts per thread about once a second only, and repeats it in
+between (see TreeSample in the wire contract). A repeated value is no reading: it is taken out here, once for everyone.
 
 Not here: what the figures mean (`measure.py`), the per-second series for plots (`series.py`).
 """
@@ -12,27 +15,44 @@ from typing import Any
 
 import numpy as np
 
+MANY_THREADS = 64
+PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
+READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
+COVERED_LEAST = 0.5
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
 class Counters:
-    """One source (a process tree, or the host): the samples' times and each field's values, absent ones NaN."""
+    """One source (a process tree, or the host): the samples' times and each field's values, NaN where absent or
+    only repeated."""
 
     at_ns: Array
     fields: Mapping[str, Array]
 
     def growth(self, name: str, start_ns: int, end_ns: int) -> float | None:
-        """By how much a cumulative counter grew from start to end; None where it was not sampled over the stretch."""
-        values = self.fields.get(name)
-        if values is None:
+        """By how much a cumulative counter grew from start to end. Where its readings begin later or end earlier, the
+        rate over what they cover stands for the whole; None where they cover less than half of it."""
+        at, values = self._readings(name)
+        if at.size < 2 or end_ns <= start_ns:
             return None
-        known = ~np.isnan(values)
-        at = self.at_ns[known]
-        if at.size < 2 or not self._covers(at, start_ns, end_ns):
+        first, last = max(float(at[0]), start_ns), min(float(at[-1]), end_ns)
+        covered = (last - first) / (end_ns - start_ns)
+        if covered < COVERED_LEAST:
             return None
-        low, high = np.interp([start_ns, end_ns], at, values[known])
-        return float(high - low)
+        low, high = np.interp([first, last], at, values)
+        return float(high - low) / covered
+
+    def slopes(self, name: str) -> tuple[float | None, ...]:
+        """Growth per ns from each sample to the next, level between two readings; None where there is none around."""
+        at, values = self._readings(name)
+        if at.size < 2:
+            return (None,) * (self.at_ns.size - 1)
+        filled = np.interp(self.at_ns, at, values, left=np.nan, right=np.nan)
+        passed = np.diff(self.at_ns)
+        rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
+        return tuple(None if np.isnan(rate) else float(rate) for rate in rates)
 
     def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
         """The values of a gauge within the stretch; None where there are none."""
@@ -43,11 +63,13 @@ class Counters:
         inside = inside[~np.isnan(inside)]
         return inside if inside.size else None
 
-    @staticmethod
-    def _covers(at: Array, start_ns: int, end_ns: int) -> bool:
-        """Whether the samples reach from start to end, but for a quarter of the stretch at most."""
-        missing = max(0.0, float(at[0]) - start_ns) + max(0.0, end_ns - float(at[-1]))
-        return end_ns > start_ns and missing <= 0.25 * (end_ns - start_ns)
+    def _readings(self, name: str) -> tuple[Array, Array]:
+        """The instants at which a field was read, and its values then."""
+        values = self.fields.get(name)
+        if values is None:
+            return np.empty(0), np.empty(0)
+        known = ~np.isnan(values)
+        return self.at_ns[known], values[known]
 
 
 @dataclass(frozen=True)
@@ -97,10 +119,25 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
 
 def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
     names = [name for name, value in rows[0][1].items() if not isinstance(value, str)]
-    return Counters(
-        at_ns=np.array([at for at, _ in rows], dtype=float),
-        fields={name: np.array([_number(row.get(name)) for _, row in rows]) for name in names},
-    )
+    fields = {name: np.array([_number(row.get(name)) for _, row in rows]) for name in names}
+    repeated = _repeated(fields)
+    for name in READ_TOGETHER:
+        if name in fields:
+            fields[name][repeated] = np.nan
+    return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
+
+
+def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which samples of a tree with many threads only repeat what is counted per thread: nothing of it has changed."""
+    threads = fields.get("threads_now")
+    if threads is None:
+        return np.zeros(0, dtype=bool)
+    repeated = threads > MANY_THREADS
+    repeated[0] = False
+    for name in PER_THREAD:
+        if name in fields:
+            repeated[1:] &= np.diff(fields[name]) == 0
+    return repeated
 
 
 def _number(value: Any) -> float:

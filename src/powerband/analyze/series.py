@@ -26,14 +26,9 @@ class LoadSeries:
     t_s: tuple[float, ...] = ()
     rate_per_s: tuple[float, ...] = ()
     failed_per_s: tuple[float, ...] = ()
-    offered_per_s: tuple[float, ...] = ()
     in_flight: tuple[float, ...] = ()
-    users: tuple[float, ...] = ()
-    response_time_ns_mean: Numbers = ()
     response_time_ns_p50: Numbers = ()
     response_time_ns_p99: Numbers = ()
-    send_lag_ns_max: tuple[float, ...] = ()
-    engine_cpu_cores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,6 @@ class SubjectSeries:
     rss_bytes: Numbers = ()
     threads: Numbers = ()
     context_switches_per_s: Numbers = ()
-    run_wait_cores: Numbers = ()
-    descriptors: Numbers = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +48,6 @@ class HostSeries:
     t_s: tuple[float, ...] = ()
     busy_share: Numbers = ()
     steal_share: Numbers = ()
-    runnable: Numbers = ()
-    accept_queue: Numbers = ()
 
 
 @dataclass(frozen=True)
@@ -112,14 +103,9 @@ def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
         t_s=tuple(t for t, _ in rows),
         rate_per_s=column("ok"),
         failed_per_s=column("failed"),
-        offered_per_s=column("scheduled"),
         in_flight=column("in_flight_now"),
-        users=column("users_now"),
-        response_time_ns_mean=column("mean"),
         response_time_ns_p50=column("p50"),
         response_time_ns_p99=column("p99"),
-        send_lag_ns_max=column("send_lag_ns_max"),
-        engine_cpu_cores=column("cpu"),
     )
 
 
@@ -133,38 +119,31 @@ def _second(intervals: list[Mapping[str, Any]]) -> dict[str, float | None]:
     return {
         "ok": ok / covered_s,
         "failed": sum(sum(event["outcomes"].values()) for event in intervals) / covered_s - ok / covered_s,
-        "scheduled": sum(event["scheduled"] for event in intervals) / covered_s,
         "in_flight_now": sum(event["in_flight_now"] for event in last.values()),
-        "users_now": sum(event["users_now"] for event in last.values()),
-        "mean": sum(event["response_time_ns_sum"] for event in intervals) / ok if ok else None,
         "p50": times.quantile(0.5) if times.count else None,
         "p99": times.quantile(0.99) if times.count else None,
-        "send_lag_ns_max": max(event["send_lag_ns_max"] for event in intervals),
-        "cpu": sum(event["cpu_ns"] for event in intervals) / SECOND_NS / covered_s,
     }
 
 
 def _subject(tree: Counters, origin_ns: int) -> SubjectSeries:
-    exact = _slope(tree, "context_switches")
+    exact = tree.slopes("context_switches")
     summed = tuple(
         None if a is None or b is None else a + b
-        for a, b in zip(_slope(tree, "voluntary_switches"), _slope(tree, "involuntary_switches"), strict=True)
+        for a, b in zip(tree.slopes("voluntary_switches"), tree.slopes("involuntary_switches"), strict=True)
     )
     switches = exact if any(value is not None for value in exact) else summed
     return SubjectSeries(
         t_s=_times(tree, origin_ns),
-        cpu_user_cores=_slope(tree, "cpu_user_ns"),
-        cpu_system_cores=_slope(tree, "cpu_system_ns"),
+        cpu_user_cores=tree.slopes("cpu_user_ns"),
+        cpu_system_cores=tree.slopes("cpu_system_ns"),
         rss_bytes=_levels(tree, "rss_bytes_now"),
         threads=_levels(tree, "threads_now"),
         context_switches_per_s=tuple(None if value is None else value * SECOND_NS for value in switches),
-        run_wait_cores=_slope(tree, "run_wait_ns"),
-        descriptors=_levels(tree, "descriptors_now"),
     )
 
 
 def _host(host: Counters, origin_ns: int) -> HostSeries:
-    busy, idle, steal = (_slope(host, name) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns"))
+    busy, idle, steal = (host.slopes(name) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns"))
     totals = [
         None if b is None or i is None or s is None else b + i + s for b, i, s in zip(busy, idle, steal, strict=True)
     ]
@@ -172,25 +151,12 @@ def _host(host: Counters, origin_ns: int) -> HostSeries:
         t_s=_times(host, origin_ns),
         busy_share=tuple(b / t if b is not None and t else None for b, t in zip(busy, totals, strict=True)),
         steal_share=tuple(s / t if s is not None and t else None for s, t in zip(steal, totals, strict=True)),
-        runnable=_levels(host, "runnable_now"),
-        accept_queue=_levels(host, "accept_queue_now"),
     )
 
 
 def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
     """Of every sample but the first, which has no rate."""
     return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
-
-
-def _slope(source: Counters, name: str) -> Numbers:
-    """Growth per ns between neighbouring samples."""
-    values = source.fields.get(name)
-    if values is None:
-        return (None,) * (source.at_ns.size - 1)
-    return tuple(
-        None if isnan(later) or isnan(earlier) or end <= start else float((later - earlier) / (end - start))
-        for (earlier, later), (start, end) in zip(pairwise(values), pairwise(source.at_ns), strict=True)
-    )
 
 
 def _levels(source: Counters, name: str) -> Numbers:

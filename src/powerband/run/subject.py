@@ -230,6 +230,7 @@ def _probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, files: Sub
         ),
         ports=(rendered.port,),
         cpus=cpus.probe,
+        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )
 
 

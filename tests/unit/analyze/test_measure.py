@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
-from powerband.analyze.measure import measure, merged_histograms
+from powerband.analyze.fleet import merge_fleet
+from powerband.analyze.measure import measure, quantile_table
 from powerband.analyze.results import TrialResult
-from powerband.experiment import Load
+from powerband.experiment import Load, Measure
 from powerband.metrics import METRICS
 from powerband.store import TrialDir
 
@@ -32,7 +33,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "goodput_per_s": 1000,
         "error_rate": 0,
         "subject_cpu_cores": 0.5,
-        "subject_cpu_share": 0.25,
+        "subject_cpu_share": 0.5,
         "subject_cpu_system_share": 0.25,
         "subject_cpu_ns_per_request": 500_000,
         "threads_max": 4,
@@ -41,6 +42,8 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "involuntary_switch_share": 0.25,
         "run_wait_cores": 0.1,
         "engine_cpu_cores": 0.3,
+        "engine_run_wait_cores": 0.01,
+        "engine_run_wait_ns_mean": 5000,
         "host_busy_share": 0.425,
         "host_foreign_cores": 0.85 - 0.5 - 0.3 - 0.01,
         "users_mean": 10,
@@ -53,26 +56,22 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert result.warmup_s == 2.0
 
 
-def test_the_subjects_share_is_of_the_cpus_it_is_pinned_to(tmp_path: Path) -> None:
+def test_without_pinning_the_subjects_share_is_of_all_cpus_and_a_note_says_so(tmp_path: Path) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
-    record = replace(record_of(spec(), figures), cpus={"subject": [3], "engine": [1], "probe": [1]})
-    result = measure(directory, write_trial(directory, record, figures), experiment())
-    assert result.metrics["subject_cpu_share"] == pytest.approx(0.5)
-
-
-def test_counters_are_interpolated_to_the_edges_of_the_window(tmp_path: Path) -> None:
-    """Samples a second apart that never fall on an edge give the same rates as close ones."""
-    figures = Figures(window_s=10.3)
-    close = measured(tmp_path / "a", figures)
-    assert close.metrics["subject_cpu_cores"] == pytest.approx(0.5, rel=1e-6)
+    for cpus in ({}, {"subject": [0, 1], "engine": [1], "probe": [1]}):
+        record = replace(record_of(spec(), figures), cpus=cpus)
+        result = measure(directory, write_trial(directory, record, figures), experiment())
+        assert result.metrics["subject_cpu_share"] == pytest.approx(0.25)
+        assert codes(result) == {"not_pinned"} and result.valid
 
 
 def test_a_fleet_is_added_up(tmp_path: Path) -> None:
     one, two = measured(tmp_path / "a", Figures()), measured(tmp_path / "b", Figures(engines=2))
     for name in ("goodput_per_s", "achieved_rate_per_s", "users_mean", "littles_law_deviation", "error_rate"):
         assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-6, abs=1e-9)
-    record = record_of(spec(), Figures(engines=2))
-    table = merged_histograms(record)["response_time_ns"]
+    fleet = merge_fleet(record_of(spec(), Figures(engines=2)).engines)
+    assert fleet is not None
+    table = quantile_table(fleet.times("response_time_ns"))
     assert [q for q, _ in table] == sorted(q for q, _ in table) and table[-1][0] == 1.0
     assert [ns for _, ns in table] == sorted(ns for _, ns in table)
 
@@ -83,6 +82,8 @@ def test_a_fleet_is_added_up(tmp_path: Path) -> None:
         (Figures(response_ns=9_000_000), "littles_law"),
         (Figures(thread_share=0.95, busy_cores=1.5), "generator_cpu"),
         (Figures(send_lag_ns=8_000_000), "generator_lag"),
+        (Figures(engine_wait=0.7), "generator_starved"),
+        (Figures(engine_wait=0.3, users=1, response_ns=1_000_000), "generator_starved"),
         (Figures(steal_share=0.05), "host_steal"),
         (Figures(busy_cores=1.5), "host_foreign"),
         (Figures(goodput_per_s=0, failed=10_000), "no_request_ok"),
@@ -119,12 +120,35 @@ def test_some_foreign_cpu_is_noted_but_not_fatal(tmp_path: Path) -> None:
     assert codes(result) == {"host_foreign_some"} and result.valid
 
 
-def test_littles_law_allows_for_cycles_cut_by_the_edges_of_the_window(tmp_path: Path) -> None:
-    """3 s of thinking in a 10 s window: users in step may be apart by a whole cycle, which is no fault."""
-    figures = Figures(goodput_per_s=10 / 3.0, think_ns=2.8e9, response_ns=1e8, users=10, window_s=10)
+def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
+    refused = measured(tmp_path / "a", Figures(busy_cores=1.5))
+    (problem,) = refused.problems
+    assert "does not count" in problem.message and "measure.foreign_cpu_max" in problem.message
+    allowed = measured(tmp_path / "b", Figures(busy_cores=1.5), measure=Measure(repeats=3, foreign_cpu_max=0.5))
+    assert codes(allowed) == {"host_foreign_some"} and allowed.valid
+    strict = measured(tmp_path / "c", Figures(busy_cores=0.86), measure=Measure(repeats=3, foreign_cpu_max=0.01))
+    assert codes(strict) == {"host_foreign"} and not strict.valid
+
+
+def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_path: Path) -> None:
+    """A pool of 8 threads, each bound to a connection, under 64 users: 56 are never served."""
+    result = measured(tmp_path, Figures(users=64, starved=56, goodput_per_s=800))
+    assert result.metrics["littles_law_deviation"] == pytest.approx(0, abs=1e-9)
+    assert codes(result) == {"starved_users"} and result.valid
+    assert "56 of 64 users" in result.problems[0].message
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        Figures(engine_wait=0.15, users=1, response_ns=1_000_000),  # 75 us a turn: what a wake-up takes
+        Figures(engine_wait=0.5),  # 0.25 ms a turn, of responses of 10 ms, and CPU to spare
+    ],
+)
+def test_wake_ups_and_waits_that_no_response_shows_are_no_lack_of_cpu(tmp_path: Path, figures: Figures) -> None:
     result = measured(tmp_path, figures)
-    assert result.metrics["littles_law_deviation"] > 0.02
-    assert "littles_law" not in codes(result)
+    assert result.metrics["engine_run_wait_cores"] == pytest.approx(figures.engine_wait, rel=1e-3)
+    assert result.valid and result.problems == ()
 
 
 def test_a_failed_trial_is_data_with_its_reason(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ impl Worker {
         if timer.arrives {
             self.user_starts(index, timer.due_ns);
         } else {
-            self.recorder.thought(timer.pause_ns);
+            self.recorder.pause_ends(timer.due_ns - timer.pause_ns, timer.due_ns);
             self.schedule(index, timer.step, timer.due_ns);
         }
         self.advance(index);
@@ -172,6 +172,7 @@ impl Worker {
             self.send_at(index, next, free_ns, self.now_ns);
         } else {
             let due_ns = self.done_ns + pause_ns;
+            self.recorder.pause_begins(self.done_ns);
             self.timers.push(Timer { due_ns, pause_ns, slot: index as u32, step: next, arrives: false });
             self.due_ns = self.due_ns.min(due_ns);
         }
@@ -247,7 +248,7 @@ impl Worker {
             if timer.arrives {
                 continue;
             }
-            self.recorder.thought(end_ns.saturating_sub(timer.due_ns - timer.pause_ns).min(timer.pause_ns));
+            self.recorder.pause_ends(timer.due_ns - timer.pause_ns, end_ns.min(timer.due_ns));
             self.lane_ends(timer.slot as usize);
         }
     }
