@@ -1,0 +1,37 @@
+"""What a wheel carries, and what building it needs: said once in code, and the same in every text."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from powerband.library import experiment_names, library_root, subject_names
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+
+
+def test_the_wheel_carries_every_experiment_and_subject() -> None:
+    carried = {target: ROOT / source for source, target in WHEEL["force-include"].items()}
+    # Where an installed package looks: see library_root().
+    assert set(carried) == {"powerband/data/experiments", "powerband/data/subjects"}
+    assert library_root() == ROOT
+    assert {path.stem for path in carried["powerband/data/experiments"].glob("*.yaml")} == set(experiment_names())
+    assert {path.parent.name for path in carried["powerband/data/subjects"].glob("*/subject.yaml")} == set(
+        subject_names()
+    )
+
+
+@pytest.mark.parametrize("source", PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+def test_what_the_source_package_carries_is_there(source: str) -> None:
+    assert (ROOT / source).exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["README.md", "CONTRIBUTING.md", "docs/tutorial.md", "hatch_build.py", "engine/Cargo.toml"]
+)
+def test_every_text_names_the_same_rust(text: str) -> None:
+    needed = tomllib.loads((ROOT / "engine/Cargo.toml").read_text())["package"]["rust-version"]
+    said = (ROOT / text).read_text()
+    assert f"Rust {needed} or later" in said or f'rust-version = "{needed}"' in said
