@@ -1,42 +1,23 @@
 """The answer in three sentences: the setting; how sure; why, and at what cost. Every word rests on a figure.
 
-In: the standing of all settings after analysis. Out: sentences. What cannot be told from the figures is not said.
+In: the standing of all settings after analysis. Out: sentences. What cannot be told from the figures is not said. The
+third sentence is made in `why.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from powerband.analyze.constraints import shortfall
 from powerband.analyze.results import AnswerKind, SettingResult, Verdict
-from powerband.experiment import Experiment
+from powerband.analyze.standing import Standing, names, verb
+from powerband.analyze.why import why
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.units import format_bytes, format_value, significant
+from powerband.units import format_value, significant
 
-CPU_BUSY = 0.90
-CPU_IDLE = 0.70
-CHEAPER_BY = 1.2
-LIST_MAX = 6
-
-
-@dataclass(frozen=True)
-class Standing:
-    """All settings judged. `contenders`: those that may still be better than the leader by more than the margin;
-    `blocks`: valid trials of the leader."""
-
-    experiment: Experiment
-    rows: Sequence[SettingResult]
-    leader: Setting | None
-    contenders: frozenset[Setting]
-    blocks: int
-
-    def row(self, setting: Setting) -> SettingResult:
-        return next(row for row in self.rows if row.setting == setting)
-
-    def value(self, setting: Setting, metric: str) -> float | None:
-        found = self.row(setting).estimates.get(metric)
-        return None if found is None else found.value
+NOT_TRIED = "it was not tried yet"
 
 
 def word_answer(
@@ -53,40 +34,74 @@ def word_answer(
         case AnswerKind.NONE_FEASIBLE:
             return _none_feasible(standing)
         case AnswerKind.NOT_ENOUGH_DATA:
-            return _not_enough(standing, undecided)
+            return _not_enough(standing)
     assert chosen is not None
     first = f"Use {chosen.id}: {_figure(standing, chosen)}."
-    return (first, _how_sure(standing, kind, chosen, equivalent, undecided), _why(standing, chosen, equivalent))
+    return (first, _how_sure(standing, kind, chosen, equivalent, undecided), why(standing, chosen))
 
 
 def _none_valid(standing: Standing) -> tuple[str, ...]:
-    reasons = list(dict.fromkeys(reason for row in standing.rows for reason in row.infeasible_because))
-    second = f"Most often: {reasons[0]}." if reasons else "No trial has run."
+    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
+    second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."
     return ("No setting could be measured.", second)
 
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
-    wanted = " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
-    measured = [row for row in standing.rows if row.trials]
-    nearest = min(measured, key=lambda row: len(row.infeasible_because))
-    return (
-        f"No setting meets {wanted}.",
-        f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}.",
-    )
+    nearest = _nearest(standing)
+    second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
+    rest = [clause for clause in (_failed(standing),) if clause]
+    return (f"No setting meets {_wanted(standing)}.", f"{'; '.join([second, *rest])}.")
 
 
-def _not_enough(standing: Standing, undecided: Sequence[Setting]) -> tuple[str, ...]:
+def _wanted(standing: Standing) -> str:
+    return " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
+
+
+def _nearest(standing: Standing) -> SettingResult:
+    """The setting that misses the fewest constraints, and of those the one whose worst miss is the smallest."""
+
+    def distance(row: SettingResult) -> tuple[int, float]:
+        misses = [
+            miss
+            for constraint in standing.experiment.objective.constraints
+            if (miss := shortfall(constraint, standing.value(row.setting, constraint.metric))) is not None
+        ]
+        return len(misses), max(misses, default=0.0)
+
+    return min((row for row in standing.rows if row.trials), key=distance)
+
+
+def _not_enough(standing: Standing) -> tuple[str, ...]:
     leader = standing.leader
-    assert leader is not None
-    rivals = [setting for setting in undecided if setting in standing.contenders] or list(undecided)
+    if leader is None:
+        return _none_seen(standing)
     first = f"Not enough data to name a setting: {leader.id} looks best so far ({_figure(standing, leader)})."
+    parts = []
+    rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     if standing.blocks < 2:
-        return (
-            first,
-            "One trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10.",
-        )
-    second = f"{_names(rivals)} may still be better by more than {standing.experiment.objective.margin:.0%}"
-    return (first, f"{second}: more blocks (measure.repeats) or longer trials would tell.")
+        parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
+    elif rivals:
+        parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
+    if standing.blocks >= 2 and (unsure := standing.row(leader).uncertain_because):
+        parts.append(f"whether {leader.id} meets its constraints is not certain ({'; '.join(unsure)})")
+    if parts and standing.blocks >= 2:
+        parts.append("more blocks (measure.repeats) or longer trials would tell")
+    parts += [clause for clause in (_unmeasured(standing),) if clause]
+    return (first, _sentence("; ".join(parts)))
+
+
+def _none_seen(standing: Standing) -> tuple[str, ...]:
+    """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
+    first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
+    unsure = [row for row in standing.rows if row.uncertain_because]
+    parts = []
+    if unsure:
+        nearest = _nearest(standing)
+        shown = nearest if nearest in unsure else unsure[0]
+        parts.append(f"{names([row.setting for row in unsure])} may meet it")
+        parts.append(f"at {shown.setting.id} what is open is {'; '.join(shown.uncertain_because)}")
+    parts += [clause for clause in (_unmeasured(standing),) if clause]
+    return (first, _sentence("; ".join(parts)))
 
 
 def _figure(standing: Standing, setting: Setting) -> str:
@@ -110,128 +125,88 @@ def _how_sure(
     equivalent: Sequence[Setting],
     undecided: Sequence[Setting],
 ) -> str:
-    objective = standing.experiment.objective
-    measured = [row for row in standing.rows if row.trials and row.feasible]
-    if len(measured) == 1:
-        return "It is the only setting that could be measured and meets the constraints; nothing was there to compare."
-    sure = f"At {objective.confidence:.0%} confidence over all comparisons together"
+    if len(standing.rows) == 1:
+        return "It is the only setting that was tried; nothing was there to compare."
+    compared = _compared(standing, kind, chosen, equivalent, undecided)
+    outside = [clause for clause in (_not_allowed(standing), _failed(standing)) if clause]
+    if not compared:
+        return f"No other setting can be the answer: {'; '.join(outside)}."
+    sure = f"At {standing.experiment.objective.confidence:.0%} confidence over all comparisons together"
+    return f"{sure}, {'; '.join([*compared, *outside])}."
+
+
+def _compared(
+    standing: Standing,
+    kind: AnswerKind,
+    chosen: Setting,
+    equivalent: Sequence[Setting],
+    undecided: Sequence[Setting],
+) -> list[str]:
+    """Clauses on the settings that may be an answer, against each other."""
     others = [setting for setting in equivalent if setting != chosen]
-    worse = [row for row in measured if row.verdict is Verdict.WORSE]
     parts = []
     if others:
-        reach = "serve" if len(others) > 1 else "serves"
-        parts.append(f"{_names(others)} {reach} as well within {objective.margin:.0%}")
+        parts.append(f"{names(others)} {verb(others, 'serves', 'serve')} as well within {standing.margin}")
         if kind is AnswerKind.EQUIVALENT_SET:
             parts[-1] += f" and {chosen.id} is the cheapest of them"
     if undecided:
-        parts.append(
-            f"nothing is better by more than {objective.margin:.0%}, though {_names(undecided)} may be as good"
-        )
+        parts.append(f"nothing is better by more than {standing.margin}, though {names(undecided)} may be as good")
+    worse = [row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE]
     if worse:
-        parts.append(_worse(standing, worse, whole=len(worse) == len(measured) - 1))
-    return f"{sure}, {'; '.join(parts)}."
+        parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))
+    return parts
 
 
 def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -> str:
-    who = "every other setting" if whole and len(worse) > 1 else _names([row.setting for row in worse])
-    verb = "is" if whole or len(worse) == 1 else "are"
-    closest = min(worse, key=lambda row: abs((row.effect.value if row.effect else 1.0) - 1))
-    if closest.effect is None or closest.effect.low is None or closest.effect.high is None:
-        return f"{who} {verb} worse"
-    gaps = sorted(abs(1 - end) for end in (closest.effect.low, closest.effect.high))
+    settings = [row.setting for row in worse]
+    whole = whole and len(worse) > 1
+    who = "every other setting is" if whole else f"{names(settings)} {verb(settings, 'is', 'are')}"
+    assert standing.leader is not None
+    metric = standing.experiment.objective.metric
+    best = standing.value(standing.leader, metric) or 0.0
+    closest = min(worse, key=lambda row: abs((standing.value(row.setting, metric) or 0.0) - best))
     near = "" if len(worse) == 1 else f"the nearest, {closest.setting.id}, "
-    return f"{who} {verb} worse ({near}by {_percent(gaps[0])} to {_percent(gaps[1])})"
+    return f"{who} worse ({near}{_gap(standing, closest, best)})"
 
 
-def _why(standing: Standing, chosen: Setting, equivalent: Sequence[Setting]) -> str:
-    clauses = [clause for rule in (_limit_here, _smaller, _larger) if (clause := rule(standing, chosen, equivalent))]
-    if not clauses:
-        return "The figures taken name no single resource as the limit."
-    text = "; ".join(clauses)
-    return f"{text[0].upper()}{text[1:]}."
+def _gap(standing: Standing, row: SettingResult, best: float) -> str:
+    """How much worse: a percentage, for shares percentage points, and both figures where the leader's is 0."""
+    effect = row.effect
+    if effect is None or effect.low is None or effect.high is None:
+        assert standing.leader is not None
+        return f"with {standing.objective_text(row.setting)} against {standing.objective_text(standing.leader)}"
+    low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
+    unit = "percentage points" if standing.shares else "%"
+    return f"by {significant(100 * low)} to {significant(100 * high)} {unit}"
 
 
-def _limit_here(standing: Standing, chosen: Setting, equivalent: Sequence[Setting]) -> str | None:
-    """What holds the chosen setting: the CPUs, or the load offered."""
-    busy, cores = standing.value(chosen, "host_busy_share"), standing.value(chosen, "subject_cpu_cores")
-    if busy is not None and busy >= CPU_BUSY:
-        used = f" ({significant(cores)} cores by the subject)" if cores is not None else ""
-        return f"the CPUs are the limit: {busy:.0%} of them are busy at {chosen.id}{used}"
-    offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
-    load = standing.experiment.load_for(chosen)
-    if load.rate_per_s is not None and offered and goodput and goodput >= 0.99 * offered:
-        return f"the load is the limit: {chosen.id} serves all that is offered"
-    if load.users is not None and (fastest := _fastest_response(standing)) is not None:
-        own = standing.value(chosen, "response_time_ns_mean")
-        if own is not None and own <= 1.1 * fastest and len(equivalent) > 1:
-            return (
-                f"the load is the limit: at {chosen.id} the {load.users} users are answered as fast as at any setting"
-            )
-    return None
+def _not_allowed(standing: Standing) -> str:
+    found = [row.setting for row in standing.rows if row.trials and not row.feasible]
+    return f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints" if found else ""
 
 
-def _fastest_response(standing: Standing) -> float | None:
-    found = [row.estimates.get("response_time_ns_mean") for row in standing.rows if row.trials]
-    return min((item.value for item in found if item is not None), default=None)
+def _failed(standing: Standing) -> str:
+    return _without_trials(standing.failed, "failed")
 
 
-def _smaller(standing: Standing, chosen: Setting, equivalent: Sequence[Setting]) -> str | None:
-    """Settings with fewer threads that serve worse while CPUs idle: the pool is too small there."""
-    threads = standing.value(chosen, "threads_max")
-    if threads is None:
-        return None
-    smaller = [
-        row
-        for row in standing.rows
-        if row.verdict is Verdict.WORSE
-        and row.trials
-        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
-        and (standing.value(row.setting, "host_busy_share") or 1.0) < CPU_IDLE
-    ]
-    if not smaller:
-        return None
-    nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
-    busy = standing.value(nearest.setting, "host_busy_share") or 0.0
-    effect = f" it gives {significant(100 * nearest.effect.value)} % of the best while" if nearest.effect else ""
-    metric = standing.experiment.objective
-    if metric.direction == "minimise":
-        effect = " it is slower while" if nearest.effect else ""
-    return f"fewer threads wait rather than work: with {nearest.setting.id}{effect} {1 - busy:.0%} of the CPUs are idle"
+def _unmeasured(standing: Standing) -> str:
+    """Mandatory wherever it is not empty: nothing is known of these settings."""
+    untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
+    others = {setting: reason for setting, reason in standing.unmeasured.items() if reason != NOT_TRIED}
+    parts = [_without_trials(others, "could not be measured")] if others else []
+    if untried:
+        parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
+    return "; ".join(parts)
 
 
-def _larger(standing: Standing, chosen: Setting, equivalent: Sequence[Setting]) -> str | None:
-    """What the largest setting that is no better costs more."""
-    threads = standing.value(chosen, "threads_max")
-    if threads is None:
-        return None
-    larger = [
-        row
-        for row in standing.rows
-        if row.trials
-        and row.setting != chosen
-        and (standing.value(row.setting, "threads_max") or 0) >= CHEAPER_BY * threads
-    ]
-    if not larger:
-        return None
-    row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
-    costs = [f"{significant(standing.value(row.setting, 'threads_max') or 0)} threads against {significant(threads)}"]
-    for metric, text, show in (
-        ("rss_bytes_max", "memory", format_bytes),
-        ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
-        ("context_switches_per_request", "context switches a request", significant),
-    ):
-        here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
-        if here and there and there >= CHEAPER_BY * here:
-            costs.append(f"{text} {show(there)} against {show(here)}")
-    return f"{row.setting.id} takes {', '.join(costs[:3])}"
+def _without_trials(reasons: Mapping[Setting, str], what: str) -> str:
+    if not reasons:
+        return ""
+    texts = list(dict.fromkeys(reasons.values()))
+    return f"{names(list(reasons))} {what}: {texts[0]}{' (and other reasons)' if len(texts) > 1 else ''}"
 
 
-def _names(settings: Sequence[Setting]) -> str:
-    names = [setting.id for setting in settings[:LIST_MAX]]
-    if len(settings) > LIST_MAX:
-        names.append(f"{len(settings) - LIST_MAX} more")
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _percent(share: float) -> str:
-    return f"{significant(100 * share)} %"
+def _sentence(text: str) -> str:
+    """Names such as `threads=4` stay as they are."""
+    capital = text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+    return f"{capital}."

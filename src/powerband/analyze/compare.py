@@ -7,55 +7,61 @@ In: an experiment and the results of its trials, in any order. Out: values for r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from powerband.analyze.answer import Standing, word_answer
+from powerband.analyze.answer import NOT_TRIED, word_answer
 from powerband.analyze.claims import judge_claims
-from powerband.analyze.intervals import compare_with_leader, estimate
+from powerband.analyze.constraints import Compliance, judge
+from powerband.analyze.faults import subjects_own
+from powerband.analyze.intervals import compare_with_leader, estimate, on_log_scale
 from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.analyze.special import Array
-from powerband.experiment import Constraint, Experiment
+from powerband.analyze.standing import Standing
+from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.units import format_value
-
-OPERATORS = {
-    "<": lambda value, threshold: value < threshold,
-    "<=": lambda value, threshold: value <= threshold,
-    ">": lambda value, threshold: value > threshold,
-    ">=": lambda value, threshold: value >= threshold,
-    "==": lambda value, threshold: value == threshold,
-}
 
 
-def analyse(experiment: Experiment, results: Sequence[TrialResult]) -> Analysis:
+@dataclass(frozen=True)
+class Progress:
+    """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried, with the reason."""
+
+    to_come: int = 0
+    left: Mapping[Setting, str] = field(default_factory=dict)
+
+
+def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
     """Judges all settings by the objective, from their valid trials; never raises for what results hold.
 
-    Of several attempts at one setting in one block the last valid one counts. Settings that miss a constraint by their
-    point estimate cannot lead nor be the answer; where the constraint lies within the interval a warning says so."""
+    Of several attempts at one setting in one block the last valid one counts. Settings that certainly miss a constraint
+    cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
+    another one could not be measured for no fault of its own."""
     settings = list(dict.fromkeys([*experiment.settings(), *(result.setting for result in results)]))
     table = _Table(experiment, settings, results)
     scale = _scale(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
-    shortfalls = {setting: _shortfalls(experiment, estimates[setting]) for setting in settings}
-    contest = _contest(experiment, table, scale, shortfalls)
+    compliance = _compliance(experiment, table)
+    contest = _contest(experiment, table, scale, compliance)
     rows = tuple(
         SettingResult(
             setting=setting,
             trials=len(table.valid(setting)),
-            invalid=sum(1 for result in results if result.setting == setting and not result.valid),
+            invalid=sum(1 for result in results if result.setting == setting and _spoilt(result)),
             estimates=estimates[setting],
             effect=contest.effect(setting),
             verdict=contest.verdict(setting),
-            feasible=bool(estimates[setting]) and not shortfalls[setting],
-            infeasible_because=shortfalls[setting] if estimates[setting] else _absent_because(setting, results),
+            feasible=bool(estimates[setting]) and not compliance[setting].missed,
+            infeasible_because=compliance[setting].missed
+            if estimates[setting]
+            else _absent_because(setting, results, table.metric),
+            uncertain_because=compliance[setting].open if estimates[setting] else (),
         )
         for setting in settings
     )
-    standing = Standing(experiment, rows, contest.leader, frozenset(contest.contenders()), _blocks(table, contest))
+    standing = _standing(experiment, results, rows, contest, table)
     return Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -67,7 +73,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult]) -> Analysis:
         answer=_answer(standing),
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
-        warnings=tuple(_warnings(experiment, rows, results)),
+        warnings=tuple(_warnings(experiment, rows, results, progress or Progress())),
         claims=judge_claims(experiment, results),
     )
 
@@ -107,11 +113,9 @@ class _Scale:
 
 
 def _scale(experiment: Experiment, table: _Table) -> _Scale:
-    """Logs wherever every value is above zero and the metric is no share: noise of rates and times is proportional."""
+    unit = METRICS[table.metric].unit
     values = table.values()
-    share = METRICS[table.metric].unit == "ratio"
-    positive = bool(np.nanmin(values) > 0) if values.size and not np.isnan(values).all() else True
-    return _Scale(log=positive and not share, relative=not share)
+    return _Scale(log=on_log_scale(list(values[~np.isnan(values)]), unit), relative=unit != "ratio")
 
 
 @dataclass(frozen=True)
@@ -144,8 +148,8 @@ class _Contest:
         return Verdict.INCONCLUSIVE
 
     def effect(self, setting: Setting) -> Estimate | None:
-        """Ratio of the objective to the leader's; None where it cannot be had."""
-        if self.leader is None or setting not in self.difference:
+        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0."""
+        if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
             return None
         difference, half = self.difference[setting], self.half[setting]
         n = self.shared[setting]
@@ -158,13 +162,14 @@ class _Contest:
         return Estimate(self._ratio(self.sign * difference), low, high, self.confidence, n)
 
     def contenders(self) -> list[Setting]:
-        """Settings that the intervals allow to be better than the leader by more than the margin."""
+        """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
+        better for certain: what leads need not have the best mean where it alone certainly meets the constraints."""
         return [
             setting
             for setting in self.settings
             if setting != self.leader
             and setting in self.difference
-            and self.verdict(setting) is Verdict.INCONCLUSIVE
+            and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
             and not self.difference[setting] + self.half_tost[setting] <= self._allowed
         ]
 
@@ -172,22 +177,27 @@ class _Contest:
     def _allowed(self) -> float:
         if self.scale.log:
             return math.log1p(self.margin)
-        return self.margin * (abs(self.leader_mean) if self.scale.relative else 1.0)
+        # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
+        return self.margin * (abs(self.leader_mean) or 1.0 if self.scale.relative else 1.0)
 
     def _ratio(self, difference: float) -> float:
         if self.scale.log:
             return math.exp(difference)
-        return 1 + difference / self.leader_mean if self.leader_mean else math.nan
+        return 1 + difference / self.leader_mean
 
 
 def _contest(
-    experiment: Experiment, table: _Table, scale: _Scale, shortfalls: Mapping[Setting, Sequence[str]]
+    experiment: Experiment, table: _Table, scale: _Scale, compliance: Mapping[Setting, Compliance]
 ) -> _Contest:
-    """Compares all settings that have data; only those that meet the constraints may lead."""
+    """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
+    those that were seen to meet them."""
     raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
     settings = tuple(table.settings[index] for index in columns)
-    may_lead = np.array([not shortfalls[setting] for setting in settings], dtype=bool)
+    may_lead = np.array([compliance[setting].certain for setting in settings], dtype=bool)
+    if not may_lead.any():
+        seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+        may_lead = np.array(seen, dtype=bool)
     objective = experiment.objective
     empty = _Contest(settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {})
     if not may_lead.any():
@@ -196,9 +206,10 @@ def _contest(
     scaled = table.sign * (np.log(values) if scale.log else values)
     if len(settings) == 1:
         only = settings[0]
-        return _lone(empty, only, float(np.nanmean(values)), len(table.blocks))
+        return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
     found = compare_with_leader(scaled[None], objective.confidence, may_lead)
     lead = int(found.leader[0])
+    assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
     single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
     difference = np.where(shared == 1, single, found.difference[0])
@@ -234,56 +245,86 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
 
 
 def _metric_estimate(name: str, values: Sequence[float], experiment: Experiment) -> Estimate:
-    log = METRICS[name].unit != "ratio" and min(values) > 0
-    return estimate(values, experiment.objective.confidence, log=log)
+    return estimate(values, experiment.objective.confidence, log=on_log_scale(values, METRICS[name].unit))
 
 
-def _shortfalls(experiment: Experiment, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """The constraints that the point estimates miss, in words."""
-    return tuple(
-        why for constraint in experiment.objective.constraints if (why := _misses(constraint, estimates)) is not None
-    )
+def _compliance(experiment: Experiment, table: _Table) -> dict[Setting, Compliance]:
+    """Whether each setting meets the constraints; one without valid trials says nothing of them."""
+    trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
+    judged = sum(1 for metrics in trials.values() if metrics)
+    alone = len(table.settings) == 1
+    return {
+        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged))
+        if metrics
+        else Compliance()
+        for setting, metrics in trials.items()
+    }
 
 
-def _misses(constraint: Constraint, estimates: Mapping[str, Estimate]) -> str | None:
-    found = estimates.get(constraint.metric)
-    if found is None:
-        return f"{constraint.text}: {constraint.metric} was not measured" if estimates else None
-    if OPERATORS[constraint.op](found.value, constraint.threshold):
-        return None
-    return f"{constraint.text}: it was {format_value(found.value, METRICS[constraint.metric].unit)}"
+def _spoilt(result: TrialResult) -> bool:
+    """It counts for nothing. An interrupted trial is none of these: it is run again, or was never finished."""
+    return not result.valid and result.status != "interrupted"
 
 
-def _absent_because(setting: Setting, results: Sequence[TrialResult]) -> tuple[str, ...]:
+def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: str) -> tuple[str, ...]:
     """Why a setting has no valid trial: the fatal problems of its trials, each once."""
+    mine = [result for result in results if result.setting == setting and result.status != "interrupted"]
     messages = [
         problem.message
-        for result in results
-        if result.setting == setting
+        for result in mine
         for problem in result.problems
         if problem.fatal or result.status != "measured"
     ]
-    return tuple(dict.fromkeys(messages)) or ("it was not tried yet",)
+    if not messages and any(result.valid for result in mine):
+        return (f"{metric} was not measured",)
+    return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
 
 
-def _blocks(table: _Table, contest: _Contest) -> int:
-    return len(table.valid(contest.leader)) if contest.leader is not None else 0
+def _standing(
+    experiment: Experiment,
+    results: Sequence[TrialResult],
+    rows: Sequence[SettingResult],
+    contest: _Contest,
+    table: _Table,
+) -> Standing:
+    failed, unmeasured = {}, {}
+    for row in rows:
+        if row.trials:
+            continue
+        mine = [result for result in results if result.setting == row.setting and result.status != "interrupted"]
+        own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
+        (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
+    in_play = {row.setting for row in rows if _may_answer(row)}
+    return Standing(
+        experiment=experiment,
+        rows=rows,
+        leader=contest.leader,
+        contenders=frozenset(setting for setting in contest.contenders() if setting in in_play),
+        blocks=0 if contest.leader is None else len(table.valid(contest.leader)),
+        failed=failed,
+        unmeasured=unmeasured,
+    )
 
 
 def _answer(standing: Standing) -> Answer:
-    """The kind of answer from the verdicts; see `AnswerKind`."""
+    """The kind of answer from the verdicts; see `AnswerKind`. Only what certainly meets the constraints is an answer;
+    what may be better, may not be allowed, or could not be measured, is undecided."""
     rows = standing.rows
-    measured = [row for row in rows if row.trials]
-    feasible = [row for row in measured if row.feasible]
     leader = standing.leader
+    undecided = tuple(row.setting for row in rows if row.setting in standing.unmeasured or _is_open(row))
     if leader is None:
-        kind = AnswerKind.NONE_FEASIBLE if measured else AnswerKind.NONE_VALID
-        return Answer(kind, None, None, (), (), word_answer(standing, kind, None, (), ()))
-    equivalent = tuple(row.setting for row in feasible if row.verdict in (Verdict.EQUIVALENT, Verdict.BETTER))
-    undecided = tuple(row.setting for row in feasible if row.verdict is Verdict.INCONCLUSIVE)
-    could_win = tuple(setting for setting in undecided if setting in standing.contenders)
-    if could_win or (len(feasible) > 1 and standing.blocks < 2):
-        kind, chosen = AnswerKind.NOT_ENOUGH_DATA, None
+        if not any(row.trials for row in rows):
+            return _unanswered(standing, AnswerKind.NONE_VALID, ())
+        return _unanswered(standing, AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE, undecided)
+    equivalent = tuple(
+        row.setting
+        for row in rows
+        if _may_answer(row) and row.verdict is Verdict.EQUIVALENT and not row.uncertain_because
+    )
+    too_few = len(rows) > 1 and standing.blocks < 2
+    chosen = None
+    if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
+        kind = AnswerKind.NOT_ENOUGH_DATA
     elif len(equivalent) > 1 or undecided:
         kind, chosen = AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent)
     else:
@@ -291,6 +332,19 @@ def _answer(standing: Standing) -> Answer:
     return Answer(
         kind, chosen, leader, equivalent, undecided, word_answer(standing, kind, chosen, equivalent, undecided)
     )
+
+
+def _may_answer(row: SettingResult) -> bool:
+    return row.trials > 0 and row.feasible
+
+
+def _is_open(row: SettingResult) -> bool:
+    open_verdict = row.verdict in (Verdict.INCONCLUSIVE, Verdict.BETTER)
+    return _may_answer(row) and (open_verdict or (bool(row.uncertain_because) and row.verdict is not Verdict.WORSE))
+
+
+def _unanswered(standing: Standing, kind: AnswerKind, undecided: tuple[Setting, ...]) -> Answer:
+    return Answer(kind, None, None, (), undecided, word_answer(standing, kind, None, (), undecided))
 
 
 def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
@@ -303,25 +357,26 @@ def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting
     return min((row for row in rows if row.setting in among), key=cost).setting
 
 
-def _warnings(experiment: Experiment, rows: Sequence[SettingResult], results: Sequence[TrialResult]) -> list[str]:
-    warnings = []
-    if invalid := sum(row.invalid for row in rows):
-        warnings.append(
-            f"{invalid} of {len(results)} trials were failed or invalid and count for nothing but this; each says why"
+def _warnings(
+    experiment: Experiment, rows: Sequence[SettingResult], results: Sequence[TrialResult], progress: Progress
+) -> Iterator[str]:
+    done = [result for result in results if result.status != "interrupted"]
+    if progress.to_come > 0:
+        repeats = experiment.measure.repeats
+        wanted = {setting for setting in experiment.settings() if setting not in progress.left}
+        blocks = [{result.setting for result in done if result.block == block} for block in range(repeats)]
+        whole = sum(1 for block in blocks if block and wanted <= block)
+        yield (
+            f"{len(done)} of {len(done) + progress.to_come} planned trials were run, {whole} of {repeats} blocks whole: "
+            "intervals and verdicts hold at the end of a fixed plan; resume the run to finish it"
         )
+    for setting, reason in progress.left.items():
+        yield f"{setting.id} is no longer tried: it {reason}"
+    if invalid := sum(row.invalid for row in rows):
+        yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
     unsteady = sum(1 for r in results if r.valid and any(problem.code == "not_steady" for problem in r.problems))
     if unsteady:
-        warnings.append(
-            f"{unsteady} valid trials were still changing while measured: their figures may shift with time"
-        )
+        yield f"{unsteady} valid trials were still changing while measured: their figures may shift with time"
     for row in rows:
-        for constraint in experiment.objective.constraints:
-            found = row.estimates.get(constraint.metric)
-            if found is not None and found.low is not None and found.high is not None:
-                ends = {OPERATORS[constraint.op](end, constraint.threshold) for end in (found.low, found.high)}
-                if len(ends) == 2:
-                    warnings.append(
-                        f"{row.setting.id}: whether {constraint.text} holds is not certain, "
-                        "the interval holds both; it is judged by the estimate"
-                    )
-    return warnings
+        for unsure in row.uncertain_because:
+            yield f"{row.setting.id}: whether it meets a constraint is not certain ({unsure})"

@@ -40,6 +40,11 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
 
 
+def on_log_scale(values: Sequence[float], unit: str) -> bool:
+    """Whether noise is taken as proportional: every value above zero, and no share. Without values: True but for shares."""
+    return unit != "ratio" and all(value > 0 for value in values)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """All settings against the leader, for each of R sweeps. Arrays are (R, k) but `leader` (R,).
@@ -58,7 +63,7 @@ def compare_with_leader(y: Array, confidence: float, candidates: Array | None = 
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
     `y`: (R, blocks, settings), larger is better, NaN for missing cells; R sweeps are worked out at once (simulations).
-    `candidates`: (k,) booleans, which settings may lead.
+    `candidates`: (k,) booleans, which settings may lead; at least one of them needs a value.
 
     Differences are means over the blocks that hold both settings. Variances are one per setting, with the block effects
     taken out, and moderated towards their common value as far as the data say that they are alike (Smyth 2004,
@@ -68,9 +73,9 @@ def compare_with_leader(y: Array, confidence: float, candidates: Array | None = 
     """
     present = ~np.isnan(y)
     fit = _fit(y, present)
-    eligible = present.sum(1) >= np.maximum(1, present.sum(1).max(1, keepdims=True) / 2)
-    if candidates is not None:
-        eligible &= candidates[None, :].astype(bool)
+    blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
+    # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
+    eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
     leader = np.where(eligible, fit.means, -np.inf).argmax(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return _against(y, leader, fit, confidence)

@@ -80,7 +80,9 @@ class TrialResult:
 @dataclass(frozen=True)
 class SettingResult:
     """One setting over its valid trials. `effect` is the ratio objective(this) / objective(leader) with its
-    simultaneous interval; verdict is seen from this setting towards the leader (the leader itself: equivalent)."""
+    simultaneous interval, None where the leader's is 0; verdict is seen from this setting towards the leader (the
+    leader itself: equivalent). `feasible`: it has data and breaks no constraint for certain. `invalid`: trials that
+    failed or do not count; interrupted ones are none of them."""
 
     setting: Setting
     trials: int
@@ -90,6 +92,7 @@ class SettingResult:
     verdict: Verdict
     feasible: bool
     infeasible_because: tuple[str, ...] = ()
+    uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or break
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""All settings judged: what the words of the answer are made from. Values and small helpers; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from powerband.analyze.results import SettingResult
+from powerband.experiment import Experiment
+from powerband.metrics import METRICS
+from powerband.plan import Setting
+from powerband.units import format_value, significant
+
+LIST_MAX = 6
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`contenders`: those that may still be better than the leader by more than the margin; `blocks`: valid trials of
+    the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
+    any other reason, so that nothing is known of them."""
+
+    experiment: Experiment
+    rows: Sequence[SettingResult]
+    leader: Setting | None
+    contenders: frozenset[Setting]
+    blocks: int
+    failed: Mapping[Setting, str] = field(default_factory=dict)
+    unmeasured: Mapping[Setting, str] = field(default_factory=dict)
+
+    def row(self, setting: Setting) -> SettingResult:
+        return next(row for row in self.rows if row.setting == setting)
+
+    def value(self, setting: Setting, metric: str) -> float | None:
+        found = self.row(setting).estimates.get(metric)
+        return None if found is None else found.value
+
+    @property
+    def shares(self) -> bool:
+        """The objective is a share: differences and margin are percentage points."""
+        return METRICS[self.experiment.objective.metric].unit == "ratio"
+
+    @property
+    def margin(self) -> str:
+        """The margin in words: `3 %`, `3 percentage points`."""
+        text = significant(100 * self.experiment.objective.margin)
+        return f"{text} percentage points" if self.shares else f"{text} %"
+
+    def objective_text(self, setting: Setting) -> str:
+        """The objective's estimate with its unit."""
+        metric = self.experiment.objective.metric
+        value = self.value(setting, metric)
+        return "nothing" if value is None else format_value(value, METRICS[metric].unit)
+
+
+def names(settings: Sequence[Setting]) -> str:
+    """`a, b and c`; a long list is cut."""
+    shown = [setting.id for setting in settings[:LIST_MAX]]
+    if len(settings) > LIST_MAX:
+        shown.append(f"{len(settings) - LIST_MAX} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def verb(settings: Sequence[Setting], one: str, many: str) -> str:
+    return one if len(settings) == 1 else many

@@ -1,0 +1,103 @@
+"""The third sentence of the answer: what holds the chosen setting, what smaller ones lack, what larger ones cost more.
+
+In: the standing of all settings. Out: words. Only what the figures show is said; a cause that nothing was measured for
+is not guessed.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.results import SettingResult, Verdict
+from powerband.analyze.standing import Standing
+from powerband.plan import Setting
+from powerband.units import format_bytes, format_value, significant
+
+CPU_BUSY = 0.90
+CPU_IDLE = 0.70
+CHEAPER_BY = 1.2
+
+
+def why(standing: Standing, chosen: Setting) -> str:
+    clauses = [clause for rule in (_limit_here, _smaller, _larger) if (clause := rule(standing, chosen))]
+    if not clauses:
+        return "The figures taken name no single resource as the limit."
+    text = "; ".join(clauses)
+    return f"{text if '=' in text.partition(' ')[0] else text[0].upper() + text[1:]}."
+
+
+def _limit_here(standing: Standing, chosen: Setting) -> str | None:
+    """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered. With a
+    thread for every user and idle CPUs, that both are not the limit; what else is, is not known."""
+    share = standing.value(chosen, "subject_cpu_share")
+    if share is not None and share >= CPU_BUSY:
+        cores = standing.value(chosen, "subject_cpu_cores")
+        used = f" ({significant(cores)} cores)" if cores is not None else ""
+        return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
+    load = standing.experiment.load_for(chosen)
+    offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
+    if load.rate_per_s is not None and offered and goodput and goodput >= 0.99 * offered:
+        return f"the load is the limit: {chosen.id} serves all that is offered"
+    threads = standing.value(chosen, "threads_max")
+    if load.users is None or threads is None or share is None:
+        return None
+    if threads >= load.users and share < CPU_IDLE:
+        return (
+            f"neither threads nor CPU are the limit at {chosen.id}: {significant(threads)} threads for {load.users} "
+            f"users, and {share:.0%} of the subject's CPU time used"
+        )
+    return None
+
+
+def _smaller(standing: Standing, chosen: Setting) -> str | None:
+    """Settings with fewer threads that serve worse while the subject's CPUs idle: their threads wait."""
+    threads = standing.value(chosen, "threads_max")
+    if threads is None:
+        return None
+    smaller = [
+        row
+        for row in standing.rows
+        if row.verdict is Verdict.WORSE
+        and row.trials
+        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
+        and (standing.value(row.setting, "subject_cpu_share") or 1.0) < CPU_IDLE
+    ]
+    if not smaller:
+        return None
+    nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
+    idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
+    return (
+        f"fewer threads wait rather than work: with {nearest.setting.id}{_yield(standing, nearest)} "
+        f"{idle:.0%} of the subject's CPU time is idle"
+    )
+
+
+def _yield(standing: Standing, row: SettingResult) -> str:
+    if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
+        return ", which does worse,"
+    return f" it gives {significant(100 * row.effect.value)} % of the best while"
+
+
+def _larger(standing: Standing, chosen: Setting) -> str | None:
+    """What the largest setting that is no better costs more."""
+    threads = standing.value(chosen, "threads_max")
+    if threads is None:
+        return None
+    larger = [
+        row
+        for row in standing.rows
+        if row.trials
+        and row.setting != chosen
+        and (standing.value(row.setting, "threads_max") or 0) >= CHEAPER_BY * threads
+    ]
+    if not larger:
+        return None
+    row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
+    costs = [f"{significant(standing.value(row.setting, 'threads_max') or 0)} threads against {significant(threads)}"]
+    for metric, text, show in (
+        ("rss_bytes_max", "memory", format_bytes),
+        ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
+        ("context_switches_per_request", "context switches a request", significant),
+    ):
+        here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
+        if here and there and there >= CHEAPER_BY * here:
+            costs.append(f"{text} {show(there)} against {show(here)}")
+    return f"{row.setting.id} takes {', '.join(costs[:3])}"
