@@ -287,7 +287,8 @@ def _standing(
     contest: _Contest,
     table: _Table,
 ) -> Standing:
-    failed, unmeasured = {}, {}
+    failed: dict[Setting, str] = {}
+    unmeasured: dict[Setting, str] = {}
     for row in rows:
         if row.trials:
             continue

@@ -45,7 +45,9 @@ def judge(objective: Objective, trials: Sequence[Mapping[str, float]], *, settin
     confidence asked for, none of all these judgements is wrong. One trial alone decides only where there is nothing
     to choose from."""
     error = (1 - objective.confidence) / max(1, settings * len(objective.constraints))
-    missed, unsure, seen = [], [], True
+    missed: list[str] = []
+    unsure: list[str] = []
+    seen = True
     for constraint in objective.constraints:
         values = [metrics[constraint.metric] for metrics in trials if constraint.metric in metrics]
         if not values:

@@ -1,4 +1,4 @@
-"""All settings judged: what the words of the answer are made from. Values and small helpers; nothing is decided here."""
+"""All settings judged: what the words of the answer are made from. Values and small helpers; nothing is decided."""
 
 from __future__ import annotations
 

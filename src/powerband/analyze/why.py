@@ -25,8 +25,9 @@ def why(standing: Standing, chosen: Setting) -> str:
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
-    """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered. With a
-    thread for every user and idle CPUs, that both are not the limit; what else is, is not known."""
+    """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
+
+    A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
     share = standing.value(chosen, "subject_cpu_share")
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")
