@@ -75,15 +75,19 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     leader = standing.leader
     if leader is None:
         return _none_seen(standing)
-    first = f"Not enough data to name a setting: {leader.id} looks best so far ({_figure(standing, leader)})."
+    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_figure(standing, leader)}."
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     if standing.blocks < 2:
         parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
     elif rivals:
         parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
-    if standing.blocks >= 2 and (unsure := standing.row(leader).uncertain_because):
-        parts.append(f"whether {leader.id} meets its constraints is not certain ({'; '.join(unsure)})")
+    unsure = [row for row in map(standing.row, [leader, *rivals]) if row.uncertain_because]
+    if standing.blocks >= 2 and unsure:
+        who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because
+        parts.append(
+            f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
+        )
     if parts and standing.blocks >= 2:
         parts.append("more blocks (measure.repeats) or longer trials would tell")
     parts += [clause for clause in (_unmeasured(standing),) if clause]

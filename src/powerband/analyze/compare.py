@@ -367,8 +367,9 @@ def _warnings(
         wanted = {setting for setting in experiment.settings() if setting not in progress.left}
         blocks = [{result.setting for result in done if result.block == block} for block in range(repeats)]
         whole = sum(1 for block in blocks if block and wanted <= block)
+        planned = len(done) + progress.to_come
         yield (
-            f"{len(done)} of {len(done) + progress.to_come} planned trials were run, {whole} of {repeats} blocks whole: "
+            f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
             "intervals and verdicts hold at the end of a fixed plan; resume the run to finish it"
         )
     for setting, reason in progress.left.items():

@@ -41,7 +41,7 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
 
 
 def on_log_scale(values: Sequence[float], unit: str) -> bool:
-    """Whether noise is taken as proportional: all values above zero, and no share. Of no values: True but for shares."""
+    """Whether noise is taken as proportional: all values above zero, and no share."""
     return unit != "ratio" and all(value > 0 for value in values)
 
 

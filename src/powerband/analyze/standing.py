@@ -9,7 +9,7 @@ from powerband.analyze.results import SettingResult
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.units import format_value, significant
+from powerband.units import format_value
 
 LIST_MAX = 6
 
@@ -43,7 +43,7 @@ class Standing:
     @property
     def margin(self) -> str:
         """The margin in words: `3 %`, `3 percentage points`."""
-        text = significant(100 * self.experiment.objective.margin)
+        text = f"{100 * self.experiment.objective.margin:.6g}"
         return f"{text} percentage points" if self.shares else f"{text} %"
 
     def objective_text(self, setting: Setting) -> str:
@@ -61,5 +61,5 @@ def names(settings: Sequence[Setting]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def verb(settings: Sequence[Setting], one: str, many: str) -> str:
+def verb(settings: Sequence[object], one: str, many: str) -> str:
     return one if len(settings) == 1 else many

@@ -42,7 +42,7 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
         return None
     if threads >= load.users and share < CPU_IDLE:
         return (
-            f"neither threads nor CPU are the limit at {chosen.id}: {significant(threads)} threads for {load.users} "
+            f"neither threads nor CPU are the limit at {chosen.id}: {threads:,.0f} threads for {load.users} "
             f"users, and {share:.0%} of the subject's CPU time used"
         )
     return None
@@ -92,7 +92,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     if not larger:
         return None
     row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
-    costs = [f"{significant(standing.value(row.setting, 'threads_max') or 0)} threads against {significant(threads)}"]
+    costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads against {threads:,.0f}"]
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),

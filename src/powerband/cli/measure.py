@@ -211,8 +211,8 @@ def _view(live: bool | None) -> AbstractContextManager[Observer]:
 
 def exit_code(analysis: Analysis) -> int:
     """What a run's answer means to a script."""
+    from powerband.analyze.faults import OWN_FAILURES
     from powerband.analyze.results import AnswerKind, ClaimVerdict
-    from powerband.search.blocks import OWN_FAILURES
 
     match analysis.answer.kind:
         case AnswerKind.NONE_FEASIBLE:

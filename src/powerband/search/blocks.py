@@ -12,13 +12,11 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
+from powerband.analyze.faults import fatal_codes, subjects_own
 from powerband.analyze.honesty import SUBJECT_CODES
 from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import Setting, TrialSpec
-
-# Failures of a trial that are not the subject's fault.
-OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit"})
 
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
@@ -35,8 +33,10 @@ class BlockPlanner:
     """Ask for a trial, run it, tell its result. Each `ask` must be answered by a `tell` before the next.
 
     An invalid trial is repeated at the end of its block, `retries` times at most and within the run's
-    `retry_budget`. A setting that has only ever failed by the subject's fault (never ready, died, answered nothing)
-    leaves after its attempts in a block: see `left`. An interrupted trial is repeated at once and costs no retry."""
+    `retry_budget`; one in which the subject answered nothing is not, since it would only repeat itself. A setting that
+    has only ever failed by the subject's own fault (never ready, died, answered nothing) leaves once a block has spent
+    all its attempts so, or a second block has failed: see `left`. An interrupted trial is repeated at once and costs no
+    retry."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -51,7 +51,9 @@ class BlockPlanner:
         self._block = -1
         self._queue: list[tuple[Setting, int]] = []
         self._retry: list[tuple[Setting, int]] = []
-        self._faults: Counter[Setting] = Counter()
+        self._faults: Counter[Setting] = Counter()  # failures by the subject in this block
+        self._failures: Counter[Setting] = Counter()  # in all blocks
+        self._failed_blocks: Counter[Setting] = Counter()
         self._pending: TrialSpec | None = None
 
     @property
@@ -93,16 +95,22 @@ class BlockPlanner:
         if result.valid:
             self._measured.add(spec.setting)
             return
-        codes = {problem.code for problem in result.problems if problem.fatal}
-        by_subject = bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
-        self._faults[spec.setting] += by_subject
-        allowed = 1 + self._experiment.measure.retries
-        if spec.attempt < allowed and self._retries_left > 0:
+        self._faults[spec.setting] += subjects_own(result)
+        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
+        if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             self._retries_left -= 1
             self._retry.append((spec.setting, spec.attempt + 1))
         elif spec.setting not in self._measured and self._faults[spec.setting] == spec.attempt:
+            self._block_failed(spec, result)
+
+    def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
+        """Every attempt of a setting in this block failed by the subject's fault."""
+        self._failed_blocks[spec.setting] += 1
+        self._failures[spec.setting] += spec.attempt
+        out_of_attempts = spec.attempt > max(1, self._experiment.measure.retries)
+        if out_of_attempts or self._failed_blocks[spec.setting] >= 2:
             reason = next((problem.message for problem in result.problems if problem.fatal), "it failed")
-            self._left[spec.setting] = f"left after {spec.attempt} failed attempts: {reason}"
+            self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
 
     def _next_block(self) -> bool:
         live = [setting for setting in self._settings if setting not in self._left]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from powerband.analyze.compare import analyse
+from powerband.analyze.compare import Progress, analyse
 from powerband.analyze.measure import measure
 from powerband.analyze.results import Analysis, TrialResult
 from powerband.analyze.steady import is_steady
@@ -75,26 +75,46 @@ def run_session(
         results.append(result)
         observer.trial_ended(record, result)
         if planner.block_ended:
-            observer.analysed(_write_analysis(experiment, run, results))
-    analysis = _write_analysis(experiment, run, results)
+            observer.analysed(_write_analysis(experiment, run, results, planner))
+    analysis = _write_analysis(experiment, run, results, planner)
     observer.analysed(analysis)
     return analysis
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
-    """The analysis of what a run directory holds, from its raw files (`powerband report`). Writes nothing."""
-    return analyse(experiment, measured(experiment, run))
+    """The analysis of what a run directory holds, from its raw files (`powerband report`). Writes nothing. How far the
+    plan is can only be said where the trials are those of the experiment's own plan."""
+    records = run.records()
+    results = _measured(experiment, run, records)
+    if experiment.design.seed is None:
+        return analyse(experiment, results)
+    planner = BlockPlanner(experiment, experiment.design.seed)
+    try:
+        _tell_all(run, planner, records, results)
+    except UsageError:
+        return analyse(experiment, results)
+    return analyse(experiment, results, _progress(planner, results))
 
 
 def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
     """Every recorded trial of a run, measured; by number."""
-    return [measure(run.trial(record.spec.number), record, experiment) for record in run.records()]
+    return _measured(experiment, run, run.records())
 
 
 def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialResult]:
     """Tells the planner what is on disk, in order, and returns it. Raises UsageError where that is not its own plan."""
-    results = measured(experiment, run)
-    for result, record in zip(results, run.records(), strict=True):
+    records = run.records()
+    results = _measured(experiment, run, records)
+    _tell_all(run, planner, records, results)
+    return results
+
+
+def _measured(experiment: Experiment, run: RunDir, records: Sequence[TrialRecord]) -> list[TrialResult]:
+    return [measure(run.trial(record.spec.number), record, experiment) for record in records]
+
+
+def _tell_all(run: RunDir, planner: Planner, records: Sequence[TrialRecord], results: Sequence[TrialResult]) -> None:
+    for result, record in zip(results, records, strict=True):
         spec = planner.ask()
         if spec != record.spec:
             wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
@@ -104,13 +124,16 @@ def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialR
                 "powerband wrote it; start a new run, or `powerband report` what there is"
             )
         planner.tell(result)
-    return results
 
 
-def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult]) -> Analysis:
-    analysis = analyse(experiment, results)
+def _progress(planner: Planner, results: Sequence[TrialResult]) -> Progress:
+    return Progress(planner.planned_total - len(results), planner.left)
+
+
+def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], planner: Planner) -> Analysis:
+    analysis = analyse(experiment, results, _progress(planner, results))
     try:
-        write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1))
+        write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1, allow_nan=False))
     except OSError as error:
         raise disk_error(run.path, error) from error
     return analysis

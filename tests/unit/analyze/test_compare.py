@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
+from powerband.analyze.compare import Progress, analyse
 from powerband.analyze.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
 from powerband.experiment import Objective
 from powerband.plan import Setting
@@ -136,3 +138,77 @@ def test_a_share_is_compared_by_difference_so_that_zero_is_a_value() -> None:
 def test_the_json_shape_is_plain() -> None:
     data = judged(results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)})).to_json()
     assert data["format"] == 1 and data["answer"]["setting"] == {"id": "threads=4", "levels": {"threads": 4}}
+
+
+def test_only_a_setting_that_meets_the_constraints_leads_however_few_its_trials() -> None:
+    """Settings that break a constraint have more valid trials: what may lead counts, not what there is most of."""
+    values: dict[int, list[float | None]] = {1: [*noisy(500, 1)], 2: [*noisy(400, 2)], 4: [*noisy(300, 3)]}
+    values[4][2:] = [None] * 3
+    extra = {1: {"error_rate": 0.2}, 2: {"error_rate": 0.3}, 4: {"error_rate": 0.0}}
+    answer = judged(results(values, extra), subject_to=["error_rate < 1%"]).answer
+    assert answer.leader == setting(4)
+    assert answer.setting == setting(4)
+
+
+def test_a_setting_that_is_better_but_may_break_a_constraint_leaves_the_answer_open() -> None:
+    trials = results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)})
+    response = {1: [1e6] * 5, 2: [1e6] * 5, 4: [44e6, 46e6, 55e6, 48e6, 52e6]}
+    trials = [
+        replace(
+            t, metrics={**t.metrics, "response_time_ns_p99": response[int(t.setting.as_dict()["threads"])][t.block]}
+        )
+        for t in trials
+    ]
+    analysis = judged(trials, subject_to=["p99 < 50ms"])
+    assert analysis.settings[2].verdict is Verdict.BETTER
+    assert analysis.settings[2].feasible and "p99 < 50ms" in analysis.settings[2].uncertain_because[0]
+    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert analysis.answer.leader == setting(2)
+    assert analysis.answer.undecided == (setting(4),) and analysis.answer.equivalent == (setting(2),)
+    assert any("not certain" in warning for warning in analysis.warnings)
+
+
+@pytest.mark.parametrize(("code", "kind"), [("generator_cpu", "not_enough_data"), ("no_request_ok", "best")])
+def test_what_could_not_be_measured_is_not_worse(code: str, kind: str) -> None:
+    """A setting lost to the generator may be the best of all; one that answers nothing is out by its own doing."""
+    trials = results({1: noisy(100, 1), 2: noisy(200, 2)})
+    trials += [
+        TrialResult(20 + block, block, 1, setting(4), "measured", (Problem(code, "this is why"),), {})
+        for block in range(5)
+    ]
+    answer = judged(trials).answer
+    assert answer.kind == kind
+    assert "every other" not in " ".join(answer.sentences) and "this is why" in answer.sentences[1]
+
+
+@pytest.mark.parametrize(("metric", "others"), [("error_rate", 0.5), ("accept_overflows", 12.0)])
+def test_a_leader_at_zero_has_no_ratio_and_the_answer_is_json_all_the_same(metric: str, others: float) -> None:
+    values = {1: [0.0] * 5, 2: [others] * 5, 4: [2 * others] * 5}
+    trials = [
+        replace(t, metrics={metric: values[int(t.setting.as_dict()["threads"])][t.block]})
+        for t in results({threads: [1.0] * 5 for threads in values})
+    ]
+    analysis = judged(trials, metric=metric, direction="minimise")
+    assert analysis.answer.setting == setting(1)
+    assert [row.effect for row in analysis.settings] == [None, None, None]
+    assert "nan" not in " ".join(analysis.answer.sentences)
+    json.dumps(analysis.to_json(), allow_nan=False)
+
+
+def test_zeros_everywhere_are_equivalent() -> None:
+    trials = [
+        replace(t, metrics={"accept_overflows": 0.0}) for t in results({1: [1.0] * 5, 2: [1.0] * 5, 4: [1.0] * 5})
+    ]
+    assert judged(trials, metric="accept_overflows", direction="minimise").answer.kind is AnswerKind.EQUIVALENT_SET
+
+
+def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
+    trials = results({1: [100.0, 101.0], 2: [200.0, 202.0]})
+    trials.append(TrialResult(9, 2, 1, setting(1), "interrupted", (Problem("interrupted", "stopped"),), {}))
+    made = experiment({"threads": (1, 2, 4)})
+    analysis = analyse(made, trials, Progress(to_come=2, left={setting(4): "left after 6 failed attempts: it died"}))
+    assert analysis.warnings[0].startswith("4 of 6 planned trials were run, 2 of 3 blocks whole")
+    assert "threads=4 is no longer tried: it left after 6 failed attempts: it died" in analysis.warnings
+    assert not any("failed or invalid" in warning for warning in analysis.warnings)
+    assert analysis.settings[0].invalid == 0
+    assert analyse(made, trials).warnings == ()

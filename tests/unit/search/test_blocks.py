@@ -78,6 +78,42 @@ def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
     assert len(done) == 3 + 5 * 2 == planner.planned_total
 
 
+def test_one_failure_is_not_enough_to_leave_when_the_retries_are_spent() -> None:
+    """Retries are shared: those that another setting used up must not cost this one its place."""
+    planner = BlockPlanner(experiment(measure=Measure(repeats=3, retries=2, retry_budget=0.0)), 1)
+    bad = planner._settings[1]
+
+    def once(spec: TrialSpec) -> TrialResult:
+        return result(spec, "died", "failed") if spec.setting == bad and spec.block == 0 else result(spec)
+
+    done = run(planner, once)
+    assert planner.left == {}
+    assert [spec.block for spec in done if spec.setting == bad] == [0, 1, 2]
+
+
+def test_a_setting_that_fails_in_two_blocks_leaves() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=5, retries=0)), 1)
+    bad = planner._settings[1]
+    done = run(planner, lambda spec: result(spec, "died", "failed") if spec.setting == bad else result(spec))
+    assert [spec.block for spec in done if spec.setting == bad] == [0, 1]
+    assert planner.left[bad].startswith("left after 2 failed attempts")
+
+
+@pytest.mark.parametrize("code", ["no_request_ended", "no_request_ok"])
+def test_a_subject_that_answers_nothing_is_not_tried_again_in_the_block_and_costs_no_retry(code: str) -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=5, retries=2, retry_budget=0.1)), 1)
+    silent, disturbed = planner._settings[:2]
+
+    def outcome(spec: TrialSpec) -> TrialResult:
+        spoilt = spec.setting == disturbed and spec.block == 2 and spec.attempt < 3
+        return result(spec, code if spec.setting == silent else "host_steal" if spoilt else "")
+
+    done = run(planner, outcome)
+    assert [(spec.block, spec.attempt) for spec in done if spec.setting == silent] == [(0, 1), (1, 1)]
+    assert [spec.attempt for spec in done if spec.setting == disturbed and spec.block == 2] == [1, 2, 3]
+    assert f"because of {code}" in planner.left[silent]
+
+
 def test_a_disturbed_machine_never_makes_a_setting_leave() -> None:
     planner = BlockPlanner(experiment(measure=Measure(repeats=2, retries=1)), 1)
     run(planner, lambda spec: result(spec, "host_foreign"))

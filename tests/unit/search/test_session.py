@@ -75,6 +75,9 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
 
     run_session(experiment(), run, Observer(), stop, trial=stopping)
     assert len(run.records()) == 4
+    stopped = analyse_run(experiment(), run)
+    assert stopped.warnings[0].startswith("4 of 9 planned trials were run, 1 of 3 blocks whole")
+    assert json.loads(run.analysis.read_text()) == json.loads(json.dumps(stopped.to_json()))
     again = StopRequest()
     watching = Watching()
     run_session(experiment(), run, watching, again, trial=by_threads)
