@@ -1,0 +1,59 @@
+"""The honesty gate on real trials. What other programs do to them is not looked at here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import MS, experiment, reference, run_one, short_load
+from powerband.analyze.honesty import MACHINE_CODES
+from powerband.analyze.measure import measure
+from powerband.analyze.results import TrialResult
+from powerband.experiment import Experiment, HostUse, Measure, Pinning
+from powerband.store import TrialDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+FIXED = Measure(warmup_ns=300 * MS)
+
+
+def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
+    """The result, and the codes of its problems less those that the machine caused."""
+    record = run_one(case, folder)
+    assert (record.status, record.failure) == ("measured", None)
+    result = measure(TrialDir(folder / "0001"), record, case)
+    codes = {problem.code for problem in result.problems}
+    return result, codes - MACHINE_CODES - {"host_foreign_some", "generator_starved", "generator_lag", "not_steady"}
+
+
+def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_told_of(tmp_path: Path) -> None:
+    subject = reference("--model", "fixed", "--threads", "8", "--unit", "connection", "--wait", "5ms")
+    case = experiment(subject, short_load(users=64, duration_ns=500 * MS, drain_ns=200 * MS), measure=FIXED)
+    result, codes = judged(case, tmp_path)
+    assert codes == {"starved_users"}
+    (told,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
+    assert told.startswith("56 of 64 users")
+    assert result.metrics["littles_law_deviation"] < 0.001
+
+
+@pytest.mark.parametrize("load", [{"pipeline": 4}, {"think": "300ms"}, {"users": 64, "engine_threads": 2}])
+def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[str, object]) -> None:
+    """Pauses as long as the window, several requests in flight, several event loops."""
+    case = experiment(reference("--wait", "20ms"), short_load(**load), measure=FIXED)
+    result, codes = judged(case, tmp_path)
+    assert result.metrics["littles_law_deviation"] < 0.005
+    assert codes <= {"few_requests"}
+
+
+def test_an_engine_on_the_subjects_cpu_is_noted_and_its_waits_are_measured(tmp_path: Path) -> None:
+    """The CPUs looked at are then that one alone."""
+    subject = reference("--model", "fixed", "--threads", "8", "--cpu", "300us")
+    shared = HostUse(pinning=Pinning(subject="0", engine="0"))
+    case = experiment(subject, short_load(users=8, duration_ns=800 * MS), measure=FIXED, host=shared)
+    result, codes = judged(case, tmp_path)
+    assert codes == {"not_pinned"}
+    metrics = result.metrics
+    assert metrics["engine_run_wait_cores"] > 0 and metrics["engine_run_wait_ns_mean"] > 0
+    used = metrics["subject_cpu_cores"] + metrics["engine_cpu_cores"] + metrics["host_foreign_cores"]
+    assert used < 1.1, "of one CPU"
