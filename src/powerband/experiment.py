@@ -135,7 +135,7 @@ class Subject(Frozen):
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
     metrics_url: str | None = None
-    build: Argv | None = None
+    build: Argv | None = None  # run once, before the first trial
 
     @field_validator("url", "metrics_url")
     @classmethod
@@ -186,6 +186,16 @@ def _distribution(value: Any) -> Any:
 Distribution = Annotated[Constant | Uniform | Exponential, Field(discriminator="kind"), BeforeValidator(_distribution)]
 
 
+def mean_ns(time: Distribution) -> int:
+    match time:
+        case Constant():
+            return time.ns
+        case Uniform():
+            return (time.min_ns + time.max_ns) // 2
+        case Exponential():
+            return time.mean_ns
+
+
 class Checks(Frozen):
     """What makes a response right; no status named: 200 to 399."""
 
@@ -217,7 +227,7 @@ class Load(Section):
     arrivals: Literal["constant", "poisson"] = "poisson"
     ramp_ns: Ns = Field(default=0, alias="ramp")
     ramp_from_per_s: Rate = Field(default=0.0, ge=0, alias="ramp_from")
-    max_in_flight: int = Field(default=10_000, ge=1)
+    max_in_flight: int | None = Field(default=None, ge=1)  # None: 10,000, or what one engine process can hold
     duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
     drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
     scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1)
@@ -359,6 +369,14 @@ class Experiment(Frozen):
     def settings(self) -> list[Setting]:
         """Every setting, in grid order."""
         return grid(self.factors)
+
+    def started_in(self, folder: str) -> Experiment:
+        """With the folder in which the subject is started, where it has none of its own: a run that is gone on with
+        from elsewhere starts the same server."""
+        if self.subject.cwd is not None:
+            return self
+        cwd = folder.replace("{", "{{").replace("}", "}}")
+        return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
 
     def load_for(self, setting: Setting) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field."""

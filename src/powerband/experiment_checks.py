@@ -58,6 +58,14 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
                 "or env too, or the server's fixed port in the url"
             )
         )
+    fixed = {*subject.parameters, *subject.set, "engine"} - set(factors)
+    for name in sorted(placeholders(subject.build or ()) - fixed):
+        problems.append(
+            node.children["build"].problem(
+                f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
+                "that do not vary, set values and {engine} have one value"
+            )
+        )
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
     for name in sorted(used - known):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)

@@ -7,6 +7,7 @@ concurrency setting shows by factors and not by steps.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 from powerband.plan import Level
@@ -17,8 +18,9 @@ _LEVELS_MAX = 1_000
 # A rung this near to the end of a ladder is left out: the end itself stands for it.
 _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
-    r"^\s*([\d.]*\d(?:[a-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[a-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[a-zµ]+)?))?\s*$"
+    r"^\s*([\d.]*\d(?:[A-Za-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[A-Za-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[A-Za-zµ]+)?))?\s*$"
 )
+_SUFFIX = re.compile(r"[A-Za-zµ]*$")
 
 
 def parse_range(text: str) -> list[Level] | None:
@@ -27,13 +29,34 @@ def parse_range(text: str) -> list[Level] | None:
     if match is None:
         return None
     parts = [match[1], match[2]] + ([match[3]] if match[3] else [])
-    if all(re.search(r"[a-zµ]", part) for part in parts):
-        rungs = _rungs(text, [Fraction(parse_duration_ns(part)) for part in parts])
+    suffixes = {_suffix(part) for part in parts}
+    if len(suffixes) == 1 and suffixes != {""}:
+        # Written back as it was written: the server reads it, and 480m may be megabytes to it.
+        (suffix,) = suffixes
+        return [
+            f"{Decimal(str(number)):f}{suffix}"
+            for number in _numbers(text, [part.removesuffix(suffix) for part in parts])
+        ]
+    if "" not in suffixes:
+        try:
+            durations = [Fraction(parse_duration_ns(part)) for part in parts]
+        except ValueError as error:
+            raise ValueError(f"{text!r} mixes units, which only durations may: {error}") from None
+        rungs = _rungs(text, durations)
         return [duration_text(round(rung)) for rung in rungs]
+    return list(_numbers(text, parts))
+
+
+def _suffix(part: str) -> str:
+    found = _SUFFIX.search(part)
+    return found[0] if found else ""
+
+
+def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
     try:
         numbers = [Fraction(part) for part in parts]
     except ValueError:
-        raise ValueError(f"{text!r}: both ends of a range are numbers, or both durations with a unit") from None
+        raise ValueError(f"{text!r}: both ends of a range are numbers, or both carry a unit") from None
     whole = all("." not in part for part in parts)
     rungs = _rungs(text, numbers, least=Fraction(1) if whole else None)
     return [int(rung) for rung in rungs] if whole else [float(rung) for rung in rungs]

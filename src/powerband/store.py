@@ -155,6 +155,7 @@ class RunDir:
         self.experiment = path / "experiment.yaml"
         self.host = path / "host.json"
         self.plan = path / "plan.jsonl"
+        self.build_log = path / "build.log"  # what subject.build said, where there is one
         self.trials = path / "trials"
         self.analysis = path / "analysis.json"
         self.report = path / "report.html"

@@ -22,7 +22,8 @@ from fakes.stand import (
     scripted,
     short_load,
 )
-from powerband.experiment import HostUse, Measure, Pinning, Ready, Stop
+from powerband.experiment import Constant, HostUse, Measure, Pinning, Ready, Stop
+from powerband.protocol import WarmupSeries
 from powerband.run.failures import Code
 from powerband.run.ports import pick_port
 from powerband.store import TrialDir, TrialRecord
@@ -91,6 +92,18 @@ def test_a_warm_up_that_is_never_steady_ends_at_its_limit(tmp_path: Path) -> Non
     assert (record.status, record.failure) == ("measured", None)
     assert record.warmup_ended_by == "limit"
     assert record.phases["measure"] - record.phases["go"] >= 1500 * MS
+
+
+def test_no_end_of_the_warm_up_before_everyone_has_paused_once(tmp_path: Path) -> None:
+    asked_s = []
+
+    def steady(series: WarmupSeries) -> bool:
+        asked_s.append(series.elapsed_s)
+        return True
+
+    load = short_load(ramp_ns=200 * MS, think=Constant(ns=400 * MS), duration_ns=600 * MS)
+    assert run_one(experiment(reference(), load), tmp_path, steady=steady).warmup_ended_by == "steady"
+    assert min(asked_s) >= 0.6
 
 
 def test_a_fixed_warm_up_is_kept(tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ MISTAKES = {
         "subject.command in x.yaml:4:20: the url has {port}, which powerband picks, but the server is not told it: "
         "write {port} in the command or env too, or the server's fixed port in the url",
     ),
+    "a build that varies": (
+        with_lines("subject: {command: './s {port} {threads}', build: 'make {threads}'}", without="subject"),
+        "subject.build in x.yaml:4:51: {threads} cannot stand here: the subject is built once, before the first trial, "
+        "so only parameters that do not vary, set values and {engine} have one value",
+    ),
     "open quote in the command": (
         with_lines("""subject: {command: "./s '{port} {threads}"}""", without="subject"),
         "subject.command in x.yaml:4:20: No closing quotation",

@@ -17,6 +17,12 @@ from powerband.levels import parse_levels, parse_range
         ("0..1 step 0.25", [0.0, 0.25, 0.5, 0.75, 1.0]),
         ("1ms..8ms", ["1ms", "2ms", "4ms", "8ms"]),
         ("500us..2ms", ["500us", "1ms", "2ms"]),
+        ("1000ms..4000ms", ["1000ms", "2000ms", "4000ms"]),
+        ("480m..1920m", ["480m", "960m", "1920m"]),
+        ("256M..1024M step 256M", ["256M", "512M", "768M", "1024M"]),
+        ("0.5s..4s", ["0.5s", "1.0s", "2.0s", "4.0s"]),
+        ("0.00005s..0.0001s", ["0.00005s", "0.0001s"]),
+        ("1x..8x", ["1x", "2x", "4x", "8x"]),
         ("1s..2s step 500ms", ["1s", "1500ms", "2s"]),
     ],
 )
@@ -38,8 +44,9 @@ def test_what_is_no_range(text: str) -> None:
         ("4..4", "from the smaller to the larger"),
         ("1..8 step 0", "step must be above 0"),
         ("0..5000 step 1", "more than 1000 levels"),
-        ("1..8ms", "both durations with a unit"),
-        ("1x..8x", "is no duration"),
+        ("1..8ms", "both carry a unit"),
+        ("1x..8s", "mixes units, .* is no duration"),
+        ("1M..2G", "mixes units"),
     ],
 )
 def test_ranges_that_make_no_sense(text: str, said: str) -> None:

@@ -178,7 +178,7 @@ def _measure(experiment: Experiment, runs: Path, live: bool | None, output: str)
     from powerband.search.session import with_seed
     from powerband.store import RunDir
 
-    seeded = with_seed(experiment)
+    seeded = with_seed(experiment).started_in(str(Path.cwd()))
     facts = host_facts(find_engine())
     return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, output)
 

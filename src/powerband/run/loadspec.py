@@ -19,6 +19,7 @@ from powerband.run.failures import Code, TrialFailed
 CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() slows fifteen-fold
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
 MAX_ENGINES = 64
+MAX_IN_FLIGHT = 10_000
 DEADLINE_SLACK_NS = 30_000_000_000
 FIRST_SOURCE = IPv4Address("127.0.0.2")
 
@@ -47,13 +48,14 @@ def fleet_specs(
     `descriptor_limit` of one process. `warmup_ns` None: until told, at most `warmup_max_ns`.
     Raises TrialFailed(descriptor_limit) where even the largest fleet cannot hold the connections."""
     parts = urlsplit(url)
-    shape = fleet_shape(connections_of(load), descriptor_limit, parts.hostname or "")
+    bound = in_flight_bound(load, descriptor_limit)
+    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "")
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.ramp_ns + load.duration_ns + load.drain_ns
     specs = []
     first_user = 0
     for index in range(shape.engines):
-        model, users = _model(load, index, shape.engines)
+        model, users = _model(load, bound, index, shape.engines)
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
@@ -83,11 +85,19 @@ def fleet_specs(
     return specs
 
 
-def connections_of(load: Load) -> int:
-    """The most connections that a load may hold at once."""
+def in_flight_bound(load: Load, descriptor_limit: int) -> int:
+    """Of an open load, in requests. Where none is asked for, no more than one engine process can hold: a low limit must
+    not start a large fleet for a low rate."""
+    if load.max_in_flight is not None:
+        return load.max_in_flight
+    return max(load.pipeline, min(MAX_IN_FLIGHT, (descriptor_limit - DESCRIPTORS_RESERVED) * load.pipeline))
+
+
+def connections_of(load: Load, in_flight: int) -> int:
+    """The most connections that a load may hold at once; `in_flight` bounds an open one."""
     if load.users is not None:
         return load.users
-    return math.ceil(load.max_in_flight / load.pipeline)
+    return math.ceil(in_flight / load.pipeline)
 
 
 def fleet_shape(connections: int, descriptor_limit: int, host: str) -> FleetShape:
@@ -123,7 +133,7 @@ def _is_loopback_v4(host: str) -> bool:
     return address.version == 4 and address.is_loopback
 
 
-def _model(load: Load, index: int, engines: int) -> tuple[wire.Closed | wire.Open, int]:
+def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.Closed | wire.Open, int]:
     """One engine's share of the load, and how many user numbers it takes."""
     if load.users is not None:
         users = _share(load.users, index, engines)
@@ -139,7 +149,7 @@ def _model(load: Load, index: int, engines: int) -> tuple[wire.Closed | wire.Ope
         arrivals=load.arrivals,
         rate_per_s=load.rate_per_s / engines,
         ramp=ramp,
-        max_in_flight=_share(load.max_in_flight, index, engines),
+        max_in_flight=_share(in_flight, index, engines),
         think=_time(load.think),
     ), load.engine_threads
 

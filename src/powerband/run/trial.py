@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
-from powerband.experiment import Experiment
+from powerband.experiment import Experiment, Load, mean_ns
 from powerband.plan import TrialSpec
 from powerband.protocol import WarmupSeries
 from powerband.run.cpus import CpuSplit, cpu_split
@@ -59,7 +59,7 @@ def run_trial(
     stop: StopRequest,
 ) -> TrialRecord:
     """Writes `directory` and returns its record. `steady` sees the series so far, about twice a second once
-    `warmup_min` is over and answers have come, and ends the warm-up by saying True.
+    `warmup_min`, and the ramp with one think time, are over and answers have come, and ends the warm-up by saying True.
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
@@ -233,7 +233,8 @@ class _Trial:
             fixed_s = self._warmup_ns / 1e9 + REPORT_SLACK_S
             pump.wait(passed(lambda: "measure" in fleet.phases), fixed_s, gather_s=GATHER_S)
             return
-        least_ns = max(self.experiment.measure.warmup_min_ns, self.load.ramp_ns)
+        # Before each user has sent and paused once, a closed load is still building up, which no series shows.
+        least_ns = max(self.experiment.measure.warmup_min_ns, self.load.ramp_ns + longest_think_ns(self.load))
         next_ns = go_ns + least_ns
 
         def is_steady() -> bool:
@@ -269,6 +270,11 @@ class _Trial:
             recent = fleet.intervals[self.observed : self.observed + OBSERVE_EVERY_INTERVALS]
             self.observed += OBSERVE_EVERY_INTERVALS
             self.observer.interval(*over(recent))
+
+
+def longest_think_ns(load: Load) -> int:
+    """The longest of the mean pauses between a user's requests."""
+    return max(mean_ns(step.think or load.think) for step in load.scenario)
 
 
 def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:

@@ -20,6 +20,7 @@ from powerband.errors import UsageError
 from powerband.experiment import Experiment
 from powerband.observer import Observer
 from powerband.plan import TrialSpec
+from powerband.run.opening import build_subject, check_first_trial
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
 from powerband.search.blocks import BlockPlanner
@@ -56,20 +57,25 @@ def run_session(
     """Runs what the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
     `stop`: a first request ends the trial in flight and returns the analysis of what there is. `trial`: how a trial is
-    run (tests give a simulation). Raises MeasurementError for a full disk or a missing engine, UsageError where the
-    directory was written by another experiment or version."""
+    run (tests give a simulation). Raises MeasurementError for a full disk or a missing engine, SubjectError for a
+    subject that cannot be built or started at all, UsageError where the directory was written by another experiment or
+    version."""
     assert experiment.design.seed is not None, "with_seed comes first"
     planner = BlockPlanner(experiment, experiment.design.seed)
     results = replay(experiment, run, planner)
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)
     planned = len(run.planned())
+    if not results:
+        build_subject(experiment.subject, run, stop)
     while not stop.requested and (spec := planner.ask()) is not None:
         if spec.number > planned:
             run.append_plan(spec)
         observer.trial_started(spec, planner.planned_total)
         directory = run.trial(spec.number)
         record = trial(experiment, spec, directory, steady=is_steady, observer=observer, stop=stop)
+        if not results:
+            check_first_trial(experiment, record, run)
         result = measure(directory, record, experiment)
         planner.tell(result)
         results.append(result)

@@ -46,6 +46,15 @@ def test_the_rate_of_a_fleet_adds_up(rate: float, bound: int) -> None:
     assert sum(model.max_in_flight for model in models if isinstance(model, wire.Open)) == bound
 
 
+@pytest.mark.parametrize(("limit", "in_flight"), [(256, 208), (1024, 976), (20_000, 10_000)])
+def test_an_open_load_without_a_bound_of_its_own_needs_one_process(limit: int, in_flight: int) -> None:
+    (spec,) = fleet_specs(Load(rate_per_s=100), url=URL, seed=1, descriptor_limit=limit)
+    assert isinstance(spec.model, wire.Open)
+    assert spec.model.max_in_flight == in_flight
+    asked = fleet_specs(Load(rate_per_s=100, max_in_flight=1000), url=URL, seed=1, descriptor_limit=limit)
+    assert len(asked) == (5 if limit == 256 else 2 if limit == 1024 else 1)
+
+
 def test_pipelined_requests_share_connections() -> None:
     load = Load(rate_per_s=1000, max_in_flight=16_000, pipeline=16)
     (spec,) = fleet_specs(load, url=URL, seed=1, descriptor_limit=1100)

@@ -1,0 +1,85 @@
+"""What is settled once, at the opening of a run: the subject is built, and a failure that all trials share ends it.
+
+What the build says goes to `build.log` of the run directory. Whether a run has just begun is for the session to know.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from powerband.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.experiment import Experiment, Subject
+from powerband.plan import Setting
+from powerband.run.engine import find_engine
+from powerband.run.failures import Code
+from powerband.run.process import describe_status
+from powerband.run.stop import StopRequest
+from powerband.run.subject import last_words
+from powerband.store import RunDir, TrialRecord, disk_error
+from powerband.subjects import placeholders, render_text
+
+_POLL_S = 0.1
+
+
+def build_subject(subject: Subject, run: RunDir, stop: StopRequest) -> None:
+    """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it.
+
+    Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    if subject.build is None:
+        return
+    engine = find_engine()
+    argv = [render_text(subject, Setting(()), 0, engine, word) for word in subject.build]
+    folder = None if subject.cwd is None else render_text(subject, Setting(()), 0, engine, subject.cwd)
+    try:
+        log = run.build_log.open("wb")
+    except OSError as error:
+        raise disk_error(run.build_log, error) from error
+    with log:
+        try:
+            build = subprocess.Popen(
+                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        except OSError as error:
+            reason = f"{error.filename or argv[0]}: {error.strerror}"
+            raise SubjectError(f"the subject's build cannot be started: {reason}: correct subject.build") from error
+        status = _wait(build, stop)
+    if status != 0 and not stop.requested:
+        raise SubjectError(
+            f"the subject's build failed ({describe_status(status)}), so nothing was measured: correct what it builds, "
+            f"then `powerband resume {run.path}`{last_words(run.build_log)}"
+        )
+
+
+def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
+    """Raises SubjectError, or MeasurementError for a limit of the bench, where the first trial of a run failed as every
+    other must; then it is removed, so that the run can be gone on with once that is mended."""
+    if record.failure is None or not _shared_by_all(experiment, record.failure.code):
+        return
+    run.trial(record.spec.number).record.unlink()
+    error: type[PowerbandError] = MeasurementError if record.failure.code == Code.DESCRIPTOR_LIMIT else SubjectError
+    raise error(f"{record.failure.message}\nNothing was measured; once that is mended, `powerband resume {run.path}`")
+
+
+def _shared_by_all(experiment: Experiment, code: str) -> bool:
+    match code:
+        case Code.COMMAND_NOT_FOUND | Code.NOT_EXECUTABLE:
+            return not placeholders(experiment.subject.command[:1]) & set(experiment.factors)
+        case Code.DESCRIPTOR_LIMIT:
+            return not any(name.startswith("load.") for name in experiment.factors)
+    return False
+
+
+def _wait(build: subprocess.Popen[bytes], stop: StopRequest) -> int:
+    try:
+        while not stop.requested:
+            try:
+                return build.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
+        return -signal.SIGTERM
+    finally:
+        if build.poll() is None:
+            os.killpg(build.pid, signal.SIGKILL)
+            build.wait()
