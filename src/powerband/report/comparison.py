@@ -9,15 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.analyze.between import Change, RunComparison
+from powerband.analyze.results import Estimate
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.report.numbers import format_change, format_estimate
+from powerband.report.numbers import ABSENT, format_change, format_estimate
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
     """A row for each setting that both runs measured, and the names of the others."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("setting", f"{comparison.objective}, first", "second", "change", "verdict"):
+    for heading in ("setting", f"{comparison.objective}, first", "second", "change", "interval", "verdict"):
         table.add_column(heading, justify="left" if heading in ("setting", "verdict") else "right")
     for change in comparison.changes:
         table.add_row(*_row(change, comparison))
@@ -38,8 +39,16 @@ def _row(change: Change, comparison: RunComparison) -> list[str]:
         format_estimate(change.first, comparison.objective),
         format_estimate(change.second, comparison.objective),
         format_change(change.ratio),
+        _interval(change.ratio),
         change.verdict.value,
     ]
+
+
+def _interval(ratio: Estimate) -> str:
+    """Of the change, in percent; a dash where there are too few trials for one."""
+    if ratio.low is None or ratio.high is None:
+        return ABSENT
+    return " to ".join(f"{(end - 1) * 100:+.1f}".replace("-", "−") for end in (ratio.low, ratio.high)) + " %"
 
 
 def _absent(which: str, settings: Iterable[Setting]) -> list[str]:

@@ -35,8 +35,14 @@ def comparison(verdict: Verdict = Verdict.WORSE, direction: str = "maximise") ->
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_row_holds_both_values_their_change_and_the_verdict(verdict: Verdict) -> None:
     lines = shown(comparison(verdict))
-    assert lines[0] == "setting goodput_per_s, first second change verdict"
-    assert lines[1] == f"threads=4 1,000/s 800/s −20 % {verdict.value}"
+    assert lines[0] == "setting goodput_per_s, first second change interval verdict"
+    assert lines[1] == f"threads=4 1,000/s 800/s −20 % −25.0 to −15.0 % {verdict.value}"
+
+
+def test_a_single_trial_has_no_interval() -> None:
+    change = Change(threads(4), estimate(1000), estimate(800), estimate(0.8), Verdict.INCONCLUSIVE)
+    alone = RunComparison("goodput_per_s", "maximise", 0.95, 0.03, (change,), (), ())
+    assert shown(alone)[1] == "threads=4 1,000/s 800/s −20 % – inconclusive"
 
 
 def test_settings_of_one_run_only_are_named() -> None:
