@@ -175,7 +175,7 @@ def _counted(comparison: Comparison, left: Array, unit: str) -> _Judged | None:
     verdict = {"==": is_zero, "<=": is_zero, "!=": _OPPOSITE[is_zero], ">": _OPPOSITE[is_zero], ">=": HELD}
     why = f"zero in all {len(left)} blocks" if seen == 0 else f"above zero in {seen} of {len(left)} blocks"
     if seen:
-        why += f", {format_value(float(left.mean()), unit)} on average"
+        why += f", {_shown(float(left.mean()), unit)} on average"
     return _Judged(verdict.get(comparison.op, REFUTED), float(left.mean()), 0.0, "count", None, why)
 
 
@@ -272,17 +272,30 @@ def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
     found = judged.interval
     if found is None or found.low is None or found.high is None:
         return f"It was {judged.why}."
-    sides = f"{format_value(judged.left, unit)} against {format_value(judged.right, unit)}"
+    sides = f"{_shown(judged.left, unit)} against {_shown(judged.right, unit)}"
     figures = (found.value, found.low, found.high)
     if judged.scale == "ratio":
         middle, low, high = map(_digits, figures)
         measured = f"a ratio of {middle}"
     else:
-        middle, low, high = (format_value(figure, unit) for figure in figures)
+        middle, low, high = (_difference(figure, unit) for figure in figures)
         measured = f"a difference of {middle}"
     open_ended = ". The interval holds both: more blocks would tell" if judged.verdict is UNDECIDED else ""
+    if found.low == found.high:
+        return f"{sides}, {measured} in each of {blocks} blocks."
     sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} blocks"
     return f"{sides}, {measured} ({sure}){open_ended}."
+
+
+def _shown(value: float, unit: str) -> str:
+    """Whole counts without decimals, though logarithms leave them a hair beside."""
+    whole = unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value))
+    return f"{value:,.0f}" if whole else format_value(value, unit)
+
+
+def _difference(value: float, unit: str) -> str:
+    """Of shares in points: a percentage could be taken for a ratio."""
+    return f"{format_value(value, unit).removesuffix('%')}points" if unit == "ratio" else _shown(value, unit)
 
 
 def _digits(value: float) -> str:

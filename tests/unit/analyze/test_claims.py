@@ -105,6 +105,12 @@ def test_what_was_measured_is_told() -> None:
     assert result.sentence.endswith(", over 4 blocks).")
 
 
+def test_what_never_varies_is_told_without_an_interval() -> None:
+    assert judged("threads[threads=2] < threads[threads=1]", THREADS).sentence == (
+        "8 against 4, a ratio of 2 in each of 3 blocks."
+    )
+
+
 def test_drift_of_the_machine_cancels() -> None:
     slow, quick = [100.0, 200.0, 400.0, 50.0], [111.0, 220.0, 442.0, 55.2]
     trials = series("goodput_per_s", {1: slow, 2: quick})
@@ -116,6 +122,7 @@ def test_shares_are_compared_by_difference() -> None:
     (part,) = judged("error_rate[threads=2] > error_rate[threads=1] + 5%", trials).parts
     assert part.verdict == "held" and part.scale == "difference" and part.unit == "ratio"
     assert part.interval is not None and part.interval.value == pytest.approx(0.0597, abs=1e-4)
+    assert part.sentence.startswith("11.0 % against 5.03 %, a difference of 5.97 points (95 % interval ")
 
 
 @pytest.mark.parametrize(
