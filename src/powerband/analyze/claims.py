@@ -35,6 +35,7 @@ from powerband.units import format_value
 HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
 _OPPOSITE = {HELD: REFUTED, REFUTED: HELD, UNDECIDED: UNDECIDED}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_SIDE_MAX = 1e100  # its square is still a float
 _EXPONENT_MAX = 700.0  # exp of more is beyond a float
 
 Cells = Mapping[tuple[Setting, int], TrialResult]
@@ -130,8 +131,8 @@ def _sides(comparison: Comparison, case: Mapping[Reference, Setting], cells: Cel
             pair = (value(comparison.left, value_of), value(comparison.right, value_of))
         except ZeroDivisionError:
             raise _CannotSayError(f"In block {block + 1} it divides by zero", len(usable)) from None
-        if not all(map(math.isfinite, pair)):
-            raise _CannotSayError(f"In block {block + 1} a side is too large for a number", len(usable))
+        if not all(abs(side) < _SIDE_MAX for side in pair):
+            raise _CannotSayError(f"In block {block + 1} a side is too large to reckon with", len(usable))
         pairs.append(pair)
     left, right = np.array(pairs, dtype=float).T
     return left, right
