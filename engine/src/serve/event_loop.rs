@@ -85,6 +85,8 @@ struct Connection {
     pending: Option<Pending>,
     /// To be closed as soon as `output` is written.
     ending: bool,
+    /// Given up while its request still waits: it keeps its descriptor until then, and is served no more.
+    broken: bool,
 }
 
 enum Pending {
@@ -168,6 +170,9 @@ impl EventLoop {
 
     fn on_event(&mut self, fd: RawFd, events: u32) {
         let mut connection = self.check_out(fd);
+        if connection.broken {
+            return self.check_in(connection);
+        }
         connection.readable |= events & (libc::EPOLLIN as u32 | CLOSING) != 0;
         connection.closing |= events & CLOSING != 0;
         if events & libc::EPOLLOUT as u32 != 0 && !self.write_rest(&mut connection) {
@@ -193,6 +198,7 @@ impl EventLoop {
                 closing: false,
                 pending: None,
                 ending: false,
+                broken: false,
             })
         })
     }
@@ -202,7 +208,13 @@ impl EventLoop {
         self.connections[index] = Some(connection);
     }
 
-    fn close(&mut self, connection: Box<Connection>) {
+    /// Closes it, at once or, where a timer or a permit is still to come for its descriptor, when that has come.
+    fn close(&mut self, mut connection: Box<Connection>) {
+        if connection.pending.is_some() {
+            connection.broken = true;
+            (connection.input, connection.output) = (Vec::new(), Vec::new());
+            return self.check_in(connection);
+        }
         self.gauges().connections.fetch_sub(1, Relaxed);
         drop(connection);
     }
@@ -328,6 +340,12 @@ impl EventLoop {
             let Some(Pending::ForDownstream(job)) = connection.pending.take() else {
                 unreachable!("a connection that waits for a permit stays until it has it");
             };
+            if connection.broken {
+                self.gauges().pending.fetch_sub(1, Relaxed);
+                self.release_downstream();
+                self.close(connection);
+                continue;
+            }
             self.set_timer(fd, granted_ns, job.plan.downstream_ns);
             connection.pending = Some(Pending::AtDownstream(job));
             self.check_in(connection);
@@ -355,11 +373,17 @@ impl EventLoop {
         self.gauges().pending.fetch_sub(1, Relaxed);
         match connection.pending.take() {
             Some(Pending::AtDownstream(job)) => {
-                self.service.work.downstream.as_ref().expect("it gave a permit").release();
-                self.begin_wait(&mut connection, job);
+                self.release_downstream();
+                if !connection.broken {
+                    self.begin_wait(&mut connection, job);
+                }
             }
+            Some(Pending::Wait(_)) if connection.broken => {}
             Some(Pending::Wait(job)) => self.finish(&mut connection, &job),
             Some(Pending::ForDownstream(_)) | None => unreachable!("a timer belongs to a request that waits for it"),
+        }
+        if connection.broken {
+            return self.close(connection);
         }
         self.serve_input(&mut connection);
         if self.flush(&mut connection) {
@@ -367,6 +391,10 @@ impl EventLoop {
         } else {
             self.close(connection);
         }
+    }
+
+    fn release_downstream(&self) {
+        self.service.work.downstream.as_ref().expect("it gave a permit").release();
     }
 
     /// Writes the gathered answers; what the socket does not take is kept. False: the connection is to be closed.

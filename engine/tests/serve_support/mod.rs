@@ -18,6 +18,18 @@ pub struct Server {
     pub escaped: Option<i32>,
 }
 
+/// Raises this process's soft descriptor limit to the hard one, for tests of many connections; the limit then.
+pub fn descriptor_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid during both calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    limit.rlim_max as usize
+}
+
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_powerband-engine"));
     command.arg("serve").args(args).stdin(Stdio::null());
@@ -180,7 +192,20 @@ impl Client {
 
     /// Whether the server has closed (or reset) the connection, waiting for it.
     pub fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0; 1]), Ok(0)) || self.stream.take_error().is_ok_and(|error| error.is_some())
+        match self.stream.read(&mut [0; 1]) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// Leaves at once, with a reset: whatever the server writes from now on fails.
+    pub fn reset(self) {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let size = size_of_val(&linger) as libc::socklen_t;
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&self.stream);
+        // SAFETY: the option is valid during the call and its size is passed.
+        let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size) };
+        assert_eq!(set, 0);
     }
 
     /// Whether nothing comes for a while.
