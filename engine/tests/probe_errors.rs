@@ -36,6 +36,9 @@ fn a_subject_that_cannot_start_is_explained() {
     assert_launch_error(&bench.launch(&[path]), "#! line");
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     assert_launch_error(&bench.launch(&[path]), "interpreter");
+    let mut spec = bench.launch(&["./script"]);
+    spec["launch"]["cwd"] = json!(bench.folder);
+    assert_launch_error(&spec, "interpreter");
     let mut spec = bench.launch(&["sleep", "1"]);
     spec["launch"]["cwd"] = json!("/no/such/folder");
     assert_launch_error(&spec, "/no/such/folder");

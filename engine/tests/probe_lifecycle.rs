@@ -230,3 +230,149 @@ fn a_second_stop_changes_nothing() {
     assert_eq!(find(&events, "exited")["signal"], 15);
     assert_eq!(events.last().unwrap()["killed"], 0);
 }
+
+#[test]
+fn a_process_lives_on_without_its_main_thread() {
+    // The main thread ends as by pthread_exit in C; another burns CPU, opens descriptors and serves on.
+    let code = r#"
+import ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+memory = bytearray(os.urandom(1) * (32 << 20))
+kept = [os.dup(0) for _ in range(20)]
+libc = ctypes.CDLL(None)
+def serve():
+    time.sleep(0.1)
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+    os.write(1, b'serving\n')
+    while True: time.sleep(0.01)
+for _ in range(int(sys.argv[1])): threading.Thread(target=serve, daemon=True).start()
+libc.syscall(60 if os.uname().machine == 'x86_64' else 93, 0)
+"#;
+    for threads in ["3", "100"] {
+        let bench = Bench::new();
+        let mut spec = bench.launch(&[python(), "-c", code, threads]);
+        spec["launch"]["grace_ns"] = json!(200_000_000);
+        let mut probe = Probe::start(&spec);
+        bench.wait_for_log("serving");
+        let alone: u64 = threads.parse().unwrap();
+        let sample = probe.until_that("sample without the main thread", |event| {
+            let number = |field: &str| event["trees"][0][field].as_u64().unwrap_or(0);
+            number("threads_now") == alone && number("cpu_user_ns") + number("cpu_system_ns") > 250_000_000
+        });
+        let tree = &sample["trees"][0];
+        assert_eq!(tree["processes_now"], 1);
+        assert!(tree["rss_bytes_now"].as_u64().unwrap() > 32 << 20, "{tree}");
+        let level = |event: &Value, field: &str| event["trees"][0][field].as_u64();
+        probe.until_that("sample with its memory and descriptors", |event| {
+            level(event, "pss_bytes_now") > Some(32 << 20) && level(event, "descriptors_now") > Some(20)
+        });
+        let listed = |event: &Value| {
+            let pools = event["pools"].as_array().into_iter().flatten();
+            pools.filter_map(|pool| pool["threads_now"].as_u64()).sum::<u64>()
+        };
+        probe.until_that("threads event with all that live", |event| listed(event) == alone);
+        let (events, status) = probe.finish();
+        assert!(status.success());
+        assert_eq!(events.last().unwrap()["killed"], 1, "it was alive until it was killed");
+        assert!(!events.iter().any(|event| event["type"] == "exited" && event["signal"] != 9));
+        bench.assert_no_process();
+    }
+}
+
+#[test]
+fn an_ignored_sigchld_of_the_caller_hides_no_end() {
+    let bench = Bench::new();
+    let become_probe = "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+                        os.execv(sys.argv[1], [sys.argv[1], 'probe'])";
+    let mut command = Command::new(python());
+    command.args(["-c", become_probe]).arg(engine());
+    let mut probe = Probe::start_by(command, &bench.python("raise SystemExit(7)").to_string());
+    assert_eq!(probe.until("exited")["exit_code"], 7);
+    let (_, status) = probe.finish();
+    assert!(status.success());
+}
+
+#[test]
+fn nobody_is_asked_to_stop_twice() {
+    let bench = Bench::new();
+    // The main process ends at once when asked; its child in the same group takes its time, and a second signal ill.
+    let code = r#"
+import os, signal, time
+asked = 0
+def count(*_):
+    global asked
+    asked += 1
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, count)
+    os.write(1, b'up\n')
+    while not asked: time.sleep(0.01)
+    time.sleep(0.5)
+    os.write(1, b'asked %d times\n' % asked)
+    os._exit(0)
+time.sleep(600)
+"#;
+    let probe = Probe::start(&bench.python(code));
+    bench.wait_for_log("up");
+    let (events, _) = probe.finish();
+    assert_eq!(events.last().unwrap()["killed"], 0);
+    assert!(bench.log_text().contains("asked 1 times"), "{}", bench.log_text());
+}
+
+#[test]
+fn what_is_left_of_a_subject_that_ended_by_itself_is_asked_to_stop() {
+    let bench = Bench::new();
+    let code = r#"
+import os, signal, time
+def bye(*_):
+    os.write(1, b'asked\n')
+    os._exit(0)
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, bye)
+    os.write(1, b'up\n')
+    while True: time.sleep(60)
+while os.stat(1).st_size == 0: time.sleep(0.01)
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    probe.until("exited");
+    let (events, _) = probe.finish();
+    assert_eq!(events.last().unwrap()["killed"], 0);
+    assert!(bench.log_text().contains("asked"));
+}
+
+#[test]
+fn a_probe_that_only_watches_ends_nothing_not_even_its_own_child() {
+    let bench = Bench::new();
+    // Whoever replaces itself by a probe is the parent of what it had started.
+    let mut watcher = Command::new("sh")
+        .args(["-c", "sleep 600 & exec \"$0\" probe --pid $! --interval 10ms"])
+        .arg(engine())
+        .env("POWERBAND_PROBE_TEST", &bench.mark)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watcher.stdout.take().unwrap()));
+    assert!(lines.next().unwrap().unwrap().contains("sample"));
+    // SAFETY: kill has no memory effects.
+    unsafe { libc::kill(watcher.id() as i32, libc::SIGTERM) };
+    watcher.wait().unwrap();
+    let left = bench.marked_processes();
+    assert_eq!(left.len(), 1, "the sleeper lives");
+}
+
+#[test]
+fn a_pinned_probe_leaves_the_subject_unpinned() {
+    // SAFETY: an all-zero set is valid, and the call writes to it alone.
+    let allowed = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        (0..1024).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect::<Vec<usize>>()
+    };
+    let bench = Bench::new();
+    let mut spec = bench.python("import os; print('cpus', sorted(os.sched_getaffinity(0)))");
+    spec["cpus"] = json!([allowed[0]]);
+    let mut probe = Probe::start(&spec);
+    probe.until("exited");
+    probe.finish();
+    assert_eq!(bench.log_text(), format!("cpus {allowed:?}\n"));
+}

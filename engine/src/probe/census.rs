@@ -1,7 +1,7 @@
 //! New processes of the host, offered to the trees: they belong to the tree of their parent. The folder /proc is
 //! listed only when the kernel's fork counter says that something was created, and only new pids are read.
 
-use super::procfs::{ProcDir, ProcFile, parse_stat};
+use super::procfs::{ProcDir, stat_of};
 use super::tree::Tree;
 
 pub struct Census {
@@ -25,15 +25,8 @@ impl Census {
         }
         self.forks = forks;
         self.proc.list(&mut self.pids);
-        let mut buffer = [0u8; 1024];
-        let mut new: Vec<(i32, i32)> = Vec::new();
-        for &pid in self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err()) {
-            if let Ok(file) = ProcFile::open(&format!("/proc/{pid}/stat"))
-                && let Some(stat) = file.read(&mut buffer).ok().and_then(parse_stat)
-            {
-                new.push((pid, stat.parent));
-            }
-        }
+        let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
+        let new: Vec<(i32, i32)> = new.filter_map(|&pid| Some((pid, stat_of(pid)?.parent))).collect();
         std::mem::swap(&mut self.known, &mut self.pids);
         for tree in trees {
             // Again until nothing is taken: a child may be listed before its parent once pids have wrapped around.

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::procfs::{ProcDir, ProcFile, parse_stat};
+use super::procfs::{Stat, processes};
 use super::signals;
 
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
@@ -20,6 +20,8 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
         let keeper = libc::getpid();
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         signals::ignore_terminal();
+        // Whoever ignores it passes that on, and then no child's end would be told, nor left to be waited for.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let child = libc::fork();
         match child {
             -1 => {
@@ -54,9 +56,11 @@ fn keep(probe: i32) -> ExitCode {
         libc::close(1);
         loop {
             let mut status = 0;
-            if libc::waitpid(probe, &mut status, libc::WNOHANG) == probe {
+            let ended = libc::waitpid(probe, &mut status, libc::WNOHANG);
+            if ended != 0 {
                 kill_descendants(|_| ());
-                return exit_code(status);
+                // It cannot be waited for: it has gone, and how is not known.
+                return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
             }
             let mut signal = 0;
             libc::sigwait(&set, &mut signal);
@@ -84,18 +88,19 @@ pub fn kill_descendants(mut on_reaped: impl FnMut(Reaped)) -> u32 {
     let deadline = Instant::now() + KILL_TIMEOUT;
     let mut killed = std::collections::HashSet::new();
     loop {
-        for (pid, start_ticks) in living_descendants() {
+        for (pid, stat) in living_descendants() {
             // SAFETY: the pid is a descendant's. Were it reaped and used again in between, the new process would have
             // to take it within microseconds of pids being handed out in ascending order.
             if unsafe { libc::kill(pid, libc::SIGKILL) } == 0 {
-                killed.insert((pid, start_ticks));
+                killed.insert((pid, stat.start_ticks));
             }
         }
         if !reap_all(&mut on_reaped) {
             return killed.len() as u32;
         }
         if Instant::now() > deadline {
-            eprintln!("powerband-engine: some processes cannot be killed: {:?}", living_descendants());
+            let left: Vec<i32> = living_descendants().into_iter().map(|(pid, _)| pid).collect();
+            eprintln!("powerband-engine: some processes cannot be killed: {left:?}");
             return killed.len() as u32;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -129,30 +134,18 @@ pub fn reap_all(on_reaped: &mut impl FnMut(Reaped)) -> bool {
     }
 }
 
-/// Pid and start time of every descendant that is not a zombie.
-pub fn living_descendants() -> Vec<(i32, u64)> {
-    let Ok(proc) = ProcDir::open("/proc") else { return Vec::new() };
-    let mut pids = Vec::new();
-    proc.list(&mut pids);
-    let mut buffer = [0u8; 1024];
-    let stats: Vec<_> = pids
-        .into_iter()
-        .filter_map(|pid| {
-            let file = ProcFile::open(&format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, parse_stat(file.read(&mut buffer).ok()?)?))
-        })
-        .collect();
+/// Pid and stat of every descendant that has not ended.
+pub fn living_descendants() -> Vec<(i32, Stat)> {
+    let mut others = processes();
     let mut family = vec![std::process::id() as i32];
     let mut next = 0;
     let mut found = Vec::new();
     while next < family.len() {
         let parent = family[next];
-        for (pid, stat) in stats.iter().filter(|(_, stat)| stat.parent == parent) {
-            family.push(*pid);
-            if !matches!(stat.state, b'Z' | b'X') {
-                found.push((*pid, stat.start_ticks));
-            }
-        }
+        let (children, rest) = others.into_iter().partition::<Vec<_>, _>(|(_, stat)| stat.parent == parent);
+        others = rest;
+        family.extend(children.iter().map(|(pid, _)| pid));
+        found.extend(children.into_iter().filter(|(_, stat)| !stat.is_dead()));
         next += 1;
     }
     found

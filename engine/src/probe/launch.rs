@@ -18,9 +18,17 @@ pub struct Launched {
     pub perf: PerfCounters,
 }
 
-/// Starts `launch`; the error is a sentence for the user. `descriptor_limit`: soft limit to give to the subject.
-pub fn launch(launch: &Launch, descriptor_limit: u64) -> Result<Launched, String> {
-    let prepared = Prepared::new(launch, descriptor_limit)?;
+/// What the probe was started with and has changed for itself: the subject gets it as it was.
+pub struct Inherited {
+    /// Soft limit.
+    pub descriptor_limit: u64,
+    /// Empty where the probe has not bound itself.
+    pub cpus: Vec<u32>,
+}
+
+/// Starts `launch`; the error is a sentence for the user.
+pub fn launch(launch: &Launch, inherited: &Inherited) -> Result<Launched, String> {
+    let prepared = Prepared::new(launch, inherited)?;
     let (go_read, go_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     let (error_read, error_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     // SAFETY: the probe has one thread; the child only makes system calls on what was prepared before the fork.
@@ -65,7 +73,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(launch: &Launch, descriptor_limit: u64) -> Result<Prepared, String> {
+    fn new(launch: &Launch, inherited: &Inherited) -> Result<Prepared, String> {
         let first = launch.argv.first().filter(|word| !word.is_empty());
         let first = first.ok_or("launch.argv is empty: give the program and its arguments")?;
         let log = File::options().create(true).append(true).open(&launch.log_file);
@@ -82,8 +90,8 @@ impl Prepared {
             cwd: launch.cwd.as_deref().map(c_string).transpose()?,
             log,
             null,
-            cpus: cpu_set(&launch.cpus)?,
-            descriptor_limit,
+            cpus: cpu_set(if launch.cpus.is_empty() { &inherited.cpus } else { &launch.cpus })?,
+            descriptor_limit: inherited.descriptor_limit,
         })
     }
 
@@ -147,7 +155,8 @@ impl Prepared {
             (STAGE_CWD, _) => {
                 format!("cannot enter the folder `{}` (launch.cwd): {error}", launch.cwd.as_deref().unwrap_or(""))
             }
-            (_, Some(libc::ENOENT)) if Path::new(&*program).exists() => {
+            // As exec sees it: relative to the folder that it has been started in.
+            (_, Some(libc::ENOENT)) if Path::new(launch.cwd.as_deref().unwrap_or("")).join(&*program).exists() => {
                 format!("cannot start `{program}`: the interpreter named in its first line was not found")
             }
             (_, Some(libc::ENOENT)) => format!("cannot start `{program}`: no such file"),

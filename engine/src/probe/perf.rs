@@ -105,15 +105,19 @@ impl PerfCounters {
     }
 
     /// Threads created since the start (first threads of forked processes included). Must be called often enough for
-    /// the rings not to overflow; once one did, the count is None for good.
-    pub fn threads_created(&mut self) -> Option<u64> {
+    /// the rings not to overflow; once one did, the count is None for good. The kernel tells of an overflow only before
+    /// its next record, so the count is None as well while it is below what lives: `at_least` (once is no proof of a
+    /// loss, since a thread can be seen a moment before its record; twice is).
+    pub fn threads_created(&mut self, at_least: u64) -> Option<u64> {
         let forks = self.forks.as_mut()?;
         forks.drain(None);
-        if forks.lost {
+        let short = forks.started < at_least;
+        if forks.lost || short && forks.short {
             self.forks = None;
             return None;
         }
-        Some(forks.started)
+        forks.short = short;
+        (!short).then_some(forks.started)
     }
 }
 
@@ -141,12 +145,14 @@ struct ForkCounter {
     sharing: Vec<OwnedFd>,
     started: u64,
     lost: bool,
+    /// At the last reading it was below what lives.
+    short: bool,
 }
 
 impl ForkCounter {
     fn new() -> Option<ForkCounter> {
         let rings: Vec<Ring> = online_cpus()?.into_iter().map(Ring::new).collect();
-        Some(ForkCounter { rings, sharing: Vec::new(), started: 0, lost: false })
+        Some(ForkCounter { rings, sharing: Vec::new(), started: 0, lost: false, short: false })
     }
 
     /// Watches a thread; true also when it has gone already.

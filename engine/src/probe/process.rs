@@ -85,6 +85,10 @@ pub struct Process {
     pub zombie: bool,
     /// Its threads as last listed (see `list_threads`).
     pub tids: Vec<i32>,
+    /// The thread whose files tell of memory and descriptors: those of a main thread that has ended are empty.
+    shown_by: i32,
+    /// Children's counters grew at the last reading.
+    pub inherited: bool,
     stat: ProcFile,
     memory: Option<ProcFile>,
     last_stat: Stat,
@@ -106,14 +110,17 @@ impl Process {
             rss_bytes: 0,
             zombie: false,
             tids: Vec::new(),
+            shown_by: pid,
+            inherited: false,
             stat: ProcFile::open(&format!("/proc/{pid}/stat")).ok()?,
-            memory: ProcFile::open(&format!("/proc/{pid}/statm")).ok(),
+            memory: None,
             last_stat: Stat::default(),
             tasks: ProcDir::open(&format!("/proc/{pid}/task")).ok()?,
-            descriptors: ProcDir::open(&format!("/proc/{pid}/fd")).ok(),
+            descriptors: None,
             // What clock_getcpuclockid computes: the scheduler's exact clock of the whole process.
             cpu_clock: (!pid << 3) | 2,
         };
+        process.show_by(pid);
         process.update().then_some(process)
     }
 
@@ -123,38 +130,81 @@ impl Process {
         let Some(stat) = self.stat.read(&mut buffer).ok().and_then(parse_stat) else { return false };
         self.last_stat = stat;
         self.parent = stat.parent;
-        self.zombie = matches!(stat.state, b'Z' | b'X');
-        self.threads = if self.zombie { 0 } else { stat.threads };
-        self.rss_bytes = stat.rss_pages * page_bytes();
+        self.zombie = stat.is_dead();
+        let ended = u32::from(stat.main_thread_ended());
+        self.threads = if self.zombie { 0 } else { stat.threads - ended };
+        let resident_pages = match (self.zombie, stat.main_thread_ended()) {
+            (true, _) => 0,
+            (false, true) => self.shown_by_another(),
+            (false, false) => stat.rss_pages,
+        };
+        if !stat.main_thread_ended() && self.shown_by != self.pid {
+            self.show_by(self.pid); // another thread has called exec, and is the main thread now
+        }
+        self.rss_bytes = resident_pages * page_bytes();
         self.own = self.own.advance_to(own_usage(&stat, clock_ns(self.cpu_clock)));
-        self.children = self.children.advance_to(Usage {
+        let children = self.children.advance_to(Usage {
             user_ns: stat.child_user_ticks * tick_ns(),
             system_ns: stat.child_system_ticks * tick_ns(),
             minor_faults: stat.child_minor_faults,
             major_faults: stat.child_major_faults,
         });
+        self.inherited = children != self.children;
+        self.children = children;
         true
+    }
+
+    fn show_by(&mut self, tid: i32) {
+        self.shown_by = tid;
+        self.memory = ProcFile::open(&format!("/proc/{tid}/statm")).ok();
+        self.descriptors = ProcDir::open(&format!("/proc/{tid}/fd")).ok();
+    }
+
+    /// Resident pages, told by a thread that lives although the main thread has ended.
+    fn shown_by_another(&mut self) -> u64 {
+        let told = self.resident_pages().unwrap_or(0);
+        if told > 0 {
+            return told;
+        }
+        let mut tids = Vec::new();
+        self.tasks.list(&mut tids);
+        tids.retain(|&tid| tid != self.pid);
+        for tid in tids {
+            self.show_by(tid);
+            if let Some(pages) = self.resident_pages().filter(|&pages| pages > 0) {
+                return pages;
+            }
+        }
+        0
+    }
+
+    fn resident_pages(&self) -> Option<u64> {
+        let mut buffer = [0u8; 128];
+        Numbers(self.memory.as_ref()?.read(&mut buffer).ok()?).nth(1)
     }
 
     /// The same without what costs time in proportion to the threads, but for the exact CPU clock: CPU time, its split
     /// guessed from the last full reading, resident memory and number of threads. False when a full update is needed.
     pub fn update_lightly(&mut self) -> bool {
-        let mut buffer = [0u8; 128];
-        let Some(memory) = self.memory.as_ref().and_then(|file| file.read(&mut buffer).ok()) else { return false };
-        let resident_pages = Numbers(memory).nth(1).unwrap_or(0);
-        let (threads, clock) = (self.tasks.subfolders(), clock_ns(self.cpu_clock));
+        let resident_pages = self.resident_pages().unwrap_or(0);
+        let ended = u32::from(self.shown_by != self.pid);
+        let (threads, clock) = (self.tasks.subfolders().saturating_sub(ended), clock_ns(self.cpu_clock));
         if resident_pages == 0 || threads == 0 || clock.is_none() {
             return false; // a zombie, or gone
         }
         self.rss_bytes = resident_pages * page_bytes();
         self.threads = threads;
         self.own = self.own.advance_to(own_usage(&self.last_stat, clock));
+        self.inherited = false;
         true
     }
 
-    /// Lists the process's threads into `tids`.
+    /// Lists the process's threads into `tids`, without a main thread that has ended.
     pub fn list_threads(&mut self) {
         self.tasks.list(&mut self.tids);
+        if self.shown_by != self.pid {
+            self.tids.retain(|&tid| tid != self.pid);
+        }
     }
 
     /// Open descriptors; None before Linux 6.2 (count them with `sockets` there) or where not permitted.
@@ -176,7 +226,7 @@ impl Process {
             return Some(0);
         }
         let mut buffer = [0u8; 2048];
-        let file = ProcFile::open(&format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        let file = ProcFile::open(&format!("/proc/{}/smaps_rollup", self.shown_by)).ok()?;
         let text = file.read(&mut buffer).ok()?;
         Some(number_after(text, b"\nPss:").unwrap_or(0) * 1024)
     }

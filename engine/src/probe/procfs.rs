@@ -139,11 +139,27 @@ fn write_number(number: i32, out: &mut [u8; 16]) {
     }
 }
 
+/// Pid and stat of every process of the host.
+pub fn processes() -> Vec<(i32, Stat)> {
+    let mut pids = Vec::new();
+    if let Ok(proc) = ProcDir::open("/proc") {
+        proc.list(&mut pids);
+    }
+    pids.into_iter().filter_map(|pid| Some((pid, stat_of(pid)?))).collect()
+}
+
+/// None when the process has gone.
+pub fn stat_of(pid: i32) -> Option<Stat> {
+    let mut buffer = [0u8; 1024];
+    parse_stat(ProcFile::open(&format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?)
+}
+
 /// What is used of /proc/PID/stat (and of /proc/PID/task/TID/stat). Times in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stat {
     pub state: u8,
     pub parent: i32,
+    pub group: i32,
     pub minor_faults: u64,
     pub child_minor_faults: u64,
     pub major_faults: u64,
@@ -155,6 +171,18 @@ pub struct Stat {
     pub threads: u32,
     pub start_ticks: u64,
     pub rss_pages: u64,
+}
+
+impl Stat {
+    /// Whether the main thread has ended. Others may go on without it: it stays a zombie until the last of them ends.
+    pub fn main_thread_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Whether the whole process has ended and only waits to be reaped.
+    pub fn is_dead(&self) -> bool {
+        self.main_thread_ended() && self.threads <= 1
+    }
 }
 
 /// Parses a stat line; the name in it may hold anything, so the fields are counted from the last `)`.
@@ -169,6 +197,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     Some(Stat {
         state: text[after_name],
         parent: value[0] as i32,
+        group: value[1] as i32,
         minor_faults: value[6],
         child_minor_faults: value[7],
         major_faults: value[8],
@@ -250,11 +279,19 @@ mod tests {
         let line =
             b"42 (a) R (b) S 7 42 42 0 -1 4194560 11 12 13 14 15 16 17 18 20 0 5 0 999 1000 77 18446744073709551615 1";
         let stat = parse_stat(line).unwrap();
-        assert_eq!((stat.state, stat.parent, stat.threads), (b'S', 7, 5));
+        assert_eq!((stat.state, stat.parent, stat.group, stat.threads), (b'S', 7, 42, 5));
         assert_eq!((stat.minor_faults, stat.child_major_faults), (11, 14));
         assert_eq!((stat.user_ticks, stat.child_system_ticks), (15, 18));
         assert_eq!((stat.start_ticks, stat.rss_pages), (999, 77));
         assert_eq!(parse_stat(&line[..20]), None);
+    }
+
+    #[test]
+    fn a_process_is_dead_when_no_thread_is_left() {
+        let stat = |state, threads| Stat { state, threads, ..Stat::default() };
+        assert!(stat(b'Z', 1).is_dead() && stat(b'X', 0).is_dead());
+        assert!(!stat(b'Z', 3).is_dead() && stat(b'Z', 3).main_thread_ended());
+        assert!(!stat(b'S', 1).is_dead() && !stat(b'S', 1).main_thread_ended());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::census::Census;
 use super::host::Host;
 use super::input::{Input, Line};
 use super::keeper::{self, Reaped};
-use super::launch::{allowed_cpus, cpu_set, launch};
+use super::launch::{Inherited, allowed_cpus, cpu_set, launch};
 use super::output::{Gone, Output};
 use super::process::Usage;
 use super::signals::{Signals, parent_of_self};
@@ -35,10 +35,14 @@ pub fn serve(keeper: i32) -> ExitCode {
         Ok(mut session) => session.run(&mut input),
         Err(end) => Err(end),
     };
+    if result.is_err() {
+        keeper::kill_descendants(|_| ()); // whatever happened, nothing that was launched is left
+    }
     conclude(result, &mut output, &signals)
 }
 
 /// Watches running processes for a person: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C.
+/// It owns nothing, so it ends nothing, not even a process that happens to be its child.
 pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
     let signals = match Signals::install(parent_of_self()) {
         Ok(signals) => signals,
@@ -78,10 +82,9 @@ fn complain(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whatever happened, nothing that was launched is left after this.
+/// Says why the session ended early, if it did.
 fn conclude(result: Result<(), End>, output: &mut Output, signals: &Signals) -> ExitCode {
     let Err(end) = result else { return ExitCode::SUCCESS };
-    keeper::kill_descendants(|_| ());
     if let End::Error(event) = end {
         eprintln!("powerband-engine: {}", event.message);
         // A controller that has gone as well needs no error event.
@@ -184,6 +187,8 @@ struct Session<'s> {
     host: Host,
     /// When the grace after `stop` is over.
     stopping_until_ns: Option<u64>,
+    /// Pid and start of those in the subject's group when it was asked to stop.
+    asked: Vec<(i32, u64)>,
     /// What the subject left behind has been asked to stop, too.
     asked_rest: bool,
     samples: u64,
@@ -199,8 +204,11 @@ impl<'s> Session<'s> {
     ) -> Result<Session<'s>, End> {
         check(spec)?;
         cpu_set(&spec.host_cpus).map_err(|message| error("spec", format!("host_cpus: {message}")))?;
-        let host_cpus = if spec.host_cpus.is_empty() { allowed_cpus() } else { spec.host_cpus.clone() };
+        let allowed = allowed_cpus();
+        let host_cpus = if spec.host_cpus.is_empty() { allowed.clone() } else { spec.host_cpus.clone() };
+        let mut inherited = Inherited { descriptor_limit: limits.0, cpus: Vec::new() };
         if let Some(cpus) = cpu_set(&spec.cpus).map_err(|message| error("spec", format!("cpus: {message}")))? {
+            inherited.cpus = allowed;
             // SAFETY: a valid set of the given size.
             let set = unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&cpus), &cpus) };
             if set != 0 {
@@ -218,19 +226,20 @@ impl<'s> Session<'s> {
             census,
             host: Host::new(&spec.ports, &host_cpus),
             stopping_until_ns: None,
+            asked: Vec::new(),
             asked_rest: false,
             samples: 0,
             samples_late: 0,
         };
         if let Some(launch) = &spec.launch {
-            session.launch(launch, limits.0)?;
+            session.launch(launch, &inherited)?;
         }
         session.trees.extend(spec.watch.iter().map(|Watch { name, pid }| Tree::watched(name, *pid)));
         Ok(session)
     }
 
-    fn launch(&mut self, spec: &Launch, descriptor_limit: u64) -> Result<(), End> {
-        let launched = launch(spec, descriptor_limit).map_err(|message| error("launch", message))?;
+    fn launch(&mut self, spec: &Launch, inherited: &Inherited) -> Result<(), End> {
+        let launched = launch(spec, inherited).map_err(|message| error("launch", message))?;
         let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: monotonic_ns() };
         self.output.emit(&event, self.signals)?;
         self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
@@ -319,24 +328,31 @@ impl<'s> Session<'s> {
         let mut grace_ns = 0;
         if let Some(subject) = &self.subject {
             grace_ns = subject.launch.grace_ns;
-            // The whole group, as Ctrl-C in a terminal would reach it. The leader's pid is not reused while we have
-            // not reaped it, and the group's number not while a member lives.
-            // SAFETY: kill has no memory effects.
-            unsafe { libc::kill(-subject.pid, subject.launch.stop_signal) };
+            // Once it has ended, its pid and group may be another's: then all that is left is asked one by one.
+            if !subject.ended {
+                let group = keeper::living_descendants().into_iter().filter(|(_, stat)| stat.group == subject.pid);
+                self.asked = group.map(|(pid, stat)| (pid, stat.start_ticks)).collect();
+                // The whole group, as Ctrl-C in a terminal would reach it.
+                // SAFETY: kill has no memory effects.
+                unsafe { libc::kill(-subject.pid, subject.launch.stop_signal) };
+            }
         }
         self.stopping_until_ns = Some(monotonic_ns().saturating_add(grace_ns));
     }
 
-    /// Once the main process has ended, whatever it left in other groups is asked to stop, too.
+    /// Once the main process has ended, whatever it left is asked to stop, too, unless it has been. Nobody is asked
+    /// twice: many servers take a second signal for the order to drop everything.
     fn ask_the_rest(&mut self) {
         if let Some(subject) = &self.subject
             && subject.ended
             && !self.asked_rest
         {
             self.asked_rest = true;
-            for (pid, _) in keeper::living_descendants() {
-                // SAFETY: kill has no memory effects.
-                unsafe { libc::kill(pid, subject.launch.stop_signal) };
+            for (pid, stat) in keeper::living_descendants() {
+                if !self.asked.contains(&(pid, stat.start_ticks)) {
+                    // SAFETY: kill has no memory effects.
+                    unsafe { libc::kill(pid, subject.launch.stop_signal) };
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::own_cpu_ns;
 use super::perf::PerfCounters;
 use super::process::{Process, Usage, tick_ns};
-use super::procfs::ProcDir;
+use super::procfs::processes;
 use super::threads::ThreadTable;
 use crate::events::{Threads, TreeSample};
 
@@ -38,31 +38,34 @@ pub struct Tree {
     reaped: Vec<i32>,
     threads: ThreadTable,
     perf: PerfCounters,
-    /// Threads that the tree starts with and perf does not count.
+    /// Threads that the tree starts with and perf does not count; of them, those that count as started.
     first_threads: u64,
+    first_started: u64,
     threads_due: Due,
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
     /// Threads created and alive when the threads were last listed.
     listed: Option<(u64, u32)>,
-    context_switches: Option<u64>,
+    switches: (Due, Option<u64>),
     scratch: Vec<i32>,
 }
 
 impl Tree {
     /// The tree that the probe has just launched: all descendants of the probe.
     pub fn launched(name: &str, root: i32, perf: PerfCounters) -> Tree {
-        let mut tree = Tree::new(name, root, Some(std::process::id() as i32), perf, 1);
+        let mut tree = Tree::new(name, root, Some(std::process::id() as i32), perf);
+        (tree.first_threads, tree.first_started) = (1, 1);
         tree.members.extend(Process::open(root));
         tree
     }
 
     /// A running tree: counters start at 0 now.
     pub fn watched(name: &str, root: i32) -> Tree {
-        let mut tree = Tree::new(name, root, None, PerfCounters::default(), 0);
+        let mut tree = Tree::new(name, root, None, PerfCounters::default());
         tree.adopt_descendants();
         tree.perf = PerfCounters::attach(|| tree.thread_ids());
+        tree.first_threads = tree.thread_ids().len() as u64;
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
         tree.list_threads();
         tree.scan_threads(false);
@@ -70,7 +73,7 @@ impl Tree {
         tree
     }
 
-    fn new(name: &str, root: i32, reaper: Option<i32>, perf: PerfCounters, first_threads: u64) -> Tree {
+    fn new(name: &str, root: i32, reaper: Option<i32>, perf: PerfCounters) -> Tree {
         Tree {
             name: name.into(),
             root,
@@ -82,30 +85,26 @@ impl Tree {
             reaped: Vec::new(),
             threads: ThreadTable::default(),
             perf,
-            first_threads,
+            first_threads: 0,
+            first_started: 0,
             threads_due: Due::default(),
             event_due: Due::default(),
             pss: Default::default(),
             sockets: Default::default(),
             listed: None,
-            context_switches: None,
+            switches: Default::default(),
             scratch: Vec::new(),
         }
     }
 
     fn adopt_descendants(&mut self) {
         self.members.extend(Process::open(self.root));
-        let mut pids = Vec::new();
-        if let Ok(proc) = ProcDir::open("/proc") {
-            proc.list(&mut pids);
-        }
-        let mut others: Vec<Process> = pids.into_iter().filter_map(Process::open).collect();
+        let others = processes();
         let mut next = 0;
         while next < self.members.len() {
             let parent = self.members[next].pid;
-            let (children, rest) = others.into_iter().partition(|process| process.parent == parent);
-            others = rest;
-            self.members.extend::<Vec<_>>(children);
+            let children = others.iter().filter(|(_, stat)| stat.parent == parent);
+            self.members.extend(children.filter_map(|&(pid, _)| Process::open(pid)));
             next += 1;
         }
     }
@@ -152,7 +151,8 @@ impl Tree {
         let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
         self.last = self.last.advance_to(sum.saturating_sub(self.base));
         let threads_now = self.members.iter().map(|member| member.threads).sum();
-        let created = self.perf.threads_created();
+        let created = self.perf.threads_created(u64::from(threads_now).saturating_sub(self.first_threads));
+        self.update_switches(now_ns);
         let event = self.update_threads(now_ns, threads_now, created);
         self.update_dear(now_ns);
         let totals = self.threads.totals();
@@ -161,12 +161,12 @@ impl Tree {
             name: self.name.clone(),
             processes_now: live.len() as u32,
             threads_now,
-            threads_started: created.map(|created| created + self.first_threads),
+            threads_started: created.map(|created| created + self.first_started),
             cpu_user_ns: self.last.user_ns,
             cpu_system_ns: self.last.system_ns,
             rss_bytes_now: live.iter().map(|member| member.rss_bytes).sum(),
             pss_bytes_now: self.pss.1,
-            context_switches: self.context_switches,
+            context_switches: self.switches.1,
             voluntary_switches: totals.voluntary_switches,
             involuntary_switches: totals.involuntary_switches,
             run_wait_ns: totals.run_wait_ns,
@@ -182,26 +182,40 @@ impl Tree {
         (sample, event)
     }
 
-    /// Reads every member, children before their parents: a child waited for in between is then counted twice for one
-    /// sample (and evened out by `last`), where the other order would miss it and take it for lost.
+    /// Reads every member, children before their parents: whoever has gone by its turn is in its parent's counters, read
+    /// after it. A child that was read and then waited for would count twice: the children of a parent that inherited
+    /// something are looked at again, and all once more if one of them has gone.
     fn update_members(&mut self, full: bool) {
         let mut vanished = HashMap::new();
-        for i in (0..self.members.len()).rev() {
-            let member = &mut self.members[i];
-            let lightly = !full && member.threads > FEW_THREADS;
-            if !(lightly && member.update_lightly() || member.update()) {
-                let member = self.members.remove(i);
-                vanished.insert(member.pid, member);
-            }
-        }
+        self.read_members(full, |_| true, &mut vanished);
         if !full && !vanished.is_empty() {
-            // What parents inherit is only in a full reading. One that has gone by now is met at the next sample.
-            self.members.iter_mut().for_each(|member| _ = member.update());
+            self.read_members(true, |_| true, &mut vanished); // what parents inherit is only in a full reading
+        }
+        loop {
+            let heirs: Vec<i32> = self.members.iter().filter(|member| member.inherited).map(|heir| heir.pid).collect();
+            let gone_before = vanished.len();
+            self.read_members(true, |member| heirs.contains(&member.parent), &mut vanished);
+            if vanished.len() == gone_before {
+                break;
+            }
+            self.read_members(true, |_| true, &mut vanished);
         }
         for member in vanished.values() {
             self.account_for(member, &vanished);
         }
         self.reaped.clear();
+    }
+
+    /// Reads the members that `wanted` names, the last first, and moves those that have gone to `vanished`.
+    fn read_members(&mut self, full: bool, wanted: impl Fn(&Process) -> bool, vanished: &mut HashMap<i32, Process>) {
+        for i in (0..self.members.len()).rev() {
+            let member = &mut self.members[i];
+            let lightly = !full && member.threads > FEW_THREADS;
+            if wanted(member) && !(lightly && member.update_lightly() || member.update()) {
+                let member = self.members.remove(i);
+                vanished.insert(member.pid, member);
+            }
+        }
     }
 
     fn account_for(&mut self, member: &Process, vanished: &HashMap<i32, Process>) {
@@ -244,7 +258,6 @@ impl Tree {
             self.listed = listed;
         }
         self.scan_threads(detailed);
-        self.context_switches = self.perf.context_switches();
         let opening_ns = self.threads.opening_ns();
         let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
@@ -262,6 +275,15 @@ impl Tree {
             self.threads.scan(member, detailed);
         }
         self.threads.end_scan();
+    }
+
+    /// On every sample, unless there are so many threads to add up that it would be dear.
+    fn update_switches(&mut self, now_ns: u64) {
+        if self.switches.0.is_due(now_ns) {
+            let started = own_cpu_ns();
+            self.switches.1 = self.perf.context_switches();
+            self.switches.0 = Due(now_ns + DEAR_FACTOR * (own_cpu_ns() - started));
+        }
     }
 
     fn update_dear(&mut self, now_ns: u64) {

@@ -123,7 +123,13 @@ impl Probe {
 
     pub fn start_with_line(line: &str) -> Probe {
         let mut command = Command::new(engine());
-        command.arg("probe").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.arg("probe");
+        Probe::start_by(command, line)
+    }
+
+    /// By a command that becomes a probe.
+    pub fn start_by(mut command: Command, line: &str) -> Probe {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
