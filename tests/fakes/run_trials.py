@@ -7,6 +7,7 @@ Exit codes are those of the command line; errors are printed as it would print t
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from pathlib import Path
@@ -29,6 +30,14 @@ class Announcer(Watcher):
         announce(name)
 
 
+class AnnouncedStop(StopRequest):
+    """Says `stopping` once a first Ctrl-C has been heard; from then on a second one is the second."""
+
+    def request(self) -> None:
+        super().request()
+        os.write(1, b"stopping\n")  # past sys.stdout, which a signal handler may find in use
+
+
 def announce(what: str) -> None:
     sys.stdout.write(what + "\n")
     sys.stdout.flush()
@@ -47,7 +56,7 @@ def main() -> int:
     duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
     case = experiment(subject, short_load(duration_ns=duration_ns))
     done = {record.spec.number for record in run.records() if record.status == "measured"}
-    with StopRequest.on_signals() as stop:
+    with AnnouncedStop.on_signals() as stop:
         for number in range(1, int(options.get("trials", "3")) + 1):
             if number in done:
                 continue
