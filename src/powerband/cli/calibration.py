@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer and shorter trials: half a minute instead of five.")
+@click.option("--quick", is_flag=True, help="Fewer and shorter trials: a minute instead of five.")
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Keep the trials in this folder."
 )
@@ -75,10 +75,12 @@ def _interrupted(found: Calibration) -> str:
 def _line(check: Check) -> str:
     if check.measured is None or check.deviation is None:
         return f"failed  {check.name}: {check.problem}"
+    outcome = "ok" if check.passed else "unsure" if check.undecided else "failed"
     interval = "" if check.low is None or check.high is None else f" ({check.low:+.1%} to {check.high:+.1%})"
     disturbed = f"; {check.disturbed} of {check.trials} trials disturbed" if check.disturbed else ""
+    notes = disturbed + (f"; {check.problem}" if check.undecided else "")
     return (
-        f"{'ok' if check.passed else 'failed':6}  {check.name}: {check.quantity} "
+        f"{outcome:6}  {check.name}: {check.quantity} "
         f"{format_value(check.measured, check.unit)}, theory {format_value(check.expected, check.unit)}: "
-        f"{check.deviation:+.1%}{interval}, {check.allowed:.1%} allowed; {check.requests:,} requests{disturbed}"
+        f"{check.deviation:+.1%}{interval}, {check.allowed:.1%} allowed; {check.requests:,} requests{notes}"
     )

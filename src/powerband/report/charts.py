@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from powerband.analyze.results import Analysis, Estimate, SettingResult
 from powerband.metrics import METRICS
 from powerband.plan import Level, Setting, format_level
-from powerband.report.numbers import format_estimate, format_interval, format_share, unit_scale
+from powerband.report.numbers import format_estimate, format_interval, unit_scale
+from powerband.report.words import margin_words
 
 LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
 LADDER_STEP = 1.5  # or every level over the one before, from three levels on
@@ -182,7 +183,7 @@ def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[
     low = min((value for value in values if value > 0), default=1.0)
     log_value = METRICS[metrics[0]].unit == "ns" and max(values, default=1.0) / low >= LOG_VALUE_RATIO
     band = _margin_band(analysis, scale) if list(metrics) == [analysis.objective] else None
-    label = f"within {format_share(analysis.margin)} of the leader" if band else ""
+    label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
     return Chart(
         id=head.id,
         kind="estimates",
@@ -202,9 +203,13 @@ def _margin_band(analysis: Analysis, scale: float) -> tuple[float, float] | None
     leader = next((result for result in analysis.settings if result.setting == analysis.answer.leader), None)
     if leader is None or analysis.objective not in leader.estimates:
         return None
-    value = leader.estimates[analysis.objective].value / scale
-    edge = value * (1 - analysis.margin if analysis.direction == "maximise" else 1 + analysis.margin)
-    return min(value, edge), max(value, edge)
+    value = leader.estimates[analysis.objective].value
+    share = METRICS[analysis.objective].unit == "ratio"
+    margin = analysis.margin * (1.0 if share else abs(value))
+    edge = value - margin if analysis.direction == "maximise" else value + margin
+    if value == 0 and not share:
+        return None
+    return min(value, edge) / scale, max(value, edge) / scale
 
 
 def _points(

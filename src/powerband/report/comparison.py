@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.analyze.between import Change, RunComparison
-from powerband.analyze.results import Estimate
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.report.numbers import ABSENT, format_change, format_estimate
+from powerband.report.numbers import ABSENT, format_estimate
+from powerband.report.words import gap_words, margin_words
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
@@ -26,7 +26,8 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
     notes = [
         f"Verdicts are the second run's towards the first, at {comparison.confidence:.0%} confidence for all settings "
         f"together; {direction} {METRICS[comparison.objective].name} is better; differences within "
-        f"{comparison.margin:.1%} count as none. What the machine did meanwhile counts as a difference too.",
+        f"{margin_words(comparison.margin, comparison.objective)} count as none. "
+        "What the machine did meanwhile counts as a difference too.",
         *_absent("first", comparison.only_first),
         *_absent("second", comparison.only_second),
     ]
@@ -38,17 +39,21 @@ def _row(change: Change, comparison: RunComparison) -> list[str]:
         change.setting.id,
         format_estimate(change.first, comparison.objective),
         format_estimate(change.second, comparison.objective),
-        format_change(change.ratio),
-        _interval(change.ratio),
+        gap_words(change.ratio, change.first, change.second, comparison.objective),
+        _interval(change, comparison.objective),
         change.verdict.value,
     ]
 
 
-def _interval(ratio: Estimate) -> str:
-    """Of the change, in percent; a dash where there are too few trials for one."""
-    if ratio.low is None or ratio.high is None:
+def _interval(change: Change, objective: str) -> str:
+    """Of the change, in percent or percentage points; a dash where there are too few trials, or no ratio, for one."""
+    ratio = change.ratio
+    if ratio is None or ratio.low is None or ratio.high is None:
         return ABSENT
-    return " to ".join(f"{(end - 1) * 100:+.1f}".replace("-", "−") for end in (ratio.low, ratio.high)) + " %"
+    share = METRICS[objective].unit == "ratio"
+    scale = 100 * (change.first.value if share else 1.0)
+    ends = " to ".join(f"{(end - 1) * scale:+.1f}".replace("-", "−") for end in (ratio.low, ratio.high))
+    return f"{ends} {'pts' if share else '%'}"
 
 
 def _absent(which: str, settings: Iterable[Setting]) -> list[str]:

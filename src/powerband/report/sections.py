@@ -15,9 +15,11 @@ from powerband.report.numbers import ABSENT, format_estimate, format_interval, f
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.words import (
     change_words,
+    counted,
     factor_names,
     not_allowed,
     present_columns,
+    standing_words,
     unusable_trials,
     verdict_note,
     verdict_words,
@@ -92,15 +94,10 @@ def _keys(analysis: Analysis) -> str:
                     f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
                 )
                 items.append((_label(name), format_estimate(estimate, name), small))
-    if answer.setting is None:
-        candidates = dict.fromkeys(setting.id for setting in (*answer.equivalent, *answer.undecided))
-        small = f"still possible: {', '.join(candidates)}" if candidates else ""
-    else:
-        others = [setting.id for setting in answer.equivalent if setting != answer.setting]
-        small = f"also as good: {', '.join(others)}" if others else "none of the others is as good"
-    items.append(("Standing", _KINDS[answer.kind], small))
-    valid = sum(trial.valid for trial in analysis.trials)
-    left = len(analysis.trials) - valid
+    items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
+    trials = counted(analysis.trials)
+    valid = sum(trial.valid for trial in trials)
+    left = len(trials) - valid
     items.append(("Evidence", f"{valid} trials", f"{left} more not counted" if left else "every trial was valid"))
     cells = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(small)}</small></dd></div>"
@@ -222,7 +219,9 @@ def _tone(result: SettingResult, analysis: Analysis) -> str:
         return "bad"
     if result.setting == analysis.answer.leader:
         return "good"
-    return {Verdict.WORSE: "bad", Verdict.INCONCLUSIVE: "unsure"}.get(result.verdict, "good")
+    if verdict_words(result, analysis) == "undecided":
+        return "unsure"
+    return "bad" if result.verdict is Verdict.WORSE else "good"
 
 
 def _distributions(page: Page) -> str:
@@ -331,8 +330,9 @@ def _not_counted(analysis: Analysis) -> str:
         for trial in trials
     )
     return (
-        '<p class="lead">Trials that failed, or in which the generator or the machine would have been measured instead '
-        "of the server. They are kept on disk and never averaged in.</p>"
+        '<p class="lead">'
+        "Trials that failed or were cut short, or in which the generator or the machine would have been "
+        "measured instead of the server. They are kept on disk and never averaged in.</p>"
         '<div class="scroll"><table><thead><tr><th scope="col">trial</th><th scope="col" class="words">setting</th>'
         f'<th scope="col" class="words">status</th><th scope="col" class="words">why</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"

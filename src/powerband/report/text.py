@@ -23,6 +23,7 @@ from powerband.report.words import (
     COLUMNS,
     Column,
     change_words,
+    counted,
     factor_names,
     not_allowed,
     present_columns,
@@ -135,8 +136,9 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
         return Text(words, style="red")
     if result.setting == analysis.answer.leader:
         return Text(words, style="green")
-    styles = {Verdict.WORSE: "red", Verdict.INCONCLUSIVE: "yellow"}
-    return Text(words, style=styles.get(result.verdict, "green"))
+    if words == "undecided":
+        return Text(words, style="yellow")
+    return Text(words, style="red" if result.verdict is Verdict.WORSE else "green")
 
 
 def _trials(result: SettingResult) -> str:
@@ -172,7 +174,7 @@ def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
     if not trials:
         return
     yield Text()
-    yield Text(f"Not counted ({len(trials)} of {len(analysis.trials)} trials):", style="yellow")
+    yield Text(f"Not counted ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
     for trial in trials[:_UNUSABLE_SHOWN]:
         yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {'; '.join(trial.reasons)}")
     if len(trials) > _UNUSABLE_SHOWN:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from powerband.analyze.results import Analysis, SettingResult, TrialResult, Verdict
-from powerband.report.numbers import format_change, format_share
+from powerband.analyze.results import Analysis, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
+from powerband.metrics import METRICS
+from powerband.plan import Setting
+from powerband.report.numbers import format_change, format_number, format_share
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
         return "not allowed"
     if result.setting == analysis.answer.leader:
         return "leader"
+    if result.uncertain_because and result.verdict is not Verdict.WORSE:
+        return "undecided"
     return {
         Verdict.BETTER: "better",
         Verdict.WORSE: "worse",
@@ -46,8 +50,56 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def change_words(result: SettingResult, analysis: Analysis) -> str:
-    """How far from the leader, as a signed percentage; empty for the leader itself."""
-    return "" if result.setting == analysis.answer.leader else format_change(result.effect)
+    """How far from the leader; empty for the leader itself."""
+    leader = next((row for row in analysis.settings if row.setting == analysis.answer.leader), None)
+    if leader is None or result is leader:
+        return ""
+    metric = analysis.objective
+    return gap_words(result.effect, leader.estimates.get(metric), result.estimates.get(metric), metric)
+
+
+def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
+    """From `base` to `value`: a signed percentage; percentage points for shares, whose differences are what is judged;
+    a plain difference where a ratio cannot be had, as from 0. Empty where it rounds to nothing or is not known."""
+    share = METRICS[metric].unit == "ratio"
+    if effect is not None and not share:
+        return format_change(effect)
+    if base is None or value is None or (effect is None and base.value != 0):
+        return ""
+    gap = value.value - base.value
+    sign = "−" if gap < 0 else "+"
+    if share:
+        points = f"{abs(100 * gap):.2g}" if abs(gap) < 0.1 else f"{abs(100 * gap):.0f}"
+        return "" if gap == 0 else f"{sign}{points} pts"
+    return "" if gap == 0 else f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
+
+
+def margin_words(margin: float, objective: str) -> str:
+    """`3 %`; for shares `3 percentage points`."""
+    return f"{margin * 100:.6g} percentage points" if METRICS[objective].unit == "ratio" else format_share(margin)
+
+
+def standing_words(analysis: Analysis) -> str:
+    """What is known of the settings beside the answer, in a line; nothing that the answer does not say."""
+    answer = analysis.answer
+    if answer.setting is None:
+        return (
+            f"still possible: {_ids(dict.fromkeys((*answer.equivalent, *answer.undecided)))}"
+            if answer.undecided
+            else ""
+        )
+    parts = []
+    if others := [setting for setting in answer.equivalent if setting != answer.setting]:
+        parts.append(f"also as good: {_ids(others)}")
+    if answer.undecided:
+        parts.append(f"may be as good: {_ids(answer.undecided)}")
+    if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
+        parts.append("none of the others is as good")
+    return "; ".join(parts)
+
+
+def _ids(settings: Iterable[Setting]) -> str:
+    return ", ".join(setting.id for setting in settings)
 
 
 def not_allowed(analysis: Analysis) -> list[tuple[str, str]]:
@@ -70,7 +122,8 @@ def verdict_note(analysis: Analysis) -> str:
     if leader is None:
         return "There is no leader to compare with."
     return (
-        f"Verdicts are towards the leader, {leader.id}: as good means within {format_share(analysis.margin)}, "
+        f"Verdicts are towards the leader, {leader.id}: as good means within "
+        f"{margin_words(analysis.margin, analysis.objective)}, "
         f"at {format_share(analysis.confidence)} confidence for all settings together."
     )
 
@@ -88,7 +141,9 @@ class Unusable:
 
 
 def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
-    """Failed, interrupted and invalid trials in order; `status` is `invalid` for one that ran but does not count."""
+    """Failed and invalid trials in order, and interrupted ones that were not run again; `status` is `invalid` for one
+    that ran but does not count."""
+    trials = counted(trials)
     return [
         Unusable(
             trial.number,
@@ -103,6 +158,17 @@ def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
     ]
 
 
+def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
+    """All but interrupted trials that were run again: these are no failure, only late."""
+    trials = list(trials)
+    last = {(trial.setting, trial.block, trial.attempt): trial.number for trial in trials}
+    return [
+        trial
+        for trial in trials
+        if trial.status != "interrupted" or last[trial.setting, trial.block, trial.attempt] == trial.number
+    ]
+
+
 def present_columns(analysis: Analysis) -> tuple[Column, ...]:
     """The columns that at least one setting has an estimate for."""
     return tuple(column for column in COLUMNS if any(column.metric in row.estimates for row in analysis.settings))
@@ -110,6 +176,7 @@ def present_columns(analysis: Analysis) -> tuple[Column, ...]:
 
 def trial_counts(analysis: Analysis) -> str:
     """`42 trials, 40 of them valid`."""
-    total = len(analysis.trials)
-    valid = sum(trial.valid for trial in analysis.trials)
+    trials = counted(analysis.trials)
+    total = len(trials)
+    valid = sum(trial.valid for trial in trials)
     return f"{total} trial{'s' if total != 1 else ''}, {'all' if valid == total else f'{valid} of them'} valid"

@@ -28,6 +28,7 @@ from powerband.run.trial import run_trial
 from powerband.store import TrialDir
 
 TOLERANCE = 0.05
+SAMPLING_MAX = 0.05  # the widest half interval with which anything can be told
 CONFIDENCE = 0.95
 AT_ONCE = 8  # reference servers with one thread each; fewer where they have more
 SERVICE_S = 0.010
@@ -39,10 +40,9 @@ class Check:
     """One reference server against theory.
 
     `deviation`: measured / expected - 1, its interval from the spread over independent trials (None for one trial).
-    `allowed`: 5 %, and in the quick form what sampling error adds. `disturbed`: trials on a machine that was not
-    quiet: they count here, since these servers hardly use
-    the CPU, but a deviation may come from that. `problem`: why nothing
-    could be measured."""
+    `allowed`: 5 %, and in the quick form what sampling error adds, 5 points at most. `disturbed`: trials on a machine
+    that was not quiet: they count here, since these servers hardly use the CPU, but a deviation may come from that.
+    `problem`: why nothing could be measured, or why it cannot be told whether theory holds."""
 
     name: str
     quantity: str
@@ -60,7 +60,12 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        return self.deviation is not None and abs(self.deviation) <= self.allowed
+        return self.problem is None and self.deviation is not None and abs(self.deviation) <= self.allowed
+
+    @property
+    def undecided(self) -> bool:
+        """It was measured, but too coarsely to pass or to fail."""
+        return self.problem is not None and self.deviation is not None
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def calibrate(
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Calibration:
-    """Runs all checks: some four minutes, half a minute when `quick`. Trials are kept under `directory`; `starting` is
+    """Runs all checks: some four minutes, less than one when `quick`. Trials are kept under `directory`; `starting` is
     told what is measured next.
 
     Raises MeasurementError where no engine is found or the disk is full."""
@@ -151,7 +156,7 @@ def _cases(quick: bool) -> list[_Case]:
         return [
             closed[0],
             _poisson("M/D/1", 1, "constant", 0.5, seconds=7, trials=8),
-            _poisson("M/M/1", 1, "exponential", 0.3, seconds=9, trials=8),
+            _poisson("M/M/1", 1, "exponential", 0.3, seconds=10, trials=16),
         ]
     return [
         *closed,
@@ -214,10 +219,9 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
     valid = [result for result in results if _usable(result)]
     expected = [case.expected(result, served) for result in valid]
     usable = [(result, value) for result, value in zip(valid, expected, strict=True) if math.isfinite(value)]
-    if not usable:
-        return Check(
-            case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, _reason(results)
-        )
+    if 2 * len(usable) <= len(results):
+        why = f"only {len(usable)} of {len(results)} trials could be used: {_reason(results)}"
+        return Check(case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, why)
     # Long trials of a Poisson load weigh the same: they have the same length and rate.
     found = estimate([result.metrics[case.metric] / value for result, value in usable], CONFIDENCE, log=False)
     half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
@@ -230,10 +234,22 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
         deviation=found.value - 1,
         low=None if found.low is None else found.low - 1,
         high=None if found.high is None else found.high - 1,
-        allowed=TOLERANCE + (half if quick else 0.0),
+        allowed=TOLERANCE + (min(half, SAMPLING_MAX) if quick else 0.0),
         trials=len(usable),
         requests=round(sum(r.metrics["achieved_rate_per_s"] for r, _ in usable) * case.load.duration_ns / 1e9),
         disturbed=sum(_disturbed(result, alone=case.trials == 1) for result, _ in usable),
+        problem=_too_coarse(found.value - 1, half),
+    )
+
+
+def _too_coarse(deviation: float, half: float) -> str | None:
+    """Why it cannot be told whether theory holds. A deviation beyond the tolerance by more than its interval is told,
+    however wide that is."""
+    if half <= SAMPLING_MAX or abs(deviation) - half > TOLERANCE:
+        return None
+    return (
+        f"could not tell: trials differ so much that the mean is only known within {half:.1%} "
+        f"({SAMPLING_MAX:.0%} allowed); make the machine quieter, or measure for longer (without --quick)"
     )
 
 
@@ -251,7 +267,7 @@ def _disturbed(result: TrialResult, *, alone: bool) -> bool:
 
 def _reason(results: Sequence[TrialResult]) -> str:
     reasons = [problem.message for result in results for problem in result.problems if problem.fatal]
-    return reasons[0] if reasons else "no trial was finished"
+    return reasons[0] if reasons else "none was finished, or the server was slower than the load offered"
 
 
 class _Bench:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from powerband.analyze.results import TrialResult
+from powerband.analyze.results import Problem, TrialResult
 from powerband.plan import Setting
 from powerband.run.stop import StopRequest
 from powerband.search import calibrate as module
@@ -46,3 +47,39 @@ def test_what_was_cut_short_is_no_verdict(monkeypatch: pytest.MonkeyPatch, stopp
     found, _ = run(monkeypatch, stop_in_case=stopped_in)
     assert found.interrupted and not found.passed
     assert (len(found.checks), found.planned, found.problem) == (finished, 3, None)
+
+
+def checked(deviations: list[float], *, lost: int = 0, quick: bool = True) -> module.Check:
+    """The check of a case whose trials deviate so from theory; `lost` more could not be used."""
+    case = module._cases(True)[1]
+    served = module.Served(0.010, 0.0)
+    results = []
+    for number, deviation in enumerate(deviations):
+        made = TrialResult(number, 0, 1, Setting(()), "measured", (), {"offered_rate_per_s": 50.0})
+        expected = case.expected(made, served)
+        metrics = {**made.metrics, "achieved_rate_per_s": 50.0, "response_time_ns_mean": expected * (1 + deviation)}
+        results.append(replace(made, metrics=metrics))
+    problems = (Problem("died", "the subject died"),)
+    results += [TrialResult(99, 0, 1, Setting(()), "failed", problems, {}) for _ in range(lost)]
+    return module._check(case, results, served, quick)
+
+
+def test_sampling_error_of_the_quick_form_counts_up_to_five_points() -> None:
+    check = checked([0.03, 0.05, 0.07, 0.09])
+    assert check.passed and 0.06 < check.allowed < 0.10
+    assert not checked([0.03, 0.05, 0.07, 0.09], quick=False).passed
+    assert not checked([0.10, 0.101, 0.102, 0.103]).passed
+
+
+def test_noise_does_not_help_to_pass() -> None:
+    check = checked([-0.20, 0.20, -0.10, 0.12])
+    assert check.undecided and not check.passed and check.problem is not None
+    assert check.problem.startswith("could not tell")
+    far = checked([0.5, 0.7, 0.6, 0.8])
+    assert not far.passed and not far.undecided
+
+
+def test_most_trials_of_a_check_must_be_usable() -> None:
+    assert checked([0.0, 0.001, 0.0], lost=2).passed
+    check = checked([0.0, 0.001], lost=2)
+    assert not check.passed and check.problem == "only 2 of 4 trials could be used: the subject died"

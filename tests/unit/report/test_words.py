@@ -1,0 +1,99 @@
+"""Words shared by all renderers: they follow the scale of the verdict and say no more than the answer does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes import synthetic
+from powerband.analyze.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
+from powerband.plan import Setting
+from powerband.report.charts import main_charts
+from powerband.report.words import (
+    change_words,
+    counted,
+    margin_words,
+    standing_words,
+    trial_counts,
+    unusable_trials,
+    verdict_words,
+)
+
+ONE, TWO, FOUR = (synthetic.setting(threads=threads) for threads in (1, 2, 4))
+
+
+def row(of: Setting, metric: str, value: float, effect: float | None) -> SettingResult:
+    estimate = Estimate(value, value, value, 0.95, 5)
+    ratio = None if effect is None else Estimate(effect, effect, effect, 0.95, 5)
+    return SettingResult(of, 5, 0, {metric: estimate}, ratio, Verdict.WORSE, True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "leader", "other", "effect", "words"),
+    [
+        ("goodput_per_s", 100.0, 80.0, 0.8, "−20 %"),
+        ("error_rate", 0.10, 0.62, 6.2, "+52 pts"),
+        ("error_rate", 0.10, 0.08, 0.8, "−2 pts"),
+        ("error_rate", 0.0, 0.005, None, "+0.5 pts"),
+        ("accept_overflows", 0.0, 12.0, None, "+12"),
+        ("accept_overflows", 0.0, 0.0, None, ""),
+    ],
+)
+def test_a_change_is_said_on_the_scale_of_the_verdict(
+    metric: str, leader: float, other: float, effect: float | None, words: str
+) -> None:
+    rows = (row(ONE, metric, leader, None if effect is None else 1.0), row(TWO, metric, other, effect))
+    answer = Answer(AnswerKind.BEST, ONE, ONE, (ONE,), (), ())
+    analysis = synthetic.analysis(objective=metric, settings=rows, answer=answer)
+    assert change_words(rows[1], analysis) == words
+    assert change_words(rows[0], analysis) == ""
+
+
+def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:
+    assert margin_words(0.03, "error_rate") == "3 percentage points"
+    assert margin_words(0.03, "goodput_per_s") == "3 %"
+    rows = (row(ONE, "error_rate", 0.10, 1.0), row(TWO, "error_rate", 0.50, 5.0))
+    answer = Answer(AnswerKind.BEST, ONE, ONE, (ONE,), (), ())
+    analysis = synthetic.analysis(objective="error_rate", direction="minimise", settings=rows, answer=answer)
+    band = next(chart for chart in main_charts(analysis) if chart.id == "objective").band
+    assert band == pytest.approx((10.0, 13.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen", "equivalent", "undecided", "words"),
+    [
+        (AnswerKind.BEST, ONE, (ONE,), (), "none of the others is as good"),
+        (AnswerKind.EQUIVALENT_SET, ONE, (ONE, TWO), (), "also as good: threads=2"),
+        (AnswerKind.EQUIVALENT_SET, ONE, (ONE,), (TWO,), "may be as good: threads=2"),
+        (AnswerKind.EQUIVALENT_SET, ONE, (ONE, TWO), (FOUR,), "also as good: threads=2; may be as good: threads=4"),
+        (AnswerKind.NOT_ENOUGH_DATA, None, (ONE,), (TWO,), "still possible: threads=1, threads=2"),
+        (AnswerKind.NONE_VALID, None, (), (), ""),
+    ],
+)
+def test_the_standing_agrees_with_the_answer(
+    kind: AnswerKind,
+    chosen: Setting | None,
+    equivalent: tuple[Setting, ...],
+    undecided: tuple[Setting, ...],
+    words: str,
+) -> None:
+    answer = Answer(kind, chosen, ONE, equivalent, undecided, ())
+    assert standing_words(synthetic.analysis(answer=answer)) == words
+
+
+def test_a_setting_that_may_break_a_constraint_is_undecided() -> None:
+    unsure = replace(row(TWO, "goodput_per_s", 1.0, 1.0), uncertain_because=("p99 < 50ms",))
+    analysis = synthetic.analysis()
+    assert verdict_words(replace(unsure, verdict=Verdict.EQUIVALENT), analysis) == "undecided"
+    assert verdict_words(unsure, analysis) == "worse"
+
+
+def test_an_interrupted_trial_that_was_run_again_is_not_a_lost_one() -> None:
+    stopped = (Problem("interrupted", "stopped"),)
+    cut = TrialResult(1, 0, 1, ONE, "interrupted", stopped, {})
+    again = TrialResult(2, 0, 1, ONE, "measured", (), {})
+    open_end = TrialResult(3, 0, 1, TWO, "interrupted", stopped, {})
+    assert counted([cut, again, open_end]) == [again, open_end]
+    assert [trial.number for trial in unusable_trials([cut, again, open_end])] == [3]
+    assert trial_counts(synthetic.analysis(trials=(cut, again))) == "1 trial, all valid"
