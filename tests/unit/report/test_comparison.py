@@ -1,6 +1,7 @@
 """Two runs side by side on a terminal: a row for each common setting, and the others named."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -71,3 +72,15 @@ def test_runs_that_were_compared_are_shown_whole() -> None:
     lines = shown(compare_runs(run({1: [100, 101, 99], 2: [200, 201]}), run({1: [150, 151, 149]})))
     assert lines[1].startswith("threads=1") and lines[1].endswith("better")
     assert "Measured in the first run only: threads=2" in lines
+
+
+def test_shares_change_by_percentage_points_and_from_zero_there_is_no_ratio() -> None:
+    first, second = Estimate(0.10, 0.09, 0.11, 0.95, 5), Estimate(0.15, 0.14, 0.16, 0.95, 5)
+    ratio = Estimate(1.5, 1.4, 1.6, 0.95, 5)
+    base = comparison()
+    shares = replace(base, objective="error_rate", changes=(Change(threads(4), first, second, ratio, Verdict.WORSE),))
+    assert "+5 pts" in " ".join(shown(shares)) and "+4.0 to +6.0 pts" in " ".join(shown(shares))
+    assert "within 3 percentage points count as none" in " ".join(shown(shares))
+    none = Estimate(0.0, 0.0, 0.0, 0.95, 5)
+    from_zero = replace(shares, changes=(Change(threads(4), none, second, None, Verdict.WORSE),))
+    assert "+15 pts" in " ".join(shown(from_zero)) and "nan" not in " ".join(shown(from_zero))
