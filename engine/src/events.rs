@@ -224,9 +224,9 @@ pub struct Sample {
     pub host: HostSample,
 }
 
-/// One process tree, all its processes added up. With more than 64 threads, faults and everything that is counted per
-/// thread (switches, run-queue wait) is read once a second (less often where that would cost over 1 % of a core) and
-/// repeated in between.
+/// One process tree, all its processes added up. With more than 64 threads, faults, voluntary and
+/// involuntary switches and run-queue wait are read once a second (less often where that would cost over 1 % of a core)
+/// and repeated unchanged in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSample {

@@ -238,3 +238,90 @@ fn a_person_may_watch_a_process() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no process 2147483646"));
 }
+
+#[test]
+fn a_subject_behind_a_forking_shim_is_counted_like_any_other() {
+    let bench = Bench::new();
+    // What a version manager's shim does: some short-lived helpers, then the program; here as a child that it waits for.
+    let code = r#"
+import os, threading, time
+def work():
+    for _ in range(5): time.sleep(0.002)
+threads = [threading.Thread(target=work) for _ in range(20)]
+for t in threads: t.start()
+for t in threads: t.join()
+while time.process_time() < 0.4: pass
+os.write(1, b'serving\n')
+time.sleep(0.2)
+"#;
+    for last in ["exec", ""] {
+        let shim = format!("for i in 1 2 3 4 5 6 7 8; do x=$(/bin/echo $i); done; {last} \"$0\" -c \"$1\"");
+        let mut probe = Probe::start(&bench.launch(&["sh", "-c", &shim, python(), code]));
+        let exited = probe.until("exited");
+        let (events, _) = probe.finish();
+        assert_eq!(exited["exit_code"], 0);
+        assert_never_falls(&events, "subject");
+        let processes = if last == "exec" { 1 } else { 2 };
+        assert!(
+            tree(&events, "subject").any(|tree| tree["threads_now"] == processes && tree["processes_now"] == processes)
+        );
+        let used = tree(&events, "subject").last().unwrap();
+        for field in ["cpu_user_ns", "cpu_system_ns"] {
+            let (sampled, exact) = (used[field].as_u64().unwrap(), exited[field].as_u64().unwrap());
+            assert!(sampled.abs_diff(exact) <= 40_000_000, "{field}: {sampled}, exactly {exact}");
+        }
+        if perf_is_permitted() {
+            // Each helper is a process; a shell may fork once more for the command in it.
+            let started = used["threads_started"].as_u64().unwrap();
+            assert!((processes + 20 + 8..=processes + 20 + 16).contains(&started), "{started}");
+            let switches = used["context_switches"].as_u64().unwrap();
+            let rusage =
+                exited["voluntary_switches"].as_u64().unwrap() + exited["involuntary_switches"].as_u64().unwrap();
+            assert!(switches >= 20 * 5 && switches <= rusage, "perf {switches}, rusage {rusage}");
+            assert!(rusage - switches <= 1 + 2 * started, "perf {switches}, rusage {rusage}");
+        }
+    }
+}
+
+#[test]
+fn a_child_that_ends_during_a_sample_is_not_counted_twice() {
+    let bench = Bench::new();
+    // Many idle members make the readings long; each busy child has used much when it ends and is waited for at once.
+    let code = r#"
+import os, time
+idle = []
+for _ in range(150):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600); os._exit(0)
+    idle.append(pid)
+for _ in range(6):
+    if os.fork() == 0:
+        end = time.process_time() + 0.4
+        while time.process_time() < end: pass
+        os._exit(0)
+    os.wait()
+for pid in idle:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+"#;
+    let mut spec = bench.python(code);
+    spec["interval_ns"] = json!(5_000_000);
+    let mut probe = Probe::start(&spec);
+    probe.until("exited");
+    let (events, _) = probe.finish();
+    assert_never_falls(&events, "subject");
+    let readings: Vec<(u64, u64)> = events
+        .iter()
+        .filter(|event| event["type"] == "sample")
+        .map(|event| {
+            let ns = |field: &str| event["trees"][0][field].as_u64().unwrap();
+            (event["at_ns"].as_u64().unwrap(), ns("cpu_user_ns") + ns("cpu_system_ns"))
+        })
+        .collect();
+    for pair in readings.windows(2) {
+        // One process at a time is busy. A sample may be taken late; a child counted twice would show as 400 ms.
+        let (passed, used) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        assert!(used <= passed + 250_000_000, "{used} ns of CPU within {passed} ns");
+    }
+}

@@ -19,6 +19,8 @@ const FEW_THREADS: u32 = 64;
 const DEAR_FACTOR: u64 = 200;
 /// The same for the reading of all threads: 1 %.
 const THREADS_FACTOR: u64 = 100;
+/// For adding up the context switches of all threads, which nothing else waits for: 0.25 %.
+const SWITCHES_FACTOR: u64 = 400;
 /// And for meeting new threads, which costs more, but only once for each: 5 %.
 const OPENING_FACTOR: u64 = 20;
 
@@ -282,7 +284,7 @@ impl Tree {
         if self.switches.0.is_due(now_ns) {
             let started = own_cpu_ns();
             self.switches.1 = self.perf.context_switches();
-            self.switches.0 = Due(now_ns + DEAR_FACTOR * (own_cpu_ns() - started));
+            self.switches.0 = Due(now_ns + SWITCHES_FACTOR * (own_cpu_ns() - started));
         }
     }
 
