@@ -42,12 +42,19 @@ pub fn max_rss_bytes() -> u64 {
     kib.unwrap_or(0u64) * 1024
 }
 
+/// Any clock's time; None where the clock does not exist (the CPU clock of a process that ended).
+#[inline]
+pub fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// One of the clocks that exist on every Linux.
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec; these clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clock_ns(clock).unwrap_or(0)
 }
 
 #[cfg(test)]

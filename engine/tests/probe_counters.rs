@@ -306,7 +306,7 @@ for pid in idle:
     os.waitpid(pid, 0)
 "#;
     let mut spec = bench.python(code);
-    spec["interval_ns"] = json!(5_000_000);
+    spec["interval_ns"] = json!(2_000_000);
     let mut probe = Probe::start(&spec);
     probe.until("exited");
     let (events, _) = probe.finish();

@@ -19,6 +19,7 @@ mod tree;
 
 use std::process::ExitCode;
 
+use crate::clock::{clock_ns, now_ns as monotonic_ns};
 use crate::spec::{PROTOCOL, ProbeSpec, Watch};
 
 #[derive(clap::Args)]
@@ -71,22 +72,9 @@ fn parse_duration_ns(text: &str) -> Result<u64, String> {
     Ok((value * unit_ns) as u64)
 }
 
-/// CLOCK_MONOTONIC now, in ns.
-fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
-}
-
 /// CPU time of this process so far, in ns.
 fn own_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
-}
-
-/// Any clock's time in ns; None where the clock does not exist (the CPU clock of a process that ended).
-fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to.
-    let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+pub use crate::clock::{now_ns, thread_cpu_ns};
+
 /// Turns the -1 of a system call into `errno`.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -266,23 +268,6 @@ impl Bell {
 
 fn timespec(ns: u64) -> libc::timespec {
     libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = timespec(0);
-    // SAFETY: `now` is valid during the call; these clocks always exist on Linux.
-    unsafe { libc::clock_gettime(clock, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// CLOCK_MONOTONIC.
-pub fn now_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// CPU time that the calling thread has used.
-pub fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Sleeps until a CLOCK_MONOTONIC instant; wakes late by the wake-up time of the machine, never early.
