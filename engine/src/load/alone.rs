@@ -1,13 +1,13 @@
 //! The load engine as a command of its own: arguments become a `LoadSpec`, the run's summary becomes text (`show`) or its JSON.
 //! Everything in between is the same as under a controller.
 
+use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::channel;
 
 use crate::events::LoadEvent;
 use crate::load::check::Problem;
-use crate::load::control::Input;
-use crate::load::{FAILED, WRONG, coordinator, plan, show};
+use crate::load::{FAILED, WRONG, control, coordinator, plan, show};
 use crate::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
 };
@@ -85,8 +85,8 @@ impl Args {
     }
 }
 
-pub fn main(args: &Args, descriptor_limit: u64, sender: Sender<Input>, inputs: Receiver<Input>) -> ExitCode {
-    match run(args, descriptor_limit, sender, inputs) {
+pub fn main(args: &Args, descriptor_limit: u64) -> ExitCode {
+    match run(args, descriptor_limit) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("powerband-engine load: {}", problem.message);
@@ -95,20 +95,28 @@ pub fn main(args: &Args, descriptor_limit: u64, sender: Sender<Input>, inputs: R
     }
 }
 
-fn run(args: &Args, descriptor_limit: u64, sender: Sender<Input>, inputs: Receiver<Input>) -> Result<(), Problem> {
+fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     let plan = plan::make(spec(args)?, descriptor_limit)?;
     let load = plan.spec.clone();
+    // Looking up a name may take long; until here signals end the process as they always do.
+    let (sender, inputs) = channel();
+    control::catch_signals(sender.clone());
     if !args.json {
-        println!("{}", show::heading(&load, args.url.as_deref().unwrap_or_default()));
+        print(&show::heading(&load, args.url.as_deref().unwrap_or_default()));
     }
     let summary = coordinator::run(plan, sender, inputs, &mut |_| true)?;
     if args.json {
         let event = LoadEvent::Summary(Box::new(summary));
-        println!("{}", serde_json::to_string(&event).expect("events are valid JSON"));
+        print(&serde_json::to_string(&event).expect("events are valid JSON"));
     } else {
-        print!("{}", show::summary(&load, &summary));
+        print(show::summary(&load, &summary).trim_end());
     }
     Ok(())
+}
+
+/// Lines on stdout. Whoever has stopped reading them (`| head -1`) knows enough.
+fn print(lines: &str) {
+    let _ = std::io::stdout().lock().write_all(format!("{lines}\n").as_bytes());
 }
 
 /// What the arguments ask for.

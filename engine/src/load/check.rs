@@ -28,6 +28,8 @@ const MAX_STEPS: usize = 1 << 15;
 pub const MAX_PIPELINE: u32 = 1024;
 const MAX_THREADS: u32 = 1024;
 const MAX_RATE_PER_S: f64 = 1e8;
+/// No pause, timeout or ramp is longer: sums of instants and a few of these stay far from the end of 64 bits.
+const DAY_NS: u64 = 86_400_000_000_000;
 
 pub fn check(spec: &LoadSpec) -> Checked {
     if spec.protocol != PROTOCOL {
@@ -41,8 +43,7 @@ pub fn check(spec: &LoadSpec) -> Checked {
     }
     check_model(&spec.model)?;
     check_connection(spec)?;
-    at_least(1, "threads", u64::from(spec.threads))?;
-    at_most(u64::from(MAX_THREADS), "threads", u64::from(spec.threads))?;
+    between(1, u64::from(MAX_THREADS), "threads", u64::from(spec.threads))?;
     if let Model::Open { max_in_flight, .. } = spec.model
         && max_in_flight < spec.threads
     {
@@ -50,8 +51,9 @@ pub fn check(spec: &LoadSpec) -> Checked {
     }
     at_least(1_000_000, "interval_ns", spec.interval_ns)?;
     at_least(1, "histogram_every", u64::from(spec.histogram_every))?;
-    at_least(1, "timeouts.connect_ns", spec.timeouts.connect_ns)?;
-    at_least(1, "timeouts.request_ns", spec.timeouts.request_ns)?;
+    between(1, DAY_NS, "timeouts.connect_ns", spec.timeouts.connect_ns)?;
+    between(1, DAY_NS, "timeouts.request_ns", spec.timeouts.request_ns)?;
+    at_most(DAY_NS, "precision_ns", spec.precision_ns)?;
     at_least(1, "phases.deadline_ns", spec.phases.deadline_ns)
 }
 
@@ -89,12 +91,12 @@ fn check_step(path: &str, step: &Step) -> Checked {
 
 fn check_model(model: &Model) -> Checked {
     match model {
-        Model::Closed { users, think, requests_per_user, .. } => {
+        Model::Closed { users, think, ramp_ns, requests_per_user } => {
             at_least(1, "model.users", u64::from(*users))?;
+            at_most(DAY_NS, "model.ramp_ns", *ramp_ns)?;
             check_duration("model.think", think)?;
             let most = requests_per_user.unwrap_or(1);
-            at_least(1, "model.requests_per_user", most)?;
-            at_most(u64::from(u32::MAX) - 1, "model.requests_per_user", most)
+            between(1, u64::from(u32::MAX) - 1, "model.requests_per_user", most)
         }
         Model::Open { rate_per_s, ramp, max_in_flight, think, .. } => {
             if !(rate_per_s.is_finite() && *rate_per_s > 0.0 && *rate_per_s <= MAX_RATE_PER_S) {
@@ -106,15 +108,14 @@ fn check_model(model: &Model) -> Checked {
             if !(0.0..=MAX_RATE_PER_S).contains(&from_per_s) {
                 return wrong("model.ramp.from_per_s", format!("{from_per_s} must be 0 to {MAX_RATE_PER_S}"));
             }
-            Ok(())
+            at_most(DAY_NS, "model.ramp.over_ns", ramp.as_ref().map_or(0, |ramp| ramp.over_ns))
         }
     }
 }
 
 fn check_connection(spec: &LoadSpec) -> Checked {
     let pipeline = spec.connection.pipeline;
-    at_least(1, "connection.pipeline", u64::from(pipeline))?;
-    at_most(u64::from(MAX_PIPELINE), "connection.pipeline", u64::from(pipeline))?;
+    between(1, u64::from(MAX_PIPELINE), "connection.pipeline", u64::from(pipeline))?;
     if pipeline > 1 && !spec.connection.keep_alive {
         return wrong("connection.pipeline", "more than 1 needs connection.keep_alive");
     }
@@ -122,7 +123,6 @@ fn check_connection(spec: &LoadSpec) -> Checked {
 }
 
 fn check_duration(path: &str, duration: &Duration) -> Checked {
-    const LONGEST_NS: u64 = 86_400_000_000_000;
     let longest_ns = match *duration {
         Duration::Constant { ns } => ns,
         Duration::Exponential { mean_ns } => mean_ns,
@@ -131,7 +131,12 @@ fn check_duration(path: &str, duration: &Duration) -> Checked {
         }
         Duration::Uniform { max_ns, .. } => max_ns,
     };
-    at_most(LONGEST_NS, path, longest_ns)
+    at_most(DAY_NS, path, longest_ns)
+}
+
+fn between(least: u64, most: u64, path: &str, value: u64) -> Checked {
+    at_least(least, path, value)?;
+    at_most(most, path, value)
 }
 
 fn at_least(least: u64, path: &str, value: u64) -> Checked {
@@ -198,6 +203,10 @@ mod tests {
             (&["connection"], json!({"keep_alive": false, "pipeline": 2}), "connection.pipeline: more than 1"),
             (&["connection", "pipeline"], json!(0), "connection.pipeline: 0"),
             (&["threads"], json!(0), "threads: 0"),
+            (&["timeouts", "connect_ns"], json!(u64::MAX), "timeouts.connect_ns: 18446744073709551615 must be at most"),
+            (&["timeouts", "request_ns"], json!(DAY_NS + 1), "timeouts.request_ns: 86400000000001 must be at most"),
+            (&["precision_ns"], json!(u64::MAX), "precision_ns"),
+            (&["model"], json!({"kind": "closed", "users": 1, "ramp_ns": u64::MAX}), "model.ramp_ns"),
             (&["interval_ns"], json!(0), "interval_ns: 0"),
             (&["phases", "deadline_ns"], json!(0), "phases.deadline_ns: 0"),
         ] {

@@ -19,7 +19,7 @@ mod timers;
 mod tls;
 mod worker;
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
@@ -35,16 +35,25 @@ const WRONG: u8 = 2;
 const FAILED: u8 = 1;
 
 pub fn main(args: Args) -> ExitCode {
-    let (sender, inputs) = channel::<Input>();
-    control::catch_signals(sender.clone());
     let descriptor_limit = sys::raise_descriptor_limit();
     if args.is_alone() {
-        return alone::main(&args, descriptor_limit, sender, inputs);
+        return alone::main(&args, descriptor_limit);
     }
-    sys::hang_up_with_parent();
+    if std::io::stdin().is_terminal() {
+        eprintln!(
+            "powerband-engine load: no URL; to run alone give one (powerband-engine load http://127.0.0.1:8080/), \
+             to be controlled give a load spec on stdin; --help tells more"
+        );
+        return ExitCode::from(WRONG);
+    }
     print_event(LoadEvent::Hello(hello(descriptor_limit)));
     let run = || {
-        let plan = plan::make(read_spec()?, descriptor_limit)?;
+        // Until there is something to end in good order, signals end the process as they always do.
+        let spec = read_spec()?;
+        let (sender, inputs) = channel::<Input>();
+        control::catch_signals(sender.clone());
+        sys::hang_up_with_parent();
+        let plan = plan::make(spec, descriptor_limit)?;
         control::read_commands(sender.clone());
         coordinator::run(plan, sender, inputs, &mut print_event)
     };

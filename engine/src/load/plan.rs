@@ -124,7 +124,7 @@ impl Url {
 }
 
 fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
-    let addresses = if spec.target.addresses.is_empty() { vec![resolve(url)?] } else { spec.target.addresses.clone() };
+    let addresses = if spec.target.addresses.is_empty() { vec![resolve(url, &spec.target.source_addresses)?] } else { spec.target.addresses.clone() };
     let remote = addresses.iter().find(|address| !is_loopback(address.ip()));
     match remote {
         Some(address) if !spec.target.allow_remote => Err(Problem::spec(
@@ -137,17 +137,25 @@ fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
     }
 }
 
-/// One address of the host. Where a name has several (localhost: ::1 and 127.0.0.1) the first that answers is taken.
-fn resolve(url: &Url) -> Result<SocketAddr, Problem> {
+/// One address of the host, of the IP version of the sources where these have one. Where a name has several (localhost: ::1 and
+/// 127.0.0.1) the first that answers is taken.
+fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
     let failed = |why: String| Problem::new("resolve", format!("target.url: cannot resolve {:?}: {why}", url.host));
     let found: Vec<SocketAddr> =
         (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| failed(error.to_string()))?.collect();
+    let found = reachable(found, sources);
     let first = *found.first().ok_or_else(|| failed("it has no address".into()))?;
     if found.len() == 1 || found.iter().any(|address| !is_loopback(address.ip())) {
         return Ok(first);
     }
     let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, StdDuration::from_secs(1)).is_ok();
     Ok(*found.iter().find(answers).unwrap_or(&first))
+}
+
+/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then tells what is wrong.
+fn reachable(found: Vec<SocketAddr>, sources: &[IpAddr]) -> Vec<SocketAddr> {
+    let same = |address: &SocketAddr| sources.iter().all(|source| source.is_ipv4() == address.is_ipv4());
+    if found.iter().any(same) { found.into_iter().filter(same).collect() } else { found }
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -255,6 +263,16 @@ mod tests {
     fn source_addresses_must_be_ours() {
         let target = r#"{"url": "http://127.0.0.1:80", "source_addresses": ["127.0.0.9", "192.0.2.7"]}"#;
         assert!(problem(target, 1).message.starts_with("target.source_addresses[1]: 192.0.2.7"));
+    }
+
+    #[test]
+    fn a_name_stands_for_the_addresses_that_its_sources_can_reach() {
+        let found = || -> Vec<SocketAddr> { vec!["[::1]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()] };
+        let sources = |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
+        assert_eq!(reachable(found(), &[]), found());
+        assert_eq!(reachable(found(), &sources(&["127.0.0.2", "127.0.0.3"])), found()[1..]);
+        assert_eq!(reachable(found(), &sources(&["::1"])), found()[..1]);
+        assert_eq!(reachable(found(), &sources(&["::1", "127.0.0.2"])), found(), "refused later, by the source");
     }
 
     #[test]

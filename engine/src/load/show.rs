@@ -89,7 +89,8 @@ fn failures(text: &mut String, summary: &Summary) {
         let waited = histogram(&summary.cohort_times.dropped_wait_ns);
         let _ = writeln!(
             text,
-            "Dropped: {} of {} scheduled requests found no room in flight (waited up to {})",
+            "Dropped: {} of {} scheduled requests found no room in flight and were given up up to {} after they \
+             were due; the times above are of the others",
             summary.total.dropped,
             summary.total.scheduled,
             time(waited.max() as f64)

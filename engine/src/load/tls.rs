@@ -79,6 +79,11 @@ impl TlsConnection {
         self.inner.is_handshaking()
     }
 
+    /// Records wait for room in the socket.
+    pub fn wants_write(&self) -> bool {
+        self.inner.wants_write()
+    }
+
     /// Takes bytes as they came from the socket; appends the plain bytes in them.
     pub fn receive(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
         while !records.is_empty() {

@@ -178,6 +178,12 @@ impl Parser {
         Progress::More
     }
 
+    /// Within a response, past its head.
+    #[inline]
+    pub fn in_body(&self) -> bool {
+        self.place != Place::Head
+    }
+
     /// The peer closed the connection: a response whose body had no other end is complete.
     pub fn end_of_stream(&mut self, partial: &mut Partial, expected: &Expected) -> Option<Response> {
         (self.place == Place::UntilClose).then(|| self.finish(partial, expected))

@@ -85,6 +85,13 @@ pub struct Worker {
     done_ns: u64,
     /// The kernel stamps what arrives, so that a nap through its arrival costs no exactness.
     stamped: bool,
+    /// Connections on which the server waits for the engine: through these no nap is taken.
+    pressing: u32,
+    /// Responses are larger than what the kernel takes in while nobody reads: no nap is taken through any request.
+    large: bool,
+    /// More is due than was sent at once, or more events are waiting than were taken.
+    behind: bool,
+    crowded: bool,
     /// Wall clock minus monotonic clock, of this batch of events.
     wall_offset_ns: u64,
     wall_steady: bool,
@@ -134,6 +141,10 @@ impl Worker {
             now_ns: 0,
             done_ns: 0,
             stamped: false,
+            pressing: 0,
+            large: false,
+            behind: false,
+            crowded: false,
             wall_offset_ns: 0,
             wall_steady: false,
             overslept_ns: 0,
@@ -193,7 +204,8 @@ impl Worker {
     /// Waits for events until something is due, plus what `precision` allows a send to be late.
     ///
     /// Wake-ups cost an open load most: one for each response, besides those for sends. So while the next send is near the
-    /// worker naps until then, and takes the responses of that time together; the kernel has stamped their arrival.
+    /// worker naps until then, and takes the responses of that time together; the kernel has stamped their arrival. It never
+    /// naps while a server waits for the engine: that wait would be counted as the server's.
     fn wait(&mut self, events: &mut [Event]) -> usize {
         let precision_ns = self.plan.spec.precision_ns;
         let scheduled_ns = self.timers.next_ns().min(self.next_arrival_ns());
@@ -205,20 +217,36 @@ impl Worker {
         };
         let wake_ns = wake_ns.min(self.recorder.next_edge_ns()).min(self.sweep_ns);
         let near_ns = precision_ns.saturating_mul(2).min(NAP_NS);
-        let mut wait_ns = wake_ns.saturating_sub(self.now_ns);
-        if self.stamped && wait_ns > 0 && scheduled_ns <= self.now_ns.saturating_add(near_ns) {
+        let mut wait_ns = if self.behind { 0 } else { wake_ns.saturating_sub(self.now_ns) };
+        if wait_ns > 0 && self.may_nap() && scheduled_ns <= self.now_ns.saturating_add(near_ns) {
+            let wake_ns = wake_ns.min(self.now_ns + NAP_NS);
             sys::sleep_until(wake_ns);
             let late_ns = now_ns().saturating_sub(wake_ns);
             self.overslept_ns = self.overslept_ns - self.overslept_ns / 16 + late_ns.min(NAP_NS) / 16;
             wait_ns = 0;
         }
         let count = self.epoll.wait(events, wait_ns);
+        self.crowded = count == events.len();
         if self.stamped && count > 0 {
             let offset_ns = wall_ns().wrapping_sub(now_ns());
             self.wall_steady = offset_ns.abs_diff(self.wall_offset_ns) < STEADY_NS;
             self.wall_offset_ns = offset_ns;
         }
         count
+    }
+
+    /// Whether nobody waits for the engine.
+    fn may_nap(&self) -> bool {
+        self.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.recorder.in_flight() > 0)
+    }
+
+    /// Keeps `pressing` up to date after whatever was done to a slot; `before`: whether it was pressing before that.
+    #[inline]
+    fn weigh(&mut self, index: usize, before: bool) {
+        if self.stamped {
+            let now = self.slots[index].is_pressing();
+            self.pressing = self.pressing + u32::from(now) - u32::from(before);
+        }
     }
 
     #[inline]
@@ -241,6 +269,7 @@ impl Worker {
         if slot.generation != (token >> 32) as u16 || slot.state == State::Closed {
             return;
         }
+        let pressing = self.stamped && slot.is_pressing();
         match slot.state {
             State::Connecting => {
                 let generation = slot.generation;
@@ -253,6 +282,7 @@ impl Worker {
             }
             _ => self.exchange(index, flags, buffer),
         }
+        self.weigh(index, pressing);
     }
 
     /// Reads the clock, and closes intervals and phases that have ended: before anything is recorded at that instant.

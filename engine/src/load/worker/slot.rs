@@ -138,6 +138,23 @@ impl Slot {
         self.in_flight - self.unwritten + u16::from(self.offset > 0)
     }
 
+    /// The server waits for the engine: for the next step of a handshake, the rest of a request, or room for the rest of a
+    /// response. What it sends then is late if the engine is.
+    #[inline]
+    pub fn is_pressing(&self) -> bool {
+        match self.state {
+            State::Closed => false,
+            State::Connecting | State::Handshake => true,
+            State::Fresh | State::Open => {
+                self.unwritten > 0
+                    || self.parser.in_body()
+                    || self.extra.as_ref().is_some_and(|extra| {
+                        !extra.partial.is_empty() || extra.tls.as_ref().is_some_and(TlsConnection::wants_write)
+                    })
+            }
+        }
+    }
+
     /// Forgets the connection; requests of which no byte was written stay for the next one.
     pub fn reset(&mut self) {
         self.unwritten -= u16::from(self.offset > 0);
@@ -190,6 +207,21 @@ mod tests {
         slot.unwritten = 2;
         assert_eq!(slot.unwritten_steps().collect::<Vec<_>>(), [3, 4]);
         assert_eq!((0..5).map(|_| slot.pop().step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_server_waits_for_the_engine_until_the_request_is_written() {
+        let mut slot = Slot::new(0);
+        assert!(!slot.is_pressing());
+        slot.push(flight(0));
+        for state in [State::Connecting, State::Handshake, State::Fresh, State::Open] {
+            slot.state = state;
+            assert!(slot.is_pressing(), "{state:?}");
+        }
+        slot.unwritten = 0;
+        assert!(!slot.is_pressing(), "now the engine waits for the server");
+        slot.reset();
+        assert!(!slot.is_pressing());
     }
 
     #[test]

@@ -90,6 +90,9 @@ impl Worker {
     /// Everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
     pub(super) fn run_due(&mut self) {
+        // What is done here may read a clock that has passed the end of the window. What was due before that end is sent all
+        // the same, in the next turn; only then is the rest called off.
+        let draining = self.draining;
         let end_ns = self.edges.measure_end();
         let until_ns = self.now_ns.saturating_add(1).min(end_ns);
         for _ in 0..DUE_AT_ONCE {
@@ -98,7 +101,7 @@ impl Worker {
             } else if self.next_arrival_ns() < until_ns {
                 self.arrive();
             } else {
-                if self.draining {
+                if draining {
                     self.cancel(end_ns);
                 }
                 break;
@@ -107,11 +110,14 @@ impl Worker {
         if self.now_ns >= self.sweep_ns {
             self.sweep();
         }
-        self.due_ns = self.timers.next_ns().min(self.next_arrival_ns()).min(self.sweep_ns);
+        let scheduled_ns = self.timers.next_ns().min(self.next_arrival_ns());
+        self.behind = scheduled_ns < until_ns || self.draining != draining;
+        self.due_ns = if self.behind { 0 } else { scheduled_ns.min(self.sweep_ns) };
     }
 
     fn fire(&mut self, timer: Timer) {
         let index = timer.slot as usize;
+        let pressing = self.slots[index].is_pressing();
         if timer.arrives {
             self.user_starts(index, timer.due_ns);
         } else {
@@ -119,6 +125,7 @@ impl Worker {
             self.schedule(index, timer.step, timer.due_ns);
         }
         self.advance(index);
+        self.weigh(index, pressing);
     }
 
     fn user_starts(&mut self, index: usize, due_ns: u64) {
@@ -216,10 +223,12 @@ impl Worker {
         }
         open.active += 1;
         let index = self.room();
+        let pressing = self.slots[index].is_pressing();
         self.recorder.users_changed(1, now_ns);
         self.slots[index].lanes += 1;
         self.send_at(index, 0, intended_ns, now_ns);
         self.advance(index);
+        self.weigh(index, pressing);
     }
 
     /// A connection for an arrival: an idle one, else a new one, else one with room behind other requests.
@@ -268,15 +277,18 @@ impl Worker {
             let mut outcome = Outcome::Timeout;
             if matches!(slot.state, State::Connecting | State::Handshake) {
                 let connect_left_ns = connect_ns.saturating_sub(self.connecting_ns(index));
-                if connect_left_ns < left_ns {
-                    (left_ns, outcome) = (connect_left_ns, Outcome::ConnectTimeout);
+                // The stamp of connect() is in us: a difference of less is none.
+                if connect_left_ns <= left_ns.saturating_add(1_000) {
+                    (left_ns, outcome) = (left_ns.min(connect_left_ns), Outcome::ConnectTimeout);
                 }
             }
             if left_ns > 0 {
                 next_ns = next_ns.min(self.now_ns + left_ns);
             } else {
+                let pressing = slot.is_pressing();
                 self.read_clock();
                 self.fail(index, outcome);
+                self.weigh(index, pressing);
             }
         }
         self.sweep_ns = next_ns.max(self.now_ns + SWEEP_NS);

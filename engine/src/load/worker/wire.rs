@@ -11,6 +11,8 @@ use crate::outcome::Outcome;
 
 /// Requests gathered for one write beyond the first stop here.
 const GATHER_BYTES: usize = 64 * 1024;
+/// So much in one read comes close to what the kernel takes in for a connection at first (half of 128 KiB by default).
+const LARGE_BYTES: usize = 32 * 1024;
 
 impl Worker {
     /// Brings a slot's requests on their way: opens the connection, or writes.
@@ -192,6 +194,7 @@ impl Worker {
                 Ok(0) => return self.end_of_stream(index),
                 Ok(count) => {
                     self.recorder.received(count);
+                    self.large |= count >= LARGE_BYTES;
                     self.receive(index, &buffer[..count]);
                     let slot = &self.slots[index];
                     if slot.generation != generation || (count < buffer.len() && !slot.peer_closed) {
@@ -200,6 +203,9 @@ impl Worker {
                 }
                 Err(libc::EAGAIN) => return,
                 Err(libc::EINTR) => {}
+                Err(_) if self.slots[index].state == State::Handshake => {
+                    return self.connect_failed(index, Outcome::TlsFailed);
+                }
                 Err(_) => {
                     self.recorder.connections.closed_by_peer += 1;
                     return self.fail(index, Outcome::Reset);
@@ -278,19 +284,16 @@ impl Worker {
         let keep_alive = self.plan.spec.connection.keep_alive;
         // A response to a request that is only half written: the rest of it would be taken for another request.
         let cut_short = slot.in_flight == slot.unwritten;
-        if response.closes || cut_short || !keep_alive {
-            self.recorder.connections.closed_by_peer += u64::from(response.closes && keep_alive);
+        // The peer has closed its side and owes no answer any more: what is not written yet needs a new connection.
+        let closed = slot.peer_closed && slot.in_flight - 1 == slot.unwritten;
+        if response.closes || closed || cut_short || !keep_alive {
+            self.recorder.connections.closed_by_peer += u64::from((response.closes || closed) && keep_alive);
             let lost = slot.begun() - 1;
             self.close(index);
             self.end_request(index, outcome);
             for _ in 0..lost {
                 self.end_request(index, Outcome::ClosedEarly);
             }
-        } else if slot.peer_closed && slot.in_flight == 1 {
-            // The peer has closed its side: the next request needs a new connection.
-            self.recorder.connections.closed_by_peer += 1;
-            self.close(index);
-            self.end_request(index, outcome);
         } else {
             self.end_request(index, outcome);
         }
@@ -321,13 +324,21 @@ impl Worker {
     /// The connection is lost with all requests of which a byte was written; the others go to a new one.
     pub(super) fn fail(&mut self, index: usize, outcome: Outcome) {
         let slot = &self.slots[index];
-        if slot.state < State::Fresh || (slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0) {
+        if slot.state < State::Fresh {
+            return self.connect_failed(index, outcome);
+        }
+        if slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0 {
             return self.fail_all(index, outcome);
         }
+        // A late or bad response is the oldest request's; those behind it only lose their connection.
+        let behind = match outcome {
+            Outcome::Timeout | Outcome::BadResponse => Outcome::ClosedEarly,
+            outcome => outcome,
+        };
         let lost = slot.begun();
         self.close(index);
-        for _ in 0..lost {
-            self.end_request(index, outcome);
+        for nth in 0..lost {
+            self.end_request(index, if nth == 0 { outcome } else { behind });
         }
         self.advance(index);
     }
