@@ -91,8 +91,17 @@ fn a_full_accept_queue_is_a_connect_timeout() {
     let _full: Vec<_> = std::iter::repeat_with(fill).take(4).collect();
     let mut spec = spec(address);
     spec["model"]["requests_per_user"] = json!(1);
-    spec["timeouts"]["connect_ns"] = json!(200 * MS);
-    assert_eq!(outcomes(&spec), json!({"connect_timeout": 2}));
+    for connect_ms in [200, 400] {
+        spec["timeouts"]["connect_ns"] = json!(connect_ms * MS);
+        let summary = run(&spec);
+        assert_eq!(
+            summary["total"]["outcomes"],
+            json!({"connect_timeout": 2}),
+            "also where the request has no more time"
+        );
+        assert_eq!(number(&summary["connections"]["failed"]), 2);
+        assert_eq!(number(&summary["connections"]["opened"]), 0);
+    }
 }
 
 #[test]
@@ -120,7 +129,7 @@ fn an_idle_connection_that_the_server_closes_is_reopened_without_a_failure() {
         std::thread::sleep(Duration::from_millis(5));
     });
     let mut spec = spec(address);
-    spec["model"]["think"] = json!({"kind": "constant", "ns": 60 * MS});
+    spec["model"]["think"] = json!({"kind": "constant", "ns": 300 * MS});
     let summary = run(&spec);
     assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
     assert_eq!(number(&summary["connections"]["opened"]), 6);
@@ -192,6 +201,45 @@ fn requests_behind_one_that_closes_are_lost() {
     spec["connection"] = json!({"pipeline": 4});
     spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 8});
     assert_eq!(outcomes(&spec), json!({"ok": 2, "closed_early": 6}));
+}
+
+/// One user keeps four requests in flight; none is answered well.
+fn unanswered(answer: &'static str) -> Value {
+    let address = serve(move |mut peer| {
+        for _ in 0..4 {
+            peer.request();
+        }
+        peer.send(answer.as_bytes());
+        peer.hold();
+    });
+    let mut spec = spec(address);
+    spec["connection"] = json!({"pipeline": 4});
+    spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 4});
+    outcomes(&spec)
+}
+
+#[test]
+fn requests_behind_one_that_fails_only_lose_their_connection() {
+    assert_eq!(unanswered(""), json!({"timeout": 1, "closed_early": 3}));
+    assert_eq!(unanswered("HTTP/1.1 200 OK\r\nContent-Le"), json!({"timeout": 1, "closed_early": 3}));
+    assert_eq!(unanswered("no HTTP\r\n\r\n"), json!({"bad_response": 1, "closed_early": 3}));
+    let first = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nno HTTP\r\n\r\n";
+    assert_eq!(unanswered(first), json!({"ok": 1, "bad_response": 1, "closed_early": 2}));
+}
+
+#[test]
+fn nothing_is_written_to_a_connection_that_is_known_to_be_closed() {
+    let address = serve(|mut peer| {
+        if peer.request().is_some() && peer.request().is_some() {
+            peer.send_and_close([OK, OK].concat().as_bytes());
+        }
+    });
+    let mut spec = spec(address);
+    spec["connection"] = json!({"pipeline": 2});
+    spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 8});
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 8}));
+    assert_eq!(number(&summary["connections"]["opened"]), 4);
 }
 
 #[test]

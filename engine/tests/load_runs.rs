@@ -2,7 +2,13 @@
 
 mod load_support;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::FromRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::ptr::null_mut;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use load_support::*;
@@ -19,6 +25,12 @@ fn slow(answer_after: Duration) -> std::net::SocketAddr {
 
 fn silent() -> std::net::SocketAddr {
     serve(|peer| peer.hold())
+}
+
+/// Sends a signal to a child that lives.
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
 /// Runs until it is told otherwise.
@@ -165,10 +177,10 @@ fn an_arrival_runs_the_whole_scenario_with_its_pauses() {
 /// once.
 #[test]
 fn a_stall_shows_in_the_response_times_of_an_open_load() {
-    let start = Instant::now();
+    let start = OnceLock::new();
     let address = serve(move |mut peer| {
         while peer.request().is_some() {
-            let since = start.elapsed();
+            let since = start.get_or_init(Instant::now).elapsed();
             let stall = Duration::from_millis(500)..Duration::from_millis(1500);
             if stall.contains(&since) {
                 std::thread::sleep(stall.end - since);
@@ -200,19 +212,100 @@ fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_
     run.until("armed");
     run.command(json!({"type": "go", "at_ns": 0}));
     run.until("interval");
-    let signal = |signal| {
-        // SAFETY: no pointers; the process is our child and lives.
-        assert_eq!(unsafe { libc::kill(run.pid(), signal) }, 0);
-    };
-    signal(libc::SIGSTOP);
+    signal(run.pid(), libc::SIGSTOP);
     std::thread::sleep(Duration::from_millis(700));
-    signal(libc::SIGCONT);
+    signal(run.pid(), libc::SIGCONT);
     let summary = run.summary();
     assert_eq!(number(&summary["cohort"]["scheduled"]), 400);
     let p90 = |name: &str| histogram(&summary["cohort_times"][name]).value_at_quantile(0.9);
     assert!(p90("response_time_ns") > 300 * MS);
     assert!(p90("send_lag_ns") > 300 * MS);
     assert!(p90("service_time_ns") < p90("response_time_ns") / 2);
+}
+
+/// One request is on its way when the engine is frozen, and is answered meanwhile: its service time is the server's delay, which
+/// the kernel's stamp tells.
+#[test]
+fn a_stall_of_the_engine_adds_nothing_to_the_service_time_of_what_is_answered_meanwhile() {
+    let (received, receives) = channel();
+    let (sent, sends) = channel();
+    let (received, sent) = (Mutex::new(received), Mutex::new(sent));
+    let address = serve(move |mut peer| {
+        while peer.request().is_some() {
+            let arrived = Instant::now();
+            received.lock().unwrap().send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            peer.send(OK.as_bytes());
+            sent.lock().unwrap().send(arrived.elapsed()).unwrap();
+        }
+    });
+    let mut run = Run::start(&open_spec(address, 1.0, 900, 10));
+    receives.recv().unwrap();
+    signal(run.pid(), libc::SIGSTOP);
+    let delay = sends.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    signal(run.pid(), libc::SIGCONT);
+    let summary = run.summary();
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 1}));
+    let service_ns = histogram(&summary["cohort_times"]["service_time_ns"]).max();
+    let delay_ns = delay.as_nanos() as u64;
+    assert!(service_ns > 190 * MS, "{service_ns}");
+    assert!(service_ns < delay_ns + 300 * MS, "{service_ns} for a delay of {delay_ns}, in a stop of 600 ms more");
+}
+
+/// The engine may be late with sends, never with what a server waits for: connections, the rest of a large response.
+#[test]
+fn a_coarse_precision_is_not_counted_as_the_servers_time() {
+    let large: &'static str =
+        Box::leak(format!("HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n{}", "x".repeat(600_000)).into_boxed_str());
+    for (response, keep_alive) in [(OK, false), (large, true)] {
+        let precision_ns = 4 * MS;
+        let mut spec = open_spec(always(response), 300.0, 700, 400);
+        spec["precision_ns"] = json!(precision_ns);
+        spec["connection"] = json!({"keep_alive": keep_alive});
+        let summary = run(&spec);
+        assert_eq!(summary["cohort"]["outcomes"], json!({"ok": 210}));
+        let service_ns = histogram(&summary["cohort_times"]["service_time_ns"]).value_at_quantile(0.5);
+        assert!(service_ns < precision_ns / 2, "p50 {service_ns} with keep_alive {keep_alive}");
+    }
+}
+
+#[test]
+fn a_precision_of_zero_spins_and_sends_earlier_than_a_coarse_one() {
+    let run_with = |precision_ns: u64| {
+        let mut spec = open_spec(always(OK), 2_000.0, 400, 100);
+        spec["precision_ns"] = json!(precision_ns);
+        let summary = run(&spec);
+        assert_eq!(number(&summary["cohort"]["scheduled"]), 800);
+        let lag_ns = histogram(&summary["cohort_times"]["send_lag_ns"]).value_at_quantile(0.5);
+        (lag_ns, number(&summary["thread_cpu_ns"][0]))
+    };
+    let (spun_lag_ns, spun_cpu_ns) = run_with(0);
+    let (coarse_lag_ns, coarse_cpu_ns) = run_with(5 * MS);
+    assert!(spun_lag_ns < coarse_lag_ns / 2, "{spun_lag_ns} and {coarse_lag_ns}");
+    assert!(spun_cpu_ns > coarse_cpu_ns, "{spun_cpu_ns} and {coarse_cpu_ns}");
+}
+
+#[test]
+fn random_arrivals_scatter_and_come_from_the_seed() {
+    let schedule = |arrivals: &str, seed: u64| {
+        let mut spec = open_spec(always(OK), 1_000.0, 1_000, 500);
+        spec["model"]["arrivals"] = json!(arrivals);
+        spec["seed"] = json!(seed);
+        spec["interval_ns"] = json!(20 * MS);
+        let mut run = Run::start(&spec);
+        let scheduled = number(&run.summary()["cohort"]["scheduled"]);
+        let measured = run.events.iter().filter(|event| event["type"] == "interval" && event["phase"] == "measure");
+        let counts: Vec<f64> = measured.map(|interval| number(&interval["scheduled"]) as f64).collect();
+        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+        let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
+        (scheduled, variance / mean)
+    };
+    let (count, dispersion) = schedule("poisson", 7);
+    assert!((840..=1160).contains(&count), "{count} is within 5 standard deviations of 1000");
+    assert!(dispersion > 0.4, "{dispersion}: 1 for a Poisson process, 0 for even arrivals");
+    assert_eq!(schedule("poisson", 7).0, count, "the schedule comes from the seed alone");
+    assert_ne!(schedule("poisson", 8).0, count);
 }
 
 #[test]
@@ -288,17 +381,54 @@ fn wrong_specs_are_refused_with_the_field() {
 fn alone_it_prints_a_summary_and_an_interrupt_ends_it_early() {
     let address = always(OK);
     let mut alone = Command::new(ENGINE);
-    alone.args(["load", &format!("http://{address}/"), "-c", "2", "-d", "60s"]).stdout(std::process::Stdio::piped());
-    let child = alone.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    // SAFETY: no pointers; the process is our child and lives.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
+    alone.args(["load", &format!("http://{address}/"), "-c", "2", "-d", "60s"]).stdout(Stdio::piped());
+    let mut child = alone.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    stdout.read_line(&mut text).unwrap();
+    signal(child.id() as i32, libc::SIGINT);
+    stdout.read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
     for part in
         ["1 thread and 2 connections", "Response time", "Service time", "send lag", "Requests/sec:", "CPU per request"]
     {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+}
+
+#[test]
+fn alone_it_ends_in_peace_when_nobody_reads_its_summary() {
+    let mut alone = Command::new(ENGINE);
+    alone.args(["load", &format!("http://{}/", always(OK)), "-c", "2", "-d", "200ms"]);
+    let mut child = alone.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn an_interrupt_ends_an_engine_that_still_waits_for_its_spec() {
+    for number in [libc::SIGINT, libc::SIGTERM] {
+        let mut command = Command::new(ENGINE);
+        let mut child = command.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut hello = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut hello).unwrap();
+        assert!(hello.contains("hello"), "{hello}");
+        signal(child.id() as i32, number);
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+    }
+}
+
+#[test]
+fn on_a_terminal_without_a_url_it_says_how_it_is_used() {
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: both descriptors are written to live integers; name, settings and size are left out.
+    assert_eq!(unsafe { libc::openpty(&mut ours, &mut theirs, null_mut(), null_mut(), null_mut()) }, 0);
+    // SAFETY: both descriptors were just opened and belong to nobody else.
+    let (_ours, theirs) = unsafe { (Stdio::from_raw_fd(ours), Stdio::from_raw_fd(theirs)) };
+    let output = Command::new(ENGINE).arg("load").stdin(theirs).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("no URL") && text.contains("powerband-engine load http://"), "{text}");
 }

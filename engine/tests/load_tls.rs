@@ -93,8 +93,16 @@ fn a_server_that_speaks_no_tls_fails_the_handshake() {
         peer.hold();
     });
     assert_eq!(outcomes(&tls_spec(address, json!({"insecure": true}))), json!({"tls_failed": 6}));
-    let closes = serve(drop);
-    let outcomes = outcomes(&tls_spec(closes, json!({"insecure": true})));
-    assert_eq!(sum(&outcomes), 6);
-    assert!(outcomes.get("ok").is_none() && outcomes.get("closed_early").is_none(), "{outcomes}");
+    let resets = || {
+        serve(|mut peer| {
+            let _ = peer.read_some();
+            peer.reset();
+        })
+    };
+    for address in [serve(drop), resets()] {
+        let summary = run(&tls_spec(address, json!({"insecure": true})));
+        assert_eq!(summary["total"]["outcomes"], json!({"tls_failed": 6}));
+        assert_eq!(number(&summary["connections"]["failed"]), 6);
+        assert_eq!(number(&summary["connections"]["opened"]), 0);
+    }
 }

@@ -49,7 +49,7 @@ pub fn check(spec: &LoadSpec) -> Checked {
     {
         return wrong("model.max_in_flight", format!("{max_in_flight} must be at least threads ({})", spec.threads));
     }
-    at_least(1_000_000, "interval_ns", spec.interval_ns)?;
+    between(1_000_000, DAY_NS, "interval_ns", spec.interval_ns)?;
     at_least(1, "histogram_every", u64::from(spec.histogram_every))?;
     between(1, DAY_NS, "timeouts.connect_ns", spec.timeouts.connect_ns)?;
     between(1, DAY_NS, "timeouts.request_ns", spec.timeouts.request_ns)?;

@@ -124,7 +124,11 @@ impl Url {
 }
 
 fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
-    let addresses = if spec.target.addresses.is_empty() { vec![resolve(url, &spec.target.source_addresses)?] } else { spec.target.addresses.clone() };
+    let addresses = if spec.target.addresses.is_empty() {
+        vec![resolve(url, &spec.target.source_addresses)?]
+    } else {
+        spec.target.addresses.clone()
+    };
     let remote = addresses.iter().find(|address| !is_loopback(address.ip()));
     match remote {
         Some(address) if !spec.target.allow_remote => Err(Problem::spec(

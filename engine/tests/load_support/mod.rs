@@ -43,6 +43,17 @@ impl Peer {
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
+    /// Sends these bytes and the end of the stream in one packet.
+    pub fn send_and_close(mut self, bytes: &[u8]) {
+        use std::os::fd::AsRawFd;
+        let (fd, on) = (self.stream.get_ref().as_raw_fd(), 1i32);
+        // SAFETY: the option's value lives through the call and its size is given.
+        unsafe {
+            libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CORK, (&raw const on).cast(), size_of::<i32>() as u32)
+        };
+        self.send(bytes);
+    }
+
     /// Sends each piece by itself.
     pub fn send_pieces(&mut self, bytes: &[u8], size: usize) {
         for piece in bytes.chunks(size) {
@@ -72,6 +83,11 @@ impl Peer {
     pub fn hold(mut self) {
         let mut rest = Vec::new();
         let _ = self.stream.read_to_end(&mut rest);
+    }
+
+    /// Waits for bytes, whatever they are.
+    pub fn read_some(&mut self) -> std::io::Result<usize> {
+        self.stream.fill_buf().map(<[u8]>::len)
     }
 
     pub fn peer_address(&self) -> std::net::IpAddr {
