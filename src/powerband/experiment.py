@@ -48,6 +48,13 @@ def _pairs(value: Any) -> Any:
 
 
 Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
+# The load engine's own limits (its check.rs), so that `check` refuses what it would refuse.
+DAY_NS = 24 * 3600 * 10**9
+RATE_MAX_PER_S = 1e8
+WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
+Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
 Rate = Annotated[float, BeforeValidator(parse_rate)]
 Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
@@ -147,13 +154,13 @@ class Subject(Frozen):
 
 class Constant(Frozen):
     kind: Literal["constant"] = "constant"
-    ns: Ns = 0
+    ns: WithinDay = 0
 
 
 class Uniform(Frozen):
     kind: Literal["uniform"] = "uniform"
-    min_ns: Ns = Field(alias="min")
-    max_ns: Ns = Field(alias="max")
+    min_ns: WithinDay = Field(alias="min")
+    max_ns: WithinDay = Field(alias="max")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -164,7 +171,7 @@ class Uniform(Frozen):
 
 class Exponential(Frozen):
     kind: Literal["exponential"] = "exponential"
-    mean_ns: Ns = Field(alias="mean")
+    mean_ns: WithinDay = Field(alias="mean")
 
 
 def _distribution(value: Any) -> Any:
@@ -199,7 +206,7 @@ def mean_ns(time: Distribution) -> int:
 class Checks(Frozen):
     """What makes a response right; no status named: 200 to 399."""
 
-    status: Annotated[tuple[Annotated[int, Field(ge=100, le=599)], ...], BeforeValidator(_listed)] = ()
+    status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(_listed)] = ()
     body_contains: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(default=(), alias="contains")
 
 
@@ -208,11 +215,18 @@ class Step(Frozen):
 
     name: str
     method: str = Field(default="GET", pattern=r"^[A-Z]+$")
-    path: str = Field(default="/", pattern=r"^/\S*$")
-    headers: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
+    path: str = Field(default="/", pattern=r"^/[^\x00-\x20\x7f]*$")
+    headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(_pairs)] = ()
     body: str | None = None
     checks: Checks = Field(default=Checks(), alias="check")
     think: Distribution | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _is_request(cls, value: str) -> str:
+        if value == "CONNECT":
+            raise ValueError("CONNECT opens a tunnel, which is no request")
+        return value
 
 
 class Load(Section):
@@ -220,23 +234,23 @@ class Load(Section):
 
     `ramp_ns`: users start over this time (closed), or the rate grows over it from `ramp_from_per_s` (open)."""
 
-    users: int | None = Field(default=None, ge=1)
+    users: int | None = Field(default=None, ge=1, lt=2**32)
     think: Distribution = Constant()
-    requests_per_user: int | None = Field(default=None, ge=1)
-    rate_per_s: Annotated[Rate, Field(gt=0)] | None = Field(default=None, alias="rate")
+    requests_per_user: int | None = Field(default=None, ge=1, lt=2**32 - 1)
+    rate_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="rate")
     arrivals: Literal["constant", "poisson"] = "poisson"
-    ramp_ns: Ns = Field(default=0, alias="ramp")
-    ramp_from_per_s: Rate = Field(default=0.0, ge=0, alias="ramp_from")
-    max_in_flight: int | None = Field(default=None, ge=1)  # None: 10,000, or what one engine process can hold
+    ramp_ns: WithinDay = Field(default=0, alias="ramp")
+    ramp_from_per_s: Rate = Field(default=0.0, ge=0, le=RATE_MAX_PER_S, alias="ramp_from")
+    max_in_flight: int | None = Field(default=None, ge=1, lt=2**32)  # None: 10,000, or what one engine process can hold
     duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
     drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
-    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1)
+    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1, max_length=2**15)
     keep_alive: bool = True
-    pipeline: int = Field(default=1, ge=1)
-    timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
-    connect_timeout_ns: Ns = Field(default=5_000_000_000, alias="connect_timeout")
-    engine_threads: int = Field(default=1, ge=1)
-    precision_ns: Ns = Field(default=100_000, alias="precision")
+    pipeline: int = Field(default=1, ge=1, le=1024)
+    timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
+    connect_timeout_ns: Timeout = Field(default=5_000_000_000, alias="connect_timeout")
+    engine_threads: int = Field(default=1, ge=1, le=1024)
+    precision_ns: WithinDay = Field(default=100_000, alias="precision")
     tls_insecure: bool = False
     tls_ca_file: str | None = None
 
@@ -250,6 +264,10 @@ class Load(Section):
             raise ValueError("requests_per_user needs users; an open load (rate) has none")
         if self.duration_ns == 0:
             raise ValueError("a duration of 0 measures nothing")
+        if self.pipeline > 1 and not self.keep_alive:
+            raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
+        if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
+            raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
         return self
 
 

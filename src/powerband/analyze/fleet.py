@@ -89,8 +89,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All engines of one trial as one. Windows of the engines differ by microseconds; each rate is taken over its
-    engine's own window and then added. `start_ns`, `end_ns`: the part of the window common to all."""
+    """All engines of one trial as one. Windows that end by time differ by microseconds; each rate is taken over its
+    engine's own window and then added; `start_ns`, `end_ns`: the part common to all. Where an engine ended because its
+    users had done their work, everything is taken over the whole span: who is done early goes on without load."""
 
     start_ns: int
     end_ns: int
@@ -138,7 +139,11 @@ def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> Fleet | None:
     reached = [s for s in summaries if s["measure_end_ns"] > s["measure_start_ns"] > 0]
     if not reached:
         return None
-    lengths_s = [(s["measure_end_ns"] - s["measure_start_ns"]) / SECOND_NS for s in reached]
+    starts, ends = [s["measure_start_ns"] for s in reached], [s["measure_end_ns"] for s in reached]
+    worked = any(s["ended_by"] == "work" for s in reached)
+    start_ns, end_ns = (min(starts), max(ends)) if worked else (max(starts), min(ends))
+    windows = [(start_ns, end_ns)] * len(reached) if worked else list(zip(starts, ends, strict=True))
+    lengths_s = [(end - start) / SECOND_NS for start, end in windows]
 
     def per_s(values: Iterable[float]) -> float:
         return math.fsum(value / length for value, length in zip(values, lengths_s, strict=True))
@@ -147,8 +152,8 @@ def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> Fleet | None:
         cpu / SECOND_NS / length for s, length in zip(reached, lengths_s, strict=True) for cpu in s["thread_cpu_ns"]
     ]
     return Fleet(
-        start_ns=max(s["measure_start_ns"] for s in reached),
-        end_ns=min(s["measure_end_ns"] for s in reached),
+        start_ns=start_ns,
+        end_ns=end_ns,
         total=_add(s["total"] for s in summaries),
         cohort=_add(s["cohort"] for s in reached),
         window_outcomes=_add_outcomes(s["window"]["outcomes"] for s in reached),

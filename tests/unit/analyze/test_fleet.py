@@ -39,3 +39,15 @@ def test_engines_that_never_reached_their_window_do_not_count() -> None:
     assert merge_fleet([late]) is None
     fleet = merge_fleet([summary(Figures()), late])
     assert fleet is not None and fleet.goodput_per_s == pytest.approx(1000)
+
+
+def test_engines_that_ran_out_of_work_at_different_times_are_added_over_the_whole_span() -> None:
+    """Two engines with 10,000 requests each: one took 10 s, the other 40 s; together that is 20,000 in 40 s."""
+    quick, slow = summary(Figures()), summary(Figures(goodput_per_s=250, window_s=40))
+    quick["ended_by"] = slow["ended_by"] = "work"
+    slow["measure_start_ns"] = quick["measure_start_ns"]
+    slow["measure_end_ns"] = quick["measure_start_ns"] + 40_000_000_000
+    fleet = merge_fleet([quick, slow])
+    assert fleet is not None
+    assert fleet.goodput_per_s == pytest.approx(500)
+    assert fleet.window_s == pytest.approx(40)

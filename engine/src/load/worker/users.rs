@@ -390,6 +390,7 @@ mod tests {
             late_worker(r#"{"kind": "closed", "users": 1, "think": {"kind": "constant", "ns": 1000000000}}"#);
         // A pause from 100 ms before the end of the window to long after it; the user's start reads the clock and passes the edge.
         worker.slots[0].lanes = 1;
+        worker.recorder.pause_begins(end_ns - SECOND_NS / 10);
         let due_ns = end_ns - SECOND_NS / 10 + SECOND_NS;
         worker.timers.push(Timer { due_ns, pause_ns: SECOND_NS, slot: 0, step: 0, arrives: false });
         worker.now_ns = end_ns - SECOND_NS / 10;

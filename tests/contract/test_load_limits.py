@@ -1,0 +1,122 @@
+"""`powerband check` and the engine have the same limits: a value at a limit is taken by both, the next by neither."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from powerband import protocol as wire
+from powerband.errors import MeasurementError
+from powerband.experiment import Load
+from powerband.run.engine import find_engine
+from powerband.run.loadspec import fleet_specs
+
+DAY_NS = 24 * 3600 * 10**9
+LAST_REQUESTS = 2**32 - 2
+
+
+def step(**fields: Any) -> dict[str, Any]:
+    return {"users": 1, "scenario": [{"name": "a", **fields}]}
+
+
+def within(key: str, least: Any, most: Any, **others: Any) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Both limits of one field, and what lies beyond them. The steps are 1: all fields here are whole numbers."""
+    for value, good in ((least, True), (least - 1, False), (most, True), (most + 1, False)):
+        yield {key: value, **others}, good
+
+
+CASES: list[tuple[dict[str, Any], bool]] = [
+    *within("pipeline", 1, 1024, users=1),
+    *within("requests_per_user", 1, LAST_REQUESTS, users=1),
+    *within("timeout_ns", 1, DAY_NS, users=1),
+    *within("connect_timeout_ns", 1, DAY_NS, users=1),
+    *within("precision_ns", 0, DAY_NS, users=1),
+    *within("ramp_ns", 0, DAY_NS, users=1),
+    *within("ramp_ns", 0, DAY_NS, rate=10),
+    *within("engine_threads", 1, 1024, users=2000),
+    ({"users": 1, "pipeline": 2, "keep_alive": False}, False),
+    ({"users": 1, "pipeline": 1, "keep_alive": False}, True),
+    ({"rate": 10, "max_in_flight": 3, "engine_threads": 3}, True),
+    ({"rate": 10, "max_in_flight": 2, "engine_threads": 3}, False),
+    ({"rate": 1e8}, True),
+    ({"rate": 1.1e8}, False),
+    ({"rate": 10, "ramp": "1s", "ramp_from": 1e8}, True),
+    ({"rate": 10, "ramp": "1s", "ramp_from": 1.1e8}, False),
+    *(({"users": 1, "think": think}, good) for value, good in ((DAY_NS, True), (DAY_NS + 1, False)) for think in (
+        value, {"uniform": [0, value]}, {"exponential": value})),
+    *((step(check={"status": status}), True) for status in (200, 999)),
+    *((step(check={"status": status}), False) for status in (199, 1000)),
+    (step(headers=[["X-a_1!", "x"]]), True),
+    *((step(headers=[[name, "x"]]), False) for name in ("", "a b", "a:")),
+    *((step(headers=[["a", value]]), True) for value in ("", "\té")),
+    *((step(headers=[["a", value]]), False) for value in ("a\r\nb: c", "\x7f")),
+    *((step(path=path), good) for path, good in (("/é?a=b", True), ("/a b", False), ("/\x7f", False), ("a", False))),
+    *((step(method=method), good) for method, good in (("PURGE", True), ("CONNECT", False), ("", False))),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    try:
+        return str(find_engine())
+    except MeasurementError as error:
+        pytest.skip(str(error))
+
+
+def unchecked(fields: dict[str, Any]) -> Load:
+    """The load as it would be if nothing but types were checked."""
+    sound = Load.model_validate(
+        {key: value for key, value in fields.items() if key in ("users", "rate")} or {"users": 1}
+    )
+    changes: dict[str, Any] = {"rate_per_s" if key == "rate" else key: value for key, value in fields.items()}
+    if "scenario" in changes:
+        raw = changes["scenario"][0]
+        plain = Load(users=1).scenario[0]
+        checks = plain.checks.model_copy(update={"status": (raw["check"]["status"],)} if "check" in raw else {})
+        parts = {key: value for key, value in raw.items() if key != "check"} | {"checks": checks}
+        parts["headers"] = tuple(tuple(pair) for pair in raw.get("headers", ()))
+        changes["scenario"] = (plain.model_copy(update=parts),)
+    for key in ("ramp", "ramp_from"):
+        if key in changes:
+            changes[f"{key}_{'ns' if key == 'ramp' else 'per_s'}"] = 10**9 if key == "ramp" else changes[key]
+            del changes[key]
+    if "think" in changes:
+        changes["think"] = distribution(changes["think"])
+    return sound.model_copy(update=changes)
+
+
+def distribution(think: Any) -> Any:
+    zero = Load.model_validate({"users": 1, "think": {"uniform": [0, 0]}}).think
+    match think:
+        case {"uniform": [low, high]}:
+            return zero.model_copy(update={"min_ns": low, "max_ns": high})
+        case {"exponential": mean}:
+            soon = Load.model_validate({"users": 1, "think": {"exponential": 1}}).think
+            return soon.model_copy(update={"mean_ns": mean})
+    return Load(users=1).think.model_copy(update={"ns": think})
+
+
+def engine_accepts(engine: str, load: Load) -> bool:
+    """Whether the engine gets ready; it is never told to go."""
+    (spec,) = fleet_specs(load, url="http://127.0.0.1:9/", seed=1, descriptor_limit=10**6)
+    ran = subprocess.run([engine, "load"], check=False, input=wire.encode(spec), capture_output=True, timeout=30)
+    kinds = [line.split(b'"type":"')[1].split(b'"')[0] for line in ran.stdout.splitlines()]
+    return b"armed" in kinds
+
+
+@pytest.mark.parametrize(("fields", "good"), CASES, ids=[f"{fields}"[:80] for fields, _ in CASES])
+def test_both_sides_draw_the_line_at_the_same_place(engine: str, fields: dict[str, Any], good: bool) -> None:
+    try:
+        Load.model_validate(fields)
+        checked = True
+    except ValidationError:
+        checked = False
+    try:
+        ready = engine_accepts(engine, unchecked(fields))
+    except ValidationError:  # it does not even fit the wire
+        ready = False
+    assert (checked, ready) == (good, good)
