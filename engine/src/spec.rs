@@ -142,7 +142,8 @@ pub enum Model {
         /// Rate grows linearly from `from_per_s` to `rate_per_s` over `over_ns`, from the start of the run.
         #[serde(default)]
         ramp: Option<Ramp>,
-        /// Arrivals that find this many in flight are dropped: counted, and their wait is timed.
+        /// Arrivals in progress (pausing ones included) at most, dealt evenly to the threads. One that finds its thread's share
+        /// taken is dropped: counted, and its wait is timed.
         max_in_flight: u32,
         /// Pause between the steps of one arrival.
         #[serde(default)]
