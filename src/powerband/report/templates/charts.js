@@ -225,7 +225,7 @@ function stack(chart, t) {
   return {
     ...options,
     grid: { ...options.grid, top: 30, bottom: 8 },
-    legend: { top: 0, left: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink } },
+    legend: { top: 0, right: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink } },
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: 100, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${v} %` } },
     yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.axis.labels, name: chart.axis.name, nameLocation: "start", axisLabel: { ...axisStyle(t).axisLabel, width: 170, overflow: "truncate", hideOverlap: false } },
     series: chart.lines.map((line, i) => ({

@@ -1,1 +1,0 @@
-"""Follows a run while it goes on."""
