@@ -36,10 +36,13 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
-    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one run of the A/A experiment."""
+    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one short run."""
     environment = {**os.environ, "POWERBAND_ENGINE": engine}
     process = subprocess.Popen(
-        [sys.executable, "-m", "powerband", "run", "quickstart", "--runs", str(folder / "runs"), "--profile", "smoke"],
+        [
+            *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke"),
+            *("--set", "load.duration=5s", "--runs", str(folder / "runs")),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment,
