@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from powerband import protocol as wire
-from powerband.errors import MeasurementError
 from powerband.experiment import Load
-from powerband.run.engine import find_engine
 from powerband.run.loadspec import fleet_specs
 
 DAY_NS = 24 * 3600 * 10**9
@@ -59,14 +58,6 @@ CASES: list[tuple[dict[str, Any], bool]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def engine() -> str:
-    try:
-        return str(find_engine())
-    except MeasurementError as error:
-        pytest.skip(str(error))
-
-
 def unchecked(fields: dict[str, Any]) -> Load:
     """The load as it would be if nothing but types were checked."""
     sound = Load.model_validate(
@@ -100,7 +91,7 @@ def distribution(think: Any) -> Any:
     return Load(users=1).think.model_copy(update={"ns": think})
 
 
-def engine_accepts(engine: str, load: Load) -> bool:
+def engine_accepts(engine: Path, load: Load) -> bool:
     """Whether the engine gets ready; it is never told to go."""
     (spec,) = fleet_specs(load, url="http://127.0.0.1:9/", seed=1, descriptor_limit=10**6)
     ran = subprocess.run([engine, "load"], check=False, input=wire.encode(spec), capture_output=True, timeout=30)
@@ -109,7 +100,7 @@ def engine_accepts(engine: str, load: Load) -> bool:
 
 
 @pytest.mark.parametrize(("fields", "good"), CASES, ids=[f"{fields}"[:80] for fields, _ in CASES])
-def test_both_sides_draw_the_line_at_the_same_place(engine: str, fields: dict[str, Any], good: bool) -> None:
+def test_both_sides_draw_the_line_at_the_same_place(engine: Path, fields: dict[str, Any], good: bool) -> None:
     try:
         Load.model_validate(fields)
         checked = True
