@@ -4,7 +4,7 @@ mod load_support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::FromRawFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::sync::mpsc::channel;
@@ -411,7 +411,10 @@ fn alone_it_ends_in_peace_when_nobody_reads_its_summary() {
 fn an_interrupt_ends_an_engine_that_still_waits_for_its_spec() {
     for number in [libc::SIGINT, libc::SIGTERM] {
         let mut command = Command::new(ENGINE);
-        let mut child = command.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // SAFETY: signal() is async-signal-safe. A shell starts what runs in its background with SIGINT ignored.
+        unsafe { command.pre_exec(move || Ok(_ = libc::signal(number, libc::SIG_DFL))) };
+        let mut child = command.spawn().unwrap();
         let mut hello = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut hello).unwrap();
         assert!(hello.contains("hello"), "{hello}");
