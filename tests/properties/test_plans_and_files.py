@@ -86,14 +86,21 @@ THINK = st.one_of(
     st.tuples(NS, NS).map(lambda pair: {"uniform": [duration_text(ns) for ns in sorted(pair)]}),
     NS.map(lambda ns: {"exponential": duration_text(ns)}),
 )
+
+
+def _printable(text: str) -> str:
+    """What a header may hold: no control characters."""
+    return "".join(character for character in text if character >= " " and character != "\x7f")
+
+
 STEP = st.fixed_dictionaries(
     {"path": st.text(string.ascii_letters + "?&=/%", max_size=10).map(lambda path: "/" + path)},
     optional={
         "method": st.sampled_from(["GET", "POST"]),
         "name": TEXT,
         "body": TEXT,
-        "headers": st.dictionaries(NAMES, TEXT, max_size=2),
-        "check": st.fixed_dictionaries({}, optional={"status": st.lists(st.integers(100, 599)), "contains": TEXT}),
+        "headers": st.dictionaries(NAMES, TEXT.map(_printable), max_size=2),
+        "check": st.fixed_dictionaries({}, optional={"status": st.lists(st.integers(200, 999)), "contains": TEXT}),
         "think": THINK,
     },
 )
