@@ -8,10 +8,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from powerband.run.trial import pinned_to
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         inp.write(stdin)
         inp.seek(0)
         start = time.monotonic()
-        with pinned(cpus):
+        with pinned_to(tuple(cpus)):
             process = subprocess.Popen(argv, stdin=inp, stdout=out, stderr=err)
         try:
             status, usage = _wait(process.pid, start + timeout_s)
@@ -42,17 +43,6 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         if process.returncode != 0:
             raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {err.read()[-500:]}")
         return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, out.read())
-
-
-@contextmanager
-def pinned(cpus: set[int]) -> Iterator[None]:
-    """Processes started within inherit these CPUs."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: ignore[name-defined]

@@ -6,13 +6,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.pairs import pinned
+from powerband.run.trial import pinned_to
 
 
 @contextmanager
 def reference(engine: str, cpus: set[int], *options: str) -> Iterator[tuple[int, int]]:
     """Yields (port, pid) of `powerband-engine serve` once it listens. Raises RuntimeError where it does not."""
-    with pinned(cpus):
+    with pinned_to(tuple(cpus)):
         process = subprocess.Popen([engine, "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -4,6 +4,7 @@
 
 mod clock;
 mod events;
+mod limits;
 mod load;
 mod outcome;
 mod probe;

@@ -35,7 +35,7 @@ const WRONG: u8 = 2;
 const FAILED: u8 = 1;
 
 pub fn main(args: Args) -> ExitCode {
-    let descriptor_limit = sys::raise_descriptor_limit();
+    let descriptor_limit = crate::limits::raise_descriptor_limit().1;
     if args.is_alone() {
         return alone::main(&args, descriptor_limit);
     }

@@ -266,21 +266,6 @@ impl Drop for Wake {
     }
 }
 
-/// Raises the soft descriptor limit to the hard one and returns it.
-pub fn raise_descriptor_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live rlimit.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
-        return 1024;
-    }
-    let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-    // SAFETY: as above.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } < 0 {
-        return limit.rlim_cur;
-    }
-    limit.rlim_max
-}
-
 /// Descriptors open in this process now.
 pub fn descriptors_open() -> u64 {
     std::fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64).unwrap_or(16)

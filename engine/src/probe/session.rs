@@ -27,7 +27,7 @@ pub fn serve(keeper: i32) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return complain(&format!("cannot watch signals: {error}")),
     };
-    let descriptor_limits = raise_descriptor_limit();
+    let descriptor_limits = crate::limits::raise_descriptor_limit();
     let mut output = Output::new(0);
     let mut input = Input::stdin();
     let result = start(&mut input, &signals, &mut output, descriptor_limits);
@@ -54,7 +54,7 @@ pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
     if !std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
         return complain(&format!("there is no process {pid}; `ps` lists those that run"));
     }
-    let limits = raise_descriptor_limit();
+    let limits = crate::limits::raise_descriptor_limit();
     let mut input = Input::none(duration_ns.map(|duration| monotonic_ns() + duration));
     let mut output = Output::new(-1);
     let result = Session::new(&spec, &signals, &mut output, limits).and_then(|mut session| session.run(&mut input));
@@ -154,19 +154,6 @@ fn hello(descriptor_limit: u64) -> Hello {
         monotonic_ns: monotonic,
         wall_ns: wall.as_nanos() as u64,
         descriptor_limit,
-    }
-}
-
-/// Files of threads are kept open: three for each. Returns the soft limit before and after.
-fn raise_descriptor_limit() -> (u64, u64) {
-    // SAFETY: reading and raising our own soft limit.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let before = limit.rlim_cur;
-        limit.rlim_cur = limit.rlim_max;
-        let raised = libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0;
-        (before, if raised { limit.rlim_max } else { before })
     }
 }
 

@@ -47,7 +47,7 @@ pub fn main(args: Args) -> ExitCode {
 
 /// Starts everything, then waits to be stopped. The error is a sentence for the user.
 fn run(config: &Config) -> Result<ExitCode, String> {
-    sys::raise_descriptor_limit();
+    crate::limits::raise_descriptor_limit();
     sys::set_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {
         let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;

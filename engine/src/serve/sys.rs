@@ -305,18 +305,6 @@ pub fn note_lateness(late_ns: u64) {
 
 // ---------------------------------------------------------------------------------------------------------- process
 
-/// Raises the soft descriptor limit to the hard one.
-pub fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid during both calls. A failure leaves the limit as it was.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
-}
-
 /// Makes the process deaf to a signal.
 pub fn ignore(signal: libc::c_int) {
     // SAFETY: SIG_IGN is a valid disposition for any signal that may be ignored.
