@@ -293,8 +293,16 @@ class Measure(Section):
 
 
 class Design(Section):
-    order: Literal["blocks"] = "blocks"
+    """`blocks`: every setting as often as `measure.repeats` says. `race`: settings shown worse by more than the margin
+    leave after each block, and `measure.repeats` is the most blocks."""
+
+    order: Literal["blocks", "race"] = "blocks"
     seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
+    budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
+    confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
+    explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
+    explore_trials: int = Field(default=60, ge=10)
+    finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
 
 
 class Constraint(Frozen):
@@ -333,6 +341,11 @@ class Objective(Section):
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_listed)] = Field(default=(), alias="subject_to")
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
+
+    @property
+    def is_capacity(self) -> bool:
+        """Each setting's highest rate is searched for, instead of measuring all under one load."""
+        return self.metric == "capacity_per_s"
 
     @field_validator("metric")
     @classmethod
@@ -396,13 +409,18 @@ class Experiment(Frozen):
         cwd = folder.replace("{", "{{").replace("}", "}}")
         return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
 
-    def load_for(self, setting: Setting) -> Load:
-        """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field."""
-        changes = {
+    def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
+        """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field.
+
+        `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate."""
+        changes: dict[str, Level | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
             if name.startswith("load.")
         }
+        if rate_per_s is not None:
+            changes |= {"users": None, "requests_per_user": None, "rate_per_s": rate_per_s, "arrivals": "poisson"}
+            changes |= {"ramp_ns": 0, "ramp_from_per_s": 0.0}
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
 
 

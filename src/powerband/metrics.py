@@ -35,6 +35,9 @@ def _quantiles(what: str, label: str) -> list[Metric]:
 
 _ALL = [
     Metric("goodput_per_s", "per_s", "requests answered rightly per second of the measured window"),
+    Metric(
+        "capacity_per_s", "per_s", "highest Poisson rate at which the constraints hold (of a setting, not of a trial)"
+    ),
     Metric("achieved_rate_per_s", "per_s", "requests that ended per second, whatever their outcome"),
     Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
     Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
@@ -87,6 +90,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 ALIASES: dict[str, str] = {
     "goodput": "goodput_per_s",
     "throughput": "goodput_per_s",
+    "capacity": "capacity_per_s",
     "rate": "achieved_rate_per_s",
     "errors": "error_rate",
     "mean": "response_time_ns_mean",

@@ -5,9 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 Level = bool | int | float | str
+
+
+class Stage(StrEnum):
+    """What a trial is for. Only `COMPARE` trials are compared with each other."""
+
+    EXPLORE = "explore"  # a first look at a large space, outside of any block
+    COMPARE = "compare"  # a block of the plan or of the race
+    CONFIRM = "confirm"  # the winner and its nearest rival once more, after the race
+    SATURATE = "saturate"  # before a capacity search: how much does the setting serve at most?
+    CAPACITY = "capacity"  # one offered rate of a capacity search
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,8 @@ class TrialSpec:
     """One fresh start of the subject that is to be measured.
 
     `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
-    `seed` decides every random choice of the load, and is the same for all settings of a block.
+    `seed` decides every random choice of the load, and is the same for all settings of a block. `rate_per_s`: the
+    offered rate of this trial (Poisson arrivals) in place of the experiment's load; None: the load as it is.
     """
 
     number: int
@@ -53,6 +65,8 @@ class TrialSpec:
     attempt: int
     setting: Setting
     seed: int
+    stage: Stage = Stage.COMPARE
+    rate_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,9 +75,12 @@ class TrialSpec:
             "attempt": self.attempt,
             "setting": self.setting.as_dict(),
             "seed": self.seed,
+            "stage": self.stage.value,
+            "rate_per_s": self.rate_per_s,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialSpec:
         setting = Setting(tuple(data["setting"].items()))
-        return cls(data["number"], data["block"], data["attempt"], setting, data["seed"])
+        stage = Stage(data.get("stage", Stage.COMPARE))  # absent: written before there were stages
+        return cls(data["number"], data["block"], data["attempt"], setting, data["seed"], stage, data.get("rate_per_s"))

@@ -10,15 +10,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from powerband.analyze.answer import NOT_TRIED, word_answer
 from powerband.analyze.claims import judge_claims
-from powerband.analyze.constraints import Compliance, judge
+from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
-from powerband.analyze.intervals import compare_with_leader, estimate, on_log_scale
+from powerband.analyze.intervals import estimate, on_log_scale
 from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
-from powerband.analyze.special import Array
 from powerband.analyze.standing import Standing
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
@@ -40,11 +37,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
     another one could not be measured for no fault of its own."""
     settings = list(dict.fromkeys([*experiment.settings(), *(result.setting for result in results)]))
-    table = _Table(experiment, settings, results)
-    scale = _scale(experiment, table)
+    table = Table(experiment, settings, results)
+    scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
-    compliance = _compliance(experiment, table)
-    contest = _contest(experiment, table, scale, compliance)
+    compliance = compliance_of(experiment, table)
+    contest = hold_contest(experiment, table, scale, compliance)
     rows = tuple(
         SettingResult(
             setting=setting,
@@ -78,163 +75,6 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     )
 
 
-class _Table:
-    """Valid results by setting and block."""
-
-    def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
-        self.settings = settings
-        self.metric = experiment.objective.metric
-        self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
-        cells: dict[tuple[Setting, int], TrialResult] = {}
-        for result in sorted(results, key=lambda result: result.number):
-            if result.valid and self.metric in result.metrics:
-                cells[result.setting, result.block] = result
-        self._cells = cells
-        self.blocks = sorted({block for _, block in cells})
-
-    def valid(self, setting: Setting) -> list[TrialResult]:
-        return [self._cells[setting, block] for block in self.blocks if (setting, block) in self._cells]
-
-    def values(self) -> Array:
-        """(blocks, settings) of the objective as measured; NaN for missing cells."""
-        values = np.full((len(self.blocks), len(self.settings)), np.nan)
-        for (setting, block), result in self._cells.items():
-            values[self.blocks.index(block), self.settings.index(setting)] = result.metrics[self.metric]
-        return values
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
-    relative to the leader's mean (`relative`)."""
-
-    log: bool
-    relative: bool
-
-
-def _scale(experiment: Experiment, table: _Table) -> _Scale:
-    unit = METRICS[table.metric].unit
-    values = table.values()
-    return _Scale(log=on_log_scale(list(values[~np.isnan(values)]), unit), relative=unit != "ratio")
-
-
-@dataclass(frozen=True)
-class _Contest:
-    """Who leads, and how every other setting compares; in differences and half-widths larger is better."""
-
-    settings: tuple[Setting, ...]
-    leader: Setting | None
-    sign: float
-    scale: _Scale
-    leader_mean: float
-    margin: float
-    confidence: float
-    difference: Mapping[Setting, float]
-    half: Mapping[Setting, float]
-    half_tost: Mapping[Setting, float]
-    shared: Mapping[Setting, int]
-
-    def verdict(self, setting: Setting) -> Verdict:
-        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
-        if setting == self.leader:
-            return Verdict.EQUIVALENT
-        difference, half = self.difference.get(setting, math.nan), self.half.get(setting, math.nan)
-        if math.isnan(half):
-            return Verdict.INCONCLUSIVE
-        if abs(difference) + self.half_tost[setting] <= self._allowed:
-            return Verdict.EQUIVALENT
-        if abs(difference) > half:
-            return Verdict.WORSE if difference < 0 else Verdict.BETTER
-        return Verdict.INCONCLUSIVE
-
-    def effect(self, setting: Setting) -> Estimate | None:
-        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0."""
-        if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
-            return None
-        difference, half = self.difference[setting], self.half[setting]
-        n = self.shared[setting]
-        if setting == self.leader:
-            return Estimate(1.0, 1.0, 1.0, self.confidence, n)
-        if math.isnan(difference):
-            return None
-        ends = sorted(self._ratio(self.sign * (difference + side)) for side in (-half, half))
-        low, high = (None, None) if math.isnan(half) else ends
-        return Estimate(self._ratio(self.sign * difference), low, high, self.confidence, n)
-
-    def contenders(self) -> list[Setting]:
-        """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
-        better for certain: what leads need not have the best mean where it alone certainly meets the constraints."""
-        return [
-            setting
-            for setting in self.settings
-            if setting != self.leader
-            and setting in self.difference
-            and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
-            and not self.difference[setting] + self.half_tost[setting] <= self._allowed
-        ]
-
-    @property
-    def _allowed(self) -> float:
-        if self.scale.log:
-            return math.log1p(self.margin)
-        # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
-        return self.margin * (abs(self.leader_mean) or 1.0 if self.scale.relative else 1.0)
-
-    def _ratio(self, difference: float) -> float:
-        if self.scale.log:
-            return math.exp(difference)
-        return 1 + difference / self.leader_mean
-
-
-def _contest(
-    experiment: Experiment, table: _Table, scale: _Scale, compliance: Mapping[Setting, Compliance]
-) -> _Contest:
-    """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
-    those that were seen to meet them."""
-    raw = table.values()
-    columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
-    settings = tuple(table.settings[index] for index in columns)
-    may_lead = np.array([compliance[setting].certain for setting in settings], dtype=bool)
-    if not may_lead.any():
-        seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
-        may_lead = np.array(seen, dtype=bool)
-    objective = experiment.objective
-    empty = _Contest(settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {})
-    if not may_lead.any():
-        return empty
-    values = raw[:, columns]
-    scaled = table.sign * (np.log(values) if scale.log else values)
-    if len(settings) == 1:
-        only = settings[0]
-        return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead)
-    lead = int(found.leader[0])
-    assert may_lead[lead], "a setting leads that may not"
-    shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
-    single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
-    difference = np.where(shared == 1, single, found.difference[0])
-    return _Contest(
-        settings=settings,
-        leader=settings[lead],
-        sign=table.sign,
-        scale=scale,
-        leader_mean=float(np.nanmean(values[:, lead])),
-        margin=objective.margin,
-        confidence=objective.confidence,
-        difference=dict(zip(settings, map(float, difference), strict=True)),
-        half=dict(zip(settings, map(float, found.half[0]), strict=True)),
-        half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
-        shared=dict(zip(settings, map(int, shared), strict=True)),
-    )
-
-
-def _lone(empty: _Contest, only: Setting, mean: float, blocks: int) -> _Contest:
-    return _Contest(
-        (only,), only, empty.sign, empty.scale, mean, empty.margin, empty.confidence,
-        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks},
-    )  # fmt: skip
-
-
 def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
     """Every metric that all of the setting's valid trials have, or those that have it."""
     names = [name for name in METRICS if any(name in trial.metrics for trial in trials)]
@@ -246,19 +86,6 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
 
 def _metric_estimate(name: str, values: Sequence[float], experiment: Experiment) -> Estimate:
     return estimate(values, experiment.objective.confidence, log=on_log_scale(values, METRICS[name].unit))
-
-
-def _compliance(experiment: Experiment, table: _Table) -> dict[Setting, Compliance]:
-    """Whether each setting meets the constraints; one without valid trials says nothing of them."""
-    trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
-    judged = sum(1 for metrics in trials.values() if metrics)
-    alone = len(table.settings) == 1
-    return {
-        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged))
-        if metrics
-        else Compliance()
-        for setting, metrics in trials.items()
-    }
 
 
 def _spoilt(result: TrialResult) -> bool:
@@ -284,8 +111,8 @@ def _standing(
     experiment: Experiment,
     results: Sequence[TrialResult],
     rows: Sequence[SettingResult],
-    contest: _Contest,
-    table: _Table,
+    contest: Contest,
+    table: Table,
 ) -> Standing:
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}

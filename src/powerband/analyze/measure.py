@@ -26,7 +26,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if fleet is None:
         message = "no engine reported a measured window; see events.jsonl of the trial"
         return _result(record, (Problem("no_report", message),), {})
-    load = experiment.load_for(record.spec.setting)
+    load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
     response = fleet.times("response_time_ns")
     send_lag = fleet.times("send_lag_ns")
     probe = read_probe(directory.read_probe())
@@ -37,6 +37,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **_ready_metric(record),
     }
+    steady = window_is_steady(intervals, fleet.start_ns, fleet.end_ns)
     evidence = Evidence(
         fleet=fleet,
         load=load,
@@ -46,13 +47,13 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         host_cpus=None if probe is None else _host_cpus(probe, fleet),
         foreign_cpu_max=experiment.measure.foreign_cpu_max,
         pinned=_pinned(record),
-        steady=window_is_steady(intervals, fleet.start_ns, fleet.end_ns),
+        steady=steady,
     )
     problems = problems_of(evidence)
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
-    return _result(record, problems, metrics)
+    return _result(record, problems, metrics, steady)
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
@@ -65,7 +66,9 @@ def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
     return (*rows, (1.0, times.maximum))
 
 
-def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
+def _result(
+    record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float], steady: bool | None = None
+) -> TrialResult:
     go, begun = record.phases.get("go"), record.phases.get("measure")
     return TrialResult(
         number=record.spec.number,
@@ -77,6 +80,10 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         metrics=metrics,
         warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
         warmup_ended_by=record.warmup_ended_by,
+        stage=record.spec.stage,
+        rate_per_s=record.spec.rate_per_s,
+        took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
+        steady=steady,
     )
 
 

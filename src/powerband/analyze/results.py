@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from powerband.plan import Setting
+from powerband.plan import Setting, Stage
 
 FORMAT = 1
 
@@ -49,6 +49,47 @@ class Estimate:
     n: int
 
 
+class BottleneckName(StrEnum):
+    """What holds a trial's throughput; one of them, or none."""
+
+    GENERATOR = "generator"
+    HOST_CPU = "host_cpu"  # other programs take it
+    SUBJECT_CPU = "subject_cpu"
+    POOL_TOO_SMALL = "pool_too_small"
+    TOO_MANY_RUNNABLE_THREADS = "too_many_runnable_threads"
+    LOCK = "lock"
+    DOWNSTREAM = "downstream"
+    GARBAGE_COLLECTION = "garbage_collection"
+    MEMORY = "memory"
+    ACCEPT_BACKLOG = "accept_backlog"
+    DESCRIPTORS = "descriptors"
+    EVENT_LOOP_BLOCKED = "event_loop_blocked"
+    NONE = "none"  # nothing is short: the load is what limits
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """`evidence`: the two or three figures that prove it, each a clause with its number; `advice`: what to do."""
+
+    name: BottleneckName
+    evidence: tuple[str, ...]
+    advice: str
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
+    (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by what
+    they wait on (`lock`, `sleep`, `socket`, `poll`, `disk`, `other`), as far as the kernel tells."""
+
+    pool: str
+    threads: float
+    on_cpu: float
+    run_wait: float
+    blocked: float
+    blocked_on: Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class Problem:
     """Why a trial is invalid (`fatal`), or what a reader should know about it."""
@@ -71,10 +112,114 @@ class TrialResult:
     metrics: Mapping[str, float]
     warmup_s: float | None = None
     warmup_ended_by: str | None = None
+    stage: Stage = Stage.COMPARE
+    rate_per_s: float | None = None  # the offered rate of a capacity trial
+    took_s: float | None = None  # from the first process to the last, as far as the record tells
+    steady: bool | None = None  # whether the window was steady; None: too short to say. False: it never stabilised
+    pools: tuple[PoolUse, ...] = ()  # the subject's, the busiest first
+    bottleneck: Bottleneck | None = None  # None: the trial does not count, or the probe saw too little
 
     @property
     def valid(self) -> bool:
         return self.status == "measured" and not any(problem.fatal for problem in self.problems)
+
+
+@dataclass(frozen=True)
+class CapacityPoint:
+    """All trials of a setting at one offered rate; `p99_ns` is the median of their p99 response times."""
+
+    rate_per_s: float
+    trials: int
+    held: int  # in how many of them the SLO held
+    p50_ns: float | None
+    p99_ns: float | None
+    error_rate: float | None
+    goodput_per_s: float | None
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The highest Poisson rate at which the SLO holds. `estimate` is None where it holds at no rate that was
+    tried, or at all of them (`note` says which, and what to change). `curve`: by rate, ascending."""
+
+    estimate: Estimate | None
+    curve: tuple[CapacityPoint, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A setting that left a race: after which block (from 0), and why in words. `effect`: its ratio to the leader
+    then; None where it left for another reason than being worse (failures, a constraint)."""
+
+    setting: Setting
+    block: int
+    reason: str
+    effect: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """The standing of a race after a block: each live setting's ratio to the leader, with an anytime-valid interval."""
+
+    block: int
+    leader: Setting
+    effects: Mapping[str, Estimate]  # by setting id
+    left: tuple[Setting, ...]  # those that left now
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Fresh starts of the winner after the race. `race` and `confirmed`: its objective in the race and afterwards;
+    `shrinkage`: 1 - confirmed / race (above 0: the race flattered it). `rival`: the nearest other setting, run
+    beside it in the same blocks, None where there is none; `advantage`: winner / rival in these blocks."""
+
+    setting: Setting
+    rival: Setting | None
+    trials: int
+    race: Estimate
+    confirmed: Estimate
+    shrinkage: Estimate
+    advantage: Estimate | None
+    upheld: bool  # the fresh starts do not contradict the race
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Race:
+    """How a race went. `grid_trials`: what the full grid would have taken in as many blocks. `ended_by`: `decided`,
+    `blocks`, `budget`, `stopped`, or `running`."""
+
+    looks: tuple[Look, ...]
+    departures: tuple[Departure, ...]
+    trials: int
+    grid_trials: int
+    ended_by: str
+    confirmation: Confirmation | None = None
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """A space too large to race whole: `settings` in all, `tried` of them once each, `raced` of them in the race."""
+
+    settings: int
+    tried: int
+    raced: int
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes, None where it
+    is `refused` (why, in words). `setting`: the tried setting nearest to it; `cost`: that setting's objective as a
+    ratio to the answer's (0.8: following the rule costs 20 %), None where there is none."""
+
+    name: str
+    formula: str  # with the figures filled in: `2 cores x (1 + 18.2 ms / 1.1 ms)`
+    source: str
+    proposal: float | None
+    setting: Setting | None
+    cost: Estimate | None
+    refused: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +238,10 @@ class SettingResult:
     feasible: bool
     infeasible_because: tuple[str, ...] = ()
     uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or break
+    bottleneck: Bottleneck | None = (
+        None  # the one that most of its valid trials name, with the evidence of the middle one
+    )
+    capacity: Capacity | None = None  # where the objective is capacity
 
 
 @dataclass(frozen=True)
@@ -152,6 +301,9 @@ class Analysis:
     trials: tuple[TrialResult, ...]
     warnings: tuple[str, ...] = field(default=())
     claims: tuple[ClaimResult, ...] = field(default=())  # in the experiment's order
+    race: Race | None = None
+    exploration: Exploration | None = None
+    rules: tuple[RuleVerdict, ...] = ()  # empty where no factor counts threads
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id beside."""

@@ -64,7 +64,7 @@ def run_trial(
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
     engine = find_engine()
-    load = experiment.load_for(spec.setting)
+    load = experiment.load_for(spec.setting, spec.rate_per_s)
     split = cpu_split(usable_cores(), experiment.host, load.engine_threads)
     trial = _Trial(
         experiment=experiment,
@@ -101,7 +101,7 @@ class _Trial:
         stop: StopRequest,
     ) -> None:
         self.experiment = experiment
-        self.load = experiment.load_for(spec.setting)
+        self.load = experiment.load_for(spec.setting, spec.rate_per_s)
         self.spec = spec
         self.directory = directory
         self.engine = engine

@@ -1,0 +1,192 @@
+"""Who leads, and how every other setting compares: the results of trials as a table of blocks and settings, and the
+contest between the settings in it.
+
+In: an experiment and its trials' results. Out: `Table`, `Compliance` of each setting, `Contest`. The statistics are in
+`intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from powerband.analyze.constraints import Compliance, judge
+from powerband.analyze.intervals import compare_with_leader, on_log_scale
+from powerband.analyze.results import Estimate, TrialResult, Verdict
+from powerband.analyze.special import Array
+from powerband.experiment import Experiment
+from powerband.metrics import METRICS
+from powerband.plan import Setting
+
+
+class Table:
+    """Valid results by setting and block."""
+
+    def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
+        self.settings = settings
+        self.metric = experiment.objective.metric
+        self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
+        cells: dict[tuple[Setting, int], TrialResult] = {}
+        for result in sorted(results, key=lambda result: result.number):
+            if result.valid and self.metric in result.metrics:
+                cells[result.setting, result.block] = result
+        self._cells = cells
+        self.blocks = sorted({block for _, block in cells})
+
+    def valid(self, setting: Setting) -> list[TrialResult]:
+        return [self._cells[setting, block] for block in self.blocks if (setting, block) in self._cells]
+
+    def values(self) -> Array:
+        """(blocks, settings) of the objective as measured; NaN for missing cells."""
+        values = np.full((len(self.blocks), len(self.settings)), np.nan)
+        for (setting, block), result in self._cells.items():
+            values[self.blocks.index(block), self.settings.index(setting)] = result.metrics[self.metric]
+        return values
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
+    relative to the leader's mean (`relative`)."""
+
+    log: bool
+    relative: bool
+
+
+def scale_of(experiment: Experiment, table: Table) -> Scale:
+    unit = METRICS[table.metric].unit
+    values = table.values()
+    return Scale(log=on_log_scale(list(values[~np.isnan(values)]), unit), relative=unit != "ratio")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who leads, and how every other setting compares; in differences and half-widths larger is better."""
+
+    settings: tuple[Setting, ...]
+    leader: Setting | None
+    sign: float
+    scale: Scale
+    leader_mean: float
+    margin: float
+    confidence: float
+    difference: Mapping[Setting, float]
+    half: Mapping[Setting, float]
+    half_tost: Mapping[Setting, float]
+    shared: Mapping[Setting, int]
+
+    def verdict(self, setting: Setting) -> Verdict:
+        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
+        if setting == self.leader:
+            return Verdict.EQUIVALENT
+        difference, half = self.difference.get(setting, math.nan), self.half.get(setting, math.nan)
+        if math.isnan(half):
+            return Verdict.INCONCLUSIVE
+        if abs(difference) + self.half_tost[setting] <= self._allowed:
+            return Verdict.EQUIVALENT
+        if abs(difference) > half:
+            return Verdict.WORSE if difference < 0 else Verdict.BETTER
+        return Verdict.INCONCLUSIVE
+
+    def effect(self, setting: Setting) -> Estimate | None:
+        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0."""
+        if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
+            return None
+        difference, half = self.difference[setting], self.half[setting]
+        n = self.shared[setting]
+        if setting == self.leader:
+            return Estimate(1.0, 1.0, 1.0, self.confidence, n)
+        if math.isnan(difference):
+            return None
+        ends = sorted(self._ratio(self.sign * (difference + side)) for side in (-half, half))
+        low, high = (None, None) if math.isnan(half) else ends
+        return Estimate(self._ratio(self.sign * difference), low, high, self.confidence, n)
+
+    def contenders(self) -> list[Setting]:
+        """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
+        better for certain: what leads need not have the best mean where it alone certainly meets the constraints."""
+        return [
+            setting
+            for setting in self.settings
+            if setting != self.leader
+            and setting in self.difference
+            and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
+            and not self.difference[setting] + self.half_tost[setting] <= self._allowed
+        ]
+
+    @property
+    def _allowed(self) -> float:
+        if self.scale.log:
+            return math.log1p(self.margin)
+        # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
+        return self.margin * (abs(self.leader_mean) or 1.0 if self.scale.relative else 1.0)
+
+    def _ratio(self, difference: float) -> float:
+        if self.scale.log:
+            return math.exp(difference)
+        return 1 + difference / self.leader_mean
+
+
+def hold_contest(
+    experiment: Experiment, table: Table, scale: Scale, compliance: Mapping[Setting, Compliance]
+) -> Contest:
+    """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
+    those that were seen to meet them."""
+    raw = table.values()
+    columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
+    settings = tuple(table.settings[index] for index in columns)
+    may_lead = np.array([compliance[setting].certain for setting in settings], dtype=bool)
+    if not may_lead.any():
+        seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+        may_lead = np.array(seen, dtype=bool)
+    objective = experiment.objective
+    empty = Contest(settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {})
+    if not may_lead.any():
+        return empty
+    values = raw[:, columns]
+    scaled = table.sign * (np.log(values) if scale.log else values)
+    if len(settings) == 1:
+        only = settings[0]
+        return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead)
+    lead = int(found.leader[0])
+    assert may_lead[lead], "a setting leads that may not"
+    shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
+    single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
+    difference = np.where(shared == 1, single, found.difference[0])
+    return Contest(
+        settings=settings,
+        leader=settings[lead],
+        sign=table.sign,
+        scale=scale,
+        leader_mean=float(np.nanmean(values[:, lead])),
+        margin=objective.margin,
+        confidence=objective.confidence,
+        difference=dict(zip(settings, map(float, difference), strict=True)),
+        half=dict(zip(settings, map(float, found.half[0]), strict=True)),
+        half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
+        shared=dict(zip(settings, map(int, shared), strict=True)),
+    )
+
+
+def _lone(empty: Contest, only: Setting, mean: float, blocks: int) -> Contest:
+    return Contest(
+        (only,), only, empty.sign, empty.scale, mean, empty.margin, empty.confidence,
+        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks},
+    )  # fmt: skip
+
+
+def compliance_of(experiment: Experiment, table: Table) -> dict[Setting, Compliance]:
+    """Whether each setting meets the constraints; one without valid trials says nothing of them."""
+    trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
+    judged = sum(1 for metrics in trials.values() if metrics)
+    alone = len(table.settings) == 1
+    return {
+        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged))
+        if metrics
+        else Compliance()
+        for setting, metrics in trials.items()
+    }
