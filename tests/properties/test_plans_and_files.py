@@ -15,7 +15,7 @@ from powerband.experiment_file import parse_experiment
 from powerband.levels import parse_levels, parse_range
 from powerband.plan import format_level
 from powerband.resolved import resolved_yaml
-from powerband.search.blocks import dry_run
+from powerband.search.planners import dry_run
 from powerband.units import duration_text, parse_duration_ns
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in ("port", "engine"))

@@ -94,7 +94,7 @@ def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], see
     Starts nothing. Each block runs every setting once, in random order from the seed.
     """
     from powerband.forecast import forecast
-    from powerband.search.blocks import dry_run
+    from powerband.search.planners import dry_run
     from powerband.search.session import with_seed
 
     experiment = with_seed(load(file_or_name, profile, overrides, seed))

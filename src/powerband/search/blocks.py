@@ -12,21 +12,12 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
+from powerband.analyze.compare import Progress
 from powerband.analyze.faults import fatal_codes, subjects_own
 from powerband.analyze.honesty import SUBJECT_CODES
 from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import Setting, TrialSpec
-
-
-def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
-    """The trials of a run in which every trial is valid, in their order."""
-    planner = BlockPlanner(experiment, seed)
-    trials = []
-    while (spec := planner.ask()) is not None:
-        trials.append(spec)
-        planner.tell(TrialResult(spec.number, spec.block, spec.attempt, spec.setting, "measured", (), {}))
-    return trials
 
 
 class BlockPlanner:
@@ -67,6 +58,10 @@ class BlockPlanner:
         live = sum(1 for setting in self._settings if setting not in self._left)
         ahead = live * (self._repeats - 1 - max(self._block, 0)) + (live if self._block < 0 else 0)
         return self._told + len(self._queue) + len(self._retry) + (self._pending is not None) + ahead
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.planned_total - self._told, self.left)
 
     @property
     def block_ended(self) -> bool:

@@ -9,36 +9,20 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 
-from powerband.analyze.compare import Progress, analyse
+from powerband.analyze.compare import analyse
 from powerband.analyze.measure import measure
 from powerband.analyze.results import Analysis, TrialResult
 from powerband.analyze.steady import is_steady
 from powerband.errors import UsageError
 from powerband.experiment import Experiment
 from powerband.observer import Observer
-from powerband.plan import TrialSpec
 from powerband.run.opening import build_subject, check_first_trial
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
-from powerband.search.blocks import BlockPlanner
+from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
-
-
-class Planner(Protocol):
-    """What decides the trials: `BlockPlanner`, and others later."""
-
-    @property
-    def planned_total(self) -> int: ...
-    @property
-    def block_ended(self) -> bool: ...
-    @property
-    def left(self) -> Mapping[Any, str]: ...
-    def ask(self) -> TrialSpec | None: ...
-    def tell(self, result: TrialResult) -> None: ...
-
 
 RunTrial = Callable[..., TrialRecord]
 
@@ -61,7 +45,7 @@ def run_session(
     subject that cannot be built or started at all, UsageError where the directory was written by another experiment or
     version."""
     assert experiment.design.seed is not None, "with_seed comes first"
-    planner = BlockPlanner(experiment, experiment.design.seed)
+    planner = planner_for(experiment, experiment.design.seed)
     results = replay(experiment, run, planner)
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)
@@ -94,12 +78,12 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     results = _measured(experiment, run, records)
     if experiment.design.seed is None:
         return analyse(experiment, results)
-    planner = BlockPlanner(experiment, experiment.design.seed)
+    planner = planner_for(experiment, experiment.design.seed)
     try:
         _tell_all(run, planner, records, results)
     except UsageError:
         return analyse(experiment, results)
-    return analyse(experiment, results, _progress(planner, results))
+    return analyse(experiment, results, planner.progress)
 
 
 def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
@@ -132,12 +116,8 @@ def _tell_all(run: RunDir, planner: Planner, records: Sequence[TrialRecord], res
         planner.tell(result)
 
 
-def _progress(planner: Planner, results: Sequence[TrialResult]) -> Progress:
-    return Progress(planner.planned_total - len(results), planner.left)
-
-
 def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], planner: Planner) -> Analysis:
-    analysis = analyse(experiment, results, _progress(planner, results))
+    analysis = analyse(experiment, results, planner.progress)
     try:
         write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1, allow_nan=False))
     except OSError as error:
