@@ -304,6 +304,44 @@ pub struct PoolSample {
     pub states_now: BTreeMap<String, u32>,
     /// For sleeping threads: what they wait on, by kernel wait channel where readable.
     pub wait_channels_now: BTreeMap<String, u32>,
+    /// Observations of a blocked thread since the start, by what it waited on: each reading of the threads (at every sample
+    /// with up to 64 threads in the tree, else once a second or less often) adds one for each thread that it finds
+    /// blocked. A kind's growth over the growth of all is its share of the blocked time. Empty where the kernel does not tell.
+    #[serde(default)]
+    pub blocked_on_samples: BTreeMap<WaitKind, u64>,
+    /// The largest time on a CPU that one thread of the pool gained since the last `threads` event: the busiest thread.
+    #[serde(default)]
+    pub on_cpu_ns_max: u64,
+}
+
+/// What a blocked thread waits on, by its system call, or by its wait channel where that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// A futex: a lock, or a condition (an idle thread of a pool waits for work there, too).
+    Lock,
+    Sleep,
+    /// To receive, send, connect or accept on one socket.
+    Socket,
+    /// For any of several descriptors: an event loop without work.
+    Poll,
+    Disk,
+    /// A page fault, or a call that changes the memory map (both take its lock).
+    Memory,
+    /// Pipes, children, signals, terminals, devices.
+    Other,
+}
+
+impl WaitKind {
+    pub const ALL: [WaitKind; 7] = [
+        WaitKind::Lock,
+        WaitKind::Sleep,
+        WaitKind::Socket,
+        WaitKind::Poll,
+        WaitKind::Disk,
+        WaitKind::Memory,
+        WaitKind::Other,
+    ];
 }
 
 /// The launched process ended (its tree may live on until `end`). rusage covers it and its waited-for children, exactly.

@@ -151,6 +151,93 @@ time.sleep(600)
 }
 
 #[test]
+fn what_each_blocked_thread_waits_on_is_told_by_kind() {
+    let bench = Bench::new();
+    let code = r#"
+import ctypes, os, select, socket, threading, time
+libc = ctypes.CDLL(None)
+held = threading.Lock(); held.acquire()
+listening = socket.create_server(('127.0.0.1', 0))
+sending = socket.create_connection(listening.getsockname())
+reading, _ = listening.accept()
+quiet, _ = os.pipe()
+polled = select.epoll(); polled.register(quiet)
+def burn():
+    while True: libc.getppid()
+waits = {
+    'lock': held.acquire, 'sleep': lambda: time.sleep(600), 'receive': lambda: reading.recv(1), 'accept': listening.accept,
+    'read': lambda: os.read(sending.fileno(), 1), 'poll': polled.poll, 'select': lambda: select.select([quiet], [], []),
+    'pipe': lambda: os.read(quiet, 1), 'burn': burn, 'child': lambda: os.waitpid(child, 0),
+}
+child = os.fork()
+if child == 0: time.sleep(600)
+def named(name, wait):
+    libc.prctl(15, b'in-' + name.encode(), 0, 0, 0)
+    wait()
+for name, wait in waits.items(): threading.Thread(target=named, args=(name, wait), daemon=True).start()
+time.sleep(600)
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    let pool = |event: &Value, name: &str| {
+        let pools = event["pools"].as_array().cloned().unwrap_or_default();
+        pools.into_iter().find(|pool| pool["pool"] == format!("in-{name}").as_str())
+    };
+    let seen =
+        |pool: &Value| pool["blocked_on_samples"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    let event = probe.until_that("threads event with observations of the last thread", |event| {
+        pool(event, "child").is_some_and(|pool| seen(&pool) >= 5u64)
+    });
+    for (name, kind) in [
+        ("lock", "lock"),
+        ("sleep", "sleep"),
+        ("receive", "socket"),
+        ("accept", "socket"),
+        ("read", "socket"),
+        ("poll", "poll"),
+        ("select", "poll"),
+        ("pipe", "other"),
+        ("child", "other"),
+    ] {
+        let pool = pool(&event, name).unwrap();
+        // The interpreter's own lock, on the way there, may have been met once or twice.
+        let in_kind = pool["blocked_on_samples"][kind].as_u64().unwrap_or(0);
+        assert!(in_kind >= 3 && in_kind + 2 >= seen(&pool), "{name}: {pool}");
+    }
+    let burning = pool(&event, "burn").unwrap();
+    let largest_ns = burning["on_cpu_ns_max"].as_u64().unwrap();
+    assert!(largest_ns > 0 && largest_ns <= burning["on_cpu_ns"].as_u64().unwrap(), "{burning}");
+    probe.finish();
+}
+
+#[test]
+fn the_busiest_thread_of_a_pool_is_told_since_the_last_event() {
+    let bench = Bench::new();
+    let code = r#"
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+def idle():
+    libc.prctl(15, b'loop', 0, 0, 0)
+    time.sleep(600)
+for _ in range(5): threading.Thread(target=idle, daemon=True).start()
+libc.prctl(15, b'loop-9', 0, 0, 0)
+while True: libc.getppid()
+"#;
+    let mut probe = Probe::start(&bench.python(code));
+    let of_loop = |event: &Value| {
+        let pools = event["pools"].as_array()?;
+        pools.iter().find(|pool| pool["pool"] == "loop" && pool["threads_now"] == 6).cloned()
+    };
+    let first = probe.until_that("first event with all loops", |event| of_loop(event).is_some());
+    let second = probe.until_that("the event after it", |event| of_loop(event).is_some());
+    let (first, second) = (of_loop(&first).unwrap(), of_loop(&second).unwrap());
+    let number = |pool: &Value, field: &str| pool[field].as_u64().unwrap();
+    let gained_ns = number(&second, "on_cpu_ns") - number(&first, "on_cpu_ns");
+    let largest_ns = number(&second, "on_cpu_ns_max");
+    assert!(largest_ns <= gained_ns && gained_ns - largest_ns < 20_000_000, "{largest_ns} of {gained_ns}");
+    probe.finish();
+}
+
+#[test]
 fn a_thousand_threads_are_met_and_never_fall() {
     let bench = Bench::new();
     let code = r#"

@@ -422,7 +422,14 @@ class Sample(Wire):
     host: HostSample
 
 
+WaitKind = Literal["lock", "sleep", "socket", "poll", "disk", "memory", "other"]
+
+
 class PoolSample(Wire):
+    """Counters are cumulative; `blocked_on_samples` too: observations of a blocked thread by what it waited on (a
+    kind's growth over the growth of all is its share of the blocked time; empty where the kernel does not tell).
+    `on_cpu_ns_max`: the most that one thread ran since the last event. Recordings of older engines have neither."""
+
     pool: str
     threads_now: Count
     on_cpu_ns: Count
@@ -432,6 +439,8 @@ class PoolSample(Wire):
     involuntary_switches: Count
     states_now: Mapping[str, Count]
     wait_channels_now: Mapping[str, Count]
+    blocked_on_samples: Mapping[WaitKind, Count] = {}
+    on_cpu_ns_max: Count = 0
 
 
 class Threads(Wire):

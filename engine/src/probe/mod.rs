@@ -16,6 +16,7 @@ mod session;
 mod signals;
 mod threads;
 mod tree;
+mod waits;
 
 use std::process::ExitCode;
 

@@ -220,6 +220,11 @@ impl Process {
         (scratch.len() as u32, sockets as u32)
     }
 
+    /// Whether a descriptor of the process is a socket; false where that may not be seen.
+    pub fn is_socket(&self, fd: i32) -> bool {
+        self.descriptors.as_ref().is_some_and(|dir| dir.is_socket(fd))
+    }
+
     /// Proportional set size. Dear: the kernel walks the page tables. None where not permitted.
     pub fn pss_bytes(&self) -> Option<u64> {
         if self.zombie {

@@ -1,4 +1,4 @@
-//! The threads of a tree: on CPU, waiting for a CPU, blocked; switches, states and wait channels, added up by pool.
+//! The threads of a tree: on CPU, waiting for a CPU, blocked; switches, states and what is waited on, added up by pool.
 //! A pool is the thread name without its trailing number. What a thread gains between two scans is added to the pool
 //! it belongs to then, so the sums never fall when threads end or change their name.
 
@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
+use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use super::{clock_ns, own_cpu_ns};
-use crate::events::PoolSample;
+use crate::events::{PoolSample, WaitKind};
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.
 const POOLS_MAX: usize = 256;
@@ -60,6 +61,10 @@ struct Thread {
     pool: usize,
     /// At the last reading it slept in a wait channel that could be read.
     in_known_channel: bool,
+    /// What it was blocked on at the last reading.
+    blocked_on: Option<WaitKind>,
+    /// `last.on_cpu_ns` as of the last event.
+    told_on_cpu_ns: u64,
     /// The scan that last saw it.
     seen: u64,
 }
@@ -70,6 +75,7 @@ struct Files {
     schedstat: Option<ProcFile>,
     status: Option<ProcFile>,
     wait_channel: Option<ProcFile>,
+    call: Option<ProcFile>,
 }
 
 #[derive(Default)]
@@ -79,6 +85,10 @@ struct Pool {
     threads_now: u32,
     states_now: BTreeMap<u8, u32>,
     wait_channels_now: HashMap<Vec<u8>, u32>,
+    /// By position in `WaitKind::ALL`.
+    blocked_on_samples: [u64; WaitKind::ALL.len()],
+    /// The largest gain of one thread since the last event.
+    on_cpu_ns_max: u64,
 }
 
 /// One reading of a thread.
@@ -88,8 +98,10 @@ struct Reading<'b> {
     /// None: as before.
     name: Option<&'b [u8]>,
     state: u8,
-    /// Empty where unknown or not asked for.
+    /// Empty where unknown.
     channel: &'b [u8],
+    /// None: not blocked, or unknown.
+    blocked_on: Option<WaitKind>,
 }
 
 impl ThreadTable {
@@ -104,24 +116,24 @@ impl ThreadTable {
         }
     }
 
-    /// Reads all threads of one process, as last listed. `detailed`: their wait channels too.
-    pub fn scan(&mut self, process: &Process, detailed: bool) {
+    /// Reads all threads of one process, as last listed.
+    pub fn scan(&mut self, process: &Process) {
         for &tid in &process.tids {
-            self.read_thread(&process.tasks, tid, detailed);
+            self.read_thread(process, tid);
         }
     }
 
-    fn read_thread(&mut self, tasks: &ProcDir, tid: i32, detailed: bool) {
+    fn read_thread(&mut self, process: &Process, tid: i32) {
         let mut thread = match self.threads.remove(&tid) {
             Some(thread) => thread,
-            None => match self.open_thread(tasks, tid) {
+            None => match self.open_thread(&process.tasks, tid) {
                 Some(thread) => thread,
                 None => return,
             },
         };
         let mut buffer = [0u8; 4096];
         let mut channel = [0u8; 64];
-        let Some(reading) = thread.read(tasks, detailed, &mut buffer, &mut channel) else {
+        let Some(reading) = thread.read(process, &mut buffer, &mut channel) else {
             self.kept_files -= thread.files.kept();
             return; // it has ended; what it had gained is in its pool
         };
@@ -130,18 +142,20 @@ impl ThreadTable {
         }
         let gained = reading.counters.combine(thread.last, u64::saturating_sub);
         self.totals = self.totals.combine(gained, u64::saturating_add);
-        self.pools[thread.pool].add(gained, reading.state, reading.channel);
+        let told_gain_ns = reading.counters.on_cpu_ns - thread.told_on_cpu_ns;
+        self.pools[thread.pool].add(gained, &reading, told_gain_ns);
         thread.raw = reading.raw;
         thread.last = reading.counters;
         thread.state = reading.state;
         thread.in_known_channel = !reading.channel.is_empty();
+        thread.blocked_on = reading.blocked_on;
         thread.seen = self.scan;
         self.threads.insert(tid, thread);
     }
 
     fn open_thread(&mut self, tasks: &ProcDir, tid: i32) -> Option<Thread> {
         let started_ns = own_cpu_ns();
-        let keep = self.kept_files + 3 + DESCRIPTOR_RESERVE < descriptor_limit();
+        let keep = self.kept_files + 4 + DESCRIPTOR_RESERVE < descriptor_limit();
         let thread = Thread::open(tasks, tid, keep)?;
         self.kept_files += thread.files.kept();
         self.opening_ns += own_cpu_ns() - started_ns;
@@ -185,7 +199,9 @@ impl ThreadTable {
         self.totals = Counters::default();
         for pool in &mut self.pools {
             pool.counters = Counters::default();
+            pool.blocked_on_samples = Default::default();
         }
+        self.forget_gains();
     }
 
     /// Over all threads since the start, as far as scans met them.
@@ -193,22 +209,33 @@ impl ThreadTable {
         self.totals
     }
 
-    /// The pools as of the last scan.
-    pub fn pools(&self) -> Vec<PoolSample> {
-        self.pools.iter().map(Pool::sample).collect()
+    /// The pools as of the last scan, for an event: the largest gains count from here on.
+    pub fn tell_pools(&mut self) -> Vec<PoolSample> {
+        let pools = self.pools.iter().map(Pool::sample).collect();
+        self.forget_gains();
+        pools
+    }
+
+    fn forget_gains(&mut self) {
+        self.pools.iter_mut().for_each(|pool| pool.on_cpu_ns_max = 0);
+        self.threads.values_mut().for_each(|thread| thread.told_on_cpu_ns = thread.last.on_cpu_ns);
     }
 }
 
 impl Pool {
-    fn add(&mut self, gained: Counters, state: u8, channel: &[u8]) {
+    fn add(&mut self, gained: Counters, reading: &Reading, told_gain_ns: u64) {
         self.counters = self.counters.combine(gained, u64::saturating_add);
         self.threads_now += 1;
-        *self.states_now.entry(state).or_default() += 1;
-        match self.wait_channels_now.get_mut(channel) {
+        self.on_cpu_ns_max = self.on_cpu_ns_max.max(told_gain_ns);
+        *self.states_now.entry(reading.state).or_default() += 1;
+        if let Some(kind) = reading.blocked_on {
+            self.blocked_on_samples[kind as usize] += 1;
+        }
+        match self.wait_channels_now.get_mut(reading.channel) {
             Some(count) => *count += 1,
-            None if channel.is_empty() => {}
+            None if reading.channel.is_empty() => {}
             None => {
-                self.wait_channels_now.insert(channel.to_vec(), 1);
+                self.wait_channels_now.insert(reading.channel.to_vec(), 1);
             }
         }
     }
@@ -217,6 +244,7 @@ impl Pool {
         let states = self.states_now.iter().map(|(&state, &count)| ((state as char).to_string(), count));
         let channels = self.wait_channels_now.iter();
         let channels = channels.map(|(name, &count)| (String::from_utf8_lossy(name).into_owned(), count));
+        let blocked_on = WaitKind::ALL.into_iter().zip(self.blocked_on_samples).filter(|&(_, count)| count > 0);
         PoolSample {
             pool: self.name.clone(),
             threads_now: self.threads_now,
@@ -227,6 +255,8 @@ impl Pool {
             involuntary_switches: self.counters.involuntary_switches,
             states_now: states.collect(),
             wait_channels_now: channels.collect(),
+            blocked_on_samples: blocked_on.collect(),
+            on_cpu_ns_max: self.on_cpu_ns_max,
         }
     }
 }
@@ -237,13 +267,21 @@ impl Thread {
         let stat = parse_stat(ProcFile::open_in(tasks, &path(tid, "stat")).ok()?.read(&mut buffer).ok()?)?;
         let file = |name| if keep { ProcFile::open_in(tasks, &path(tid, name)).ok() } else { None };
         Some(Thread {
-            files: Files { tid, schedstat: file("schedstat"), status: file("status"), wait_channel: file("wchan") },
+            files: Files {
+                tid,
+                schedstat: file("schedstat"),
+                status: file("status"),
+                wait_channel: file("wchan"),
+                call: file("syscall"),
+            },
             start_ns: stat.start_ticks * tick_ns(),
             raw: (0, 0, 0),
             last: Counters::default(),
             state: stat.state,
             pool: 0,
             in_known_channel: false,
+            blocked_on: None,
+            told_on_cpu_ns: 0,
             seen: 0,
         })
     }
@@ -252,19 +290,15 @@ impl Thread {
     ///
     /// `status` is the dear file (11 us, against 1 for schedstat and 4 for the wait channel), and idle threads are the
     /// many: one that slept in a known channel, has not run since and is still in a channel (a woken one is in none)
-    /// still has the same state, name and switches.
-    fn read<'b>(
-        &self,
-        tasks: &ProcDir,
-        detailed: bool,
-        buffer: &'b mut [u8],
-        channel: &'b mut [u8],
-    ) -> Option<Reading<'b>> {
+    /// still has the same state, name and switches, and waits on the same.
+    fn read<'b>(&self, process: &Process, buffer: &'b mut [u8], channel: &'b mut [u8]) -> Option<Reading<'b>> {
+        let tasks = &process.tasks;
         let raw = parse_schedstat(self.files.schedstat(tasks, buffer)?)?;
         let mut counters = self.times(raw)?;
-        let mut channel = if detailed { self.files.wait_channel(tasks, channel) } else { &[] };
+        let mut channel = self.files.wait_channel(tasks, channel);
         if raw == self.raw && self.in_known_channel && !channel.is_empty() {
-            return Some(Reading { raw, counters, name: None, state: self.state, channel });
+            let blocked_on = self.blocked_on;
+            return Some(Reading { raw, counters, name: None, state: self.state, channel, blocked_on });
         }
         let status = parse_status(self.files.status(tasks, buffer)?)?;
         counters.voluntary_switches = status.voluntary_switches;
@@ -272,7 +306,8 @@ impl Thread {
         if status.state == b'R' {
             channel = &[];
         }
-        Some(Reading { raw, counters, name: Some(status.name), state: status.state, channel })
+        let blocked_on = self.files.blocked_on(process, status.state, channel);
+        Some(Reading { raw, counters, name: Some(status.name), state: status.state, channel, blocked_on })
     }
 
     /// The thread's life so far, split by schedstat; switches as before.
@@ -287,7 +322,7 @@ impl Thread {
 
 impl Files {
     fn kept(&self) -> u64 {
-        [&self.schedstat, &self.status, &self.wait_channel].into_iter().flatten().count() as u64
+        [&self.schedstat, &self.status, &self.wait_channel, &self.call].into_iter().flatten().count() as u64
     }
 
     fn schedstat<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
@@ -302,6 +337,18 @@ impl Files {
     fn wait_channel<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> &'b [u8] {
         let channel = self.read(tasks, &self.wait_channel, "wchan", buffer).unwrap_or_default();
         if channel == b"0" { &[] } else { channel }
+    }
+
+    /// None for a thread that is not blocked (it runs, has stopped or ended), and where the kernel tells nothing.
+    fn blocked_on(&self, process: &Process, state: u8, channel: &[u8]) -> Option<WaitKind> {
+        if !matches!(state, b'S' | b'D') {
+            return None;
+        }
+        let mut buffer = [0u8; 256];
+        match self.read(&process.tasks, &self.call, "syscall", &mut buffer).and_then(parse_call) {
+            Some(call) => kind_of_call(call, state, |fd| process.is_socket(fd)),
+            None => kind_of_channel(channel, state),
+        }
     }
 
     /// From the file kept open, or by opening it for this once.

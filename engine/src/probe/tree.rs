@@ -70,7 +70,7 @@ impl Tree {
         tree.first_threads = tree.thread_ids().len() as u64;
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
         tree.list_threads();
-        tree.scan_threads(false);
+        tree.scan_threads();
         tree.threads.start_from_here();
         tree
     }
@@ -253,28 +253,27 @@ impl Tree {
             return None;
         }
         let started = own_cpu_ns();
-        let detailed = told || many;
         let listed = created.map(|created| (created, threads_now));
         if listed.is_none() || listed != self.listed {
             self.list_threads();
             self.listed = listed;
         }
-        self.scan_threads(detailed);
+        self.scan_threads();
         let opening_ns = self.threads.opening_ns();
         let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
         self.threads_due.again(now_ns, SECOND_NS, pause_ns);
-        detailed.then(|| Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.pools() })
+        (told || many).then(|| Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.tell_pools() })
     }
 
     fn list_threads(&mut self) {
         self.members.iter_mut().filter(|member| !member.zombie).for_each(Process::list_threads);
     }
 
-    fn scan_threads(&mut self, detailed: bool) {
+    fn scan_threads(&mut self) {
         self.threads.begin_scan();
         for member in self.members.iter().filter(|member| !member.zombie) {
-            self.threads.scan(member, detailed);
+            self.threads.scan(member);
         }
         self.threads.end_scan();
     }

@@ -1,0 +1,191 @@
+//! What a blocked thread waits on, from the system call it is in (`/proc/PID/task/TID/syscall`) and, where that may not be
+//! read, from its wait channel, the kernel function it sleeps in. When a thread is looked at is decided by `threads`.
+
+use crate::events::WaitKind;
+
+/// The text of a thread's `syscall` file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Call {
+    /// It is on a CPU or waits for one.
+    Running,
+    /// It sleeps outside of any system call: a page fault, nearly always.
+    Outside,
+    /// Number and first two arguments.
+    In(i64, [u64; 2]),
+}
+
+/// None for a text that is none (a kernel without the file, a thread that has gone).
+pub fn parse_call(text: &[u8]) -> Option<Call> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let number = match words.next()? {
+        "running" => return Some(Call::Running),
+        "-1" => return Some(Call::Outside),
+        number => number.parse().ok()?,
+    };
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    Some(Call::In(number, [argument()?, argument()?]))
+}
+
+/// None for a thread that is not blocked. `state`: the kernel's letter; `is_socket` tells a descriptor's kind, and is asked
+/// only of reads and writes.
+pub fn kind_of_call(call: Call, state: u8, is_socket: impl Fn(i32) -> bool) -> Option<WaitKind> {
+    let (number, arguments) = match call {
+        Call::Running => return None,
+        Call::Outside => return Some(WaitKind::Memory),
+        Call::In(number, arguments) => (number, arguments),
+    };
+    let kind = match number {
+        libc::SYS_futex | SYS_FUTEX_WAITV => WaitKind::Lock,
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitKind::Sleep,
+        libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_accept | libc::SYS_accept4 => {
+            WaitKind::Socket
+        }
+        libc::SYS_connect | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => WaitKind::Socket,
+        libc::SYS_epoll_pwait | SYS_EPOLL_PWAIT2 | libc::SYS_io_uring_enter => WaitKind::Poll,
+        // Polling no descriptor is an old way to sleep.
+        libc::SYS_ppoll if arguments[1] == 0 => WaitKind::Sleep,
+        libc::SYS_pselect6 if arguments[0] == 0 => WaitKind::Sleep,
+        libc::SYS_ppoll | libc::SYS_pselect6 => WaitKind::Poll,
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mprotect | libc::SYS_madvise => {
+            WaitKind::Memory
+        }
+        libc::SYS_brk => WaitKind::Memory,
+        libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev if is_socket(arguments[0] as i32) => {
+            WaitKind::Socket
+        }
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_pread64 | libc::SYS_pwrite64 => WaitKind::Disk,
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_wait4 | libc::SYS_waitid => WaitKind::Other,
+        number => kind_of_old_call(number, arguments).unwrap_or(match state {
+            b'D' => WaitKind::Disk,
+            _ => WaitKind::Other,
+        }),
+    };
+    Some(kind)
+}
+
+// Not in every version of the libc crate; the same number on every architecture.
+const SYS_EPOLL_PWAIT2: i64 = 441;
+const SYS_FUTEX_WAITV: i64 = 449;
+
+/// Calls that newer architectures do without.
+#[cfg(target_arch = "x86_64")]
+fn kind_of_old_call(number: i64, arguments: [u64; 2]) -> Option<WaitKind> {
+    match number {
+        libc::SYS_poll if arguments[1] == 0 => Some(WaitKind::Sleep),
+        libc::SYS_select if arguments[0] == 0 => Some(WaitKind::Sleep),
+        libc::SYS_epoll_wait | libc::SYS_poll | libc::SYS_select => Some(WaitKind::Poll),
+        libc::SYS_vfork | libc::SYS_fork => Some(WaitKind::Other),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn kind_of_old_call(_number: i64, _arguments: [u64; 2]) -> Option<WaitKind> {
+    None
+}
+
+/// By the kernel function, whose names differ from kernel to kernel: parts of them that have lasted. None where the
+/// channel is empty (unreadable, or the thread runs).
+pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
+    const PARTS: [(&str, WaitKind); 24] = [
+        ("futex", WaitKind::Lock),
+        ("nanosleep", WaitKind::Sleep),
+        ("epoll", WaitKind::Poll),
+        ("ep_poll", WaitKind::Poll),
+        ("poll_schedule", WaitKind::Poll),
+        ("do_poll", WaitKind::Poll),
+        ("do_sys_poll", WaitKind::Poll),
+        ("do_select", WaitKind::Poll),
+        ("io_cqring_wait", WaitKind::Poll),
+        ("inet_", WaitKind::Socket),
+        ("tcp_", WaitKind::Socket),
+        ("unix_", WaitKind::Socket),
+        ("skb_", WaitKind::Socket),
+        ("sk_wait", WaitKind::Socket),
+        ("sk_stream", WaitKind::Socket),
+        // TCP sleeps here, and little else does for long.
+        ("wait_woken", WaitKind::Socket),
+        ("userfault", WaitKind::Memory),
+        ("rwsem_", WaitKind::Memory),
+        ("swap", WaitKind::Memory),
+        ("do_wait", WaitKind::Other),
+        ("pipe_", WaitKind::Other),
+        ("sigtimedwait", WaitKind::Other),
+        ("sigsuspend", WaitKind::Other),
+        ("vfork", WaitKind::Other),
+    ];
+    let name = std::str::from_utf8(channel).ok().filter(|name| !name.is_empty())?;
+    let known = PARTS.iter().find(|(part, _)| name.contains(part)).map(|&(_, kind)| kind);
+    Some(known.unwrap_or(if state == b'D' { WaitKind::Disk } else { WaitKind::Other }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &[u8]) -> Option<WaitKind> {
+        kind_of_call(parse_call(text).unwrap(), b'S', |fd| fd == 3)
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_system_call_tells_what_is_waited_for() {
+        for (text, expected) in [
+            (&b"202 0x55f132c73360 0x189 0x0 0x0 0x0 0xffffffff 0x7f90b624c950 0x7f90b78a3f16\n"[..], WaitKind::Lock),
+            (b"230 0x1 0x1 0x7ffcbc1874d0 0x0 0x0 0x0 0x7ffcbc187490 0x7f90b78ed545\n", WaitKind::Sleep),
+            (b"45 0x3 0x7f90b73031a0 0x1 0x0 0x0 0x0 0x7f90b6a4da10 0x7f90b7928974\n", WaitKind::Socket),
+            (b"288 0x5 0x7f90b5a47980 0x7f90b5a47974 0x80000 0x0 0x0 0x7f90b5a47920 0x7f\n", WaitKind::Socket),
+            (b"0 0x3 0x7f90b7334350 0x1 0x0 0x0 0x0 0x7f909fffea30 0x7f90b79162ec\n", WaitKind::Socket),
+            (b"0 0x8 0x7f90b7303e00 0x1 0x0 0x0 0x0 0x7f909fffea30 0x7f90b79162ec\n", WaitKind::Other),
+            (b"232 0x6 0x7f90a4000ba0 0x3ff 0xffffffff 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
+            (b"7 0x7f90a4000ba0 0x2 0xffffffff 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
+            (b"7 0x0 0x0 0x3e8 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Sleep),
+            (b"270 0x0 0x0 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Sleep),
+            (b"11 0x7f90a4000000 0x100000 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Memory),
+            (b"-1 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Memory),
+            (b"61 0xffffffff 0x7ffd 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Other),
+        ] {
+            assert_eq!(kind(text), Some(expected), "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(kind(b"running\n"), None);
+    }
+
+    #[test]
+    fn an_uninterruptible_file_call_waits_for_a_disk() {
+        let read = Call::In(libc::SYS_read, [9, 0]);
+        assert_eq!(kind_of_call(read, b'D', |_| false), Some(WaitKind::Disk));
+        assert_eq!(kind_of_call(Call::In(libc::SYS_fsync, [9, 0]), b'S', |_| false), Some(WaitKind::Disk));
+        let lock = Call::In(libc::SYS_futex, [9, 0]);
+        assert_eq!(kind_of_call(lock, b'D', |_| false), Some(WaitKind::Lock));
+    }
+
+    #[test]
+    fn what_is_no_call_is_not_taken_for_one() {
+        for text in [&b""[..], b"0\n", b"5 0x1\n", b"x 0x1 0x2\n", b"\xff\xfe"] {
+            assert_eq!(parse_call(text), None);
+        }
+    }
+
+    #[test]
+    fn wait_channels_of_old_and_new_kernels_are_known() {
+        for (channel, expected) in [
+            ("futex_do_wait", WaitKind::Lock),
+            ("futex_wait_queue_me", WaitKind::Lock),
+            ("hrtimer_nanosleep", WaitKind::Sleep),
+            ("do_epoll_wait", WaitKind::Poll),
+            ("poll_schedule_timeout.constprop.0", WaitKind::Poll),
+            ("inet_csk_accept", WaitKind::Socket),
+            ("unix_stream_read_generic", WaitKind::Socket),
+            ("wait_woken", WaitKind::Socket),
+            ("anon_pipe_read", WaitKind::Other),
+            ("do_wait", WaitKind::Other),
+            ("something_new", WaitKind::Other),
+        ] {
+            assert_eq!(kind_of_channel(channel.as_bytes(), b'S'), Some(expected), "{channel}");
+        }
+        assert_eq!(kind_of_channel(b"jbd2_log_wait_commit", b'D'), Some(WaitKind::Disk));
+        assert_eq!(kind_of_channel(b"rwsem_down_read_slowpath", b'D'), Some(WaitKind::Memory));
+        assert_eq!(kind_of_channel(b"", b'S'), None);
+    }
+}
