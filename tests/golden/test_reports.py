@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.compare import analyse
 from powerband.analyze.results import Analysis
 from powerband.experiment_file import load_experiment
@@ -32,13 +32,19 @@ from powerband.store import RunDir
 HERE = Path(__file__).parent
 
 
+ANSWERS = {
+    "answer": synthetic.analysis,
+    "answer-race": synthetic_verdicts.race_analysis,
+    "answer-capacity": synthetic_verdicts.capacity_analysis,
+}
+
+
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_printed_answer(width: int) -> None:
+@pytest.mark.parametrize("name", list(ANSWERS))
+def test_the_printed_answer(name: str, width: int) -> None:
     out = io.StringIO()
-    print_answer(
-        Console(file=out, width=width), synthetic.analysis(), Path("runs/20261120-213500-pool-size/report.html")
-    )
-    golden = HERE / f"answer-{width}.txt"
+    print_answer(Console(file=out, width=width), ANSWERS[name](), Path("runs/20261120-213500-pool-size/report.html"))
+    golden = HERE / f"{name}-{width}.txt"
     if os.environ.get("POWERBAND_UPDATE_GOLDEN") == "1":
         golden.write_text(out.getvalue())
     assert out.getvalue() == golden.read_text()

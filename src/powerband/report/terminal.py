@@ -15,17 +15,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from powerband.analyze.results import Analysis, SettingResult, TrialResult
+from powerband.analyze.results import Analysis, TrialResult
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.observer import Observer
-from powerband.plan import TrialSpec
-from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number
-from powerband.report.words import change_words, verdict_words
+from powerband.plan import Stage, TrialSpec
+from powerband.report.numbers import ABSENT, format_estimate, format_number
+from powerband.report.standings import left_line, metric_name, race_line, ranking
 from powerband.store import RunDir, TrialRecord
 
 REDRAW_S = 0.5  # one redraw costs 3 to 4 ms of CPU: 0.7 % of a core
-RANKING_ROWS = 12
 _START_AND_STOP_S = 2.0  # first guess of what a trial takes beyond warm-up and window
 
 
@@ -88,9 +87,10 @@ class LiveView(Observer):
             self._told_at = self._state.done
             leader = next(r for r in analysis.settings if r.setting == analysis.answer.leader)
             value = format_estimate(leader.estimates.get(analysis.objective), analysis.objective)
-            self._line(
-                f"after {self._state.done} trials {leader.setting.id} leads: {_name(analysis.objective)} {value}"
+            told = (
+                f"after {self._state.done} trials {leader.setting.id} leads: {metric_name(analysis.objective)} {value}"
             )
+            self._line("; ".join(part for part in (told, left_line(analysis)) if part))
         self._redraw(now=True)
 
     def _line(self, text: str, style: str = "") -> None:
@@ -103,7 +103,7 @@ class LiveView(Observer):
         moment = self._clock()
         if now or moment - self._drawn_at >= REDRAW_S:
             self._drawn_at = moment
-            self._live.update(self._state.render(), refresh=True)
+            self._live.update(self._state.render(self.console.width), refresh=True)
 
 
 class _Progress:
@@ -146,11 +146,17 @@ class _Progress:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
-        return f"about {_rough_time(left_s)} left"
+        # What settles a race or a search early is not known before it happens: the plan holds the most it can take.
+        most = "at most " if self._may_end_early() else ""
+        return f"{most}about {_rough_time(left_s)} left"
+
+    def _may_end_early(self) -> bool:
+        experiment = self.experiment
+        return experiment is not None and (experiment.design.order == "race" or experiment.objective.is_capacity)
 
     def trial_line(self, result: TrialResult) -> str:
         """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or why it does not count."""
-        head = f"[{self.done}/{self.planned}] {result.setting.id}"
+        head = f"[{self.done}/{self.planned}] {result.setting.id}{_purpose(result.stage, result.rate_per_s)}"
         if not result.valid:
             word = "invalid" if result.status == "measured" else result.status
             why = "; ".join(problem.message for problem in result.problems if problem.fatal)
@@ -158,12 +164,14 @@ class _Progress:
         objective = self.experiment.objective.metric if self.experiment else "goodput_per_s"
         names = [objective, *(n for n in ("goodput_per_s", "response_time_ns_p99") if n != objective)][:2]
         shown = [
-            f"{_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}" for n in names if n in result.metrics
+            f"{metric_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}"
+            for n in names
+            if n in result.metrics
         ]
         left = f"; {self.left()}" if self.done < self.planned else ""
         return f"{head}: {', '.join(shown)}{left}"
 
-    def render(self) -> RenderableType:
+    def render(self, width: int) -> RenderableType:
         head = Table.grid(padding=(0, 2))
         head.add_row(
             Text(self.experiment.name if self.experiment else "", style="bold"),
@@ -175,13 +183,16 @@ class _Progress:
         )
         parts: list[RenderableType] = [head, self._now()]
         if self.analysis is not None and self.analysis.settings:
-            parts += [Text(), self._ranking(self.analysis)]
+            if self.experiment is not None and (standing := race_line(self.analysis, self.experiment)):
+                parts.append(Text(standing))
+            parts += [Text(), ranking(self.analysis, width)]
         return Group(*parts)
 
     def _now(self) -> Text:
         if self.spec is None:
             return Text("between trials", style="dim")
         text = Text.assemble((f"trial {self.spec.number}  ", "dim"), (self.spec.setting.id, "cyan"))
+        text.append(_purpose(self.spec.stage, self.spec.rate_per_s))
         text.append(f"  {self.phase or 'starting'} {self._clock() - self._trial_began_s:.0f} s")
         if self.rate_per_s is not None:
             text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
@@ -190,40 +201,14 @@ class _Progress:
             text.append(f"  {self.in_flight:,} in flight")
         return text
 
-    def _ranking(self, analysis: Analysis) -> Table:
-        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-        table.add_column("so far", overflow="fold")
-        for name in (_name(analysis.objective), "interval", "p99", "change"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
-        for result in _ranked(analysis)[:RANKING_ROWS]:
-            objective = result.estimates.get(analysis.objective)
-            table.add_row(
-                Text(result.setting.id),
-                format_estimate(objective, analysis.objective),
-                format_interval(objective, analysis.objective),
-                format_estimate(result.estimates.get("response_time_ns_p99"), "response_time_ns_p99", digits=3),
-                change_words(result, analysis),
-                verdict_words(result, analysis),
-                style="bold" if result.setting == analysis.answer.setting else "",
-            )
-        return table
+
+_STAGES = {Stage.EXPLORE: "a first look", Stage.CONFIRM: "to confirm", Stage.SATURATE: "at full load"}
 
 
-def _ranked(analysis: Analysis) -> list[SettingResult]:
-    """Best first; what broke a constraint or has no estimate last."""
-
-    def key(result: SettingResult) -> tuple[bool, float]:
-        estimate = result.estimates.get(analysis.objective)
-        if estimate is None:
-            return True, 0.0
-        return not result.feasible, -estimate.value if analysis.direction == "maximise" else estimate.value
-
-    return sorted(analysis.settings, key=key)
-
-
-def _name(metric: str) -> str:
-    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").removeprefix("response time ")
+def _purpose(stage: Stage, rate_per_s: float | None) -> str:
+    """What a trial is for, where it is no trial of a block: ` at 1,200/s`, ` (to confirm)`."""
+    said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
+    return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
 
 
 def _rough_time(seconds: float) -> str:

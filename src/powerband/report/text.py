@@ -18,9 +18,10 @@ from rich.text import Text
 from powerband.analyze.results import Analysis, ClaimVerdict, SettingResult, Verdict
 from powerband.metrics import METRICS
 from powerband.plan import format_level
+from powerband.report.findings import bottleneck_short, state_words
 from powerband.report.numbers import format_estimate, format_interval, format_share
+from powerband.report.text_findings import behind_the_answer, capacities, rules_of_thumb
 from powerband.report.words import (
-    COLUMNS,
     Column,
     change_words,
     counted,
@@ -30,12 +31,12 @@ from powerband.report.words import (
     trial_counts,
     unusable_trials,
     verdict_note,
-    verdict_words,
 )
 
 _UNUSABLE_SHOWN = 8
 _FACTOR_COLUMNS = 3
 _NARROW = 16
+_FIRST_COLUMNS = 3  # measures of the server beside the verdict, where not all fit
 
 
 def print_answer(console: Console, analysis: Analysis, report: Path | None = None) -> None:
@@ -46,12 +47,13 @@ def print_answer(console: Console, analysis: Analysis, report: Path | None = Non
 
 
 def render_answer(analysis: Analysis) -> RenderableType:
-    """The answer in words, the table of settings, claims, what was not used and why, warnings."""
-    parts: list[RenderableType] = [Text(), *_sentences(analysis)]
+    """The answer in words, how it was come by, the table of settings, capacities, rules of thumb, claims, what was not
+    used and why, warnings."""
+    parts: list[RenderableType] = [Text(), *_sentences(analysis), *behind_the_answer(analysis)]
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
-    parts += list(_claims(analysis))
+    parts += [*capacities(analysis), *rules_of_thumb(analysis), *_claims(analysis)]
     parts += list(_unusable(analysis))
     parts += list(_warnings(analysis))
     return Group(*parts)
@@ -65,16 +67,23 @@ class SettingsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         columns = present_columns(self.analysis)
-        first = [column for column in columns if column in COLUMNS[:3]]
-        whole = self._table(columns, answer=True)
-        if Measurement.get(console, options.update(max_width=1_000), whole).maximum <= options.max_width:
-            yield whole
-        else:
-            yield self._table(first, answer=True)
-            yield Text()
-            yield self._table(columns[len(first) :], answer=False)
+        named = any(result.bottleneck is not None for result in self.analysis.settings)
 
-    def _table(self, columns: Iterable[Column], *, answer: bool) -> Table:
+        def fits(table: Table) -> bool:
+            return Measurement.get(console, options.update(max_width=1_000), table).maximum <= options.max_width
+
+        if fits(whole := self._table(columns, answer=True, bottleneck=named)):
+            yield whole
+            return
+        first = list(columns[:_FIRST_COLUMNS])
+        while len(first) > 1 and not fits(self._table(first, answer=True, bottleneck=False)):
+            first.pop()
+        named_first = named and fits(self._table(first, answer=True, bottleneck=True))
+        yield self._table(first, answer=True, bottleneck=named_first)
+        yield Text()
+        yield self._table(columns[len(first) :], answer=False, bottleneck=named and not named_first)
+
+    def _table(self, columns: Iterable[Column], *, answer: bool, bottleneck: bool) -> Table:
         columns = tuple(columns)
         objective = self.analysis.objective
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
@@ -88,8 +97,10 @@ class SettingsTable:
         if answer:
             table.add_column("change", justify="right", no_wrap=True)
             table.add_column("verdict", no_wrap=True)
-        else:
-            table.add_column("trials", justify="right")
+        if bottleneck:
+            table.add_column("bottleneck", no_wrap=True)
+        if not answer:
+            table.add_column("valid", justify="right")
         for result in self.analysis.settings:
             cells: list[str | Text] = [*_name(result, self.analysis)]
             if answer:
@@ -100,7 +111,9 @@ class SettingsTable:
             ]
             if answer:
                 cells += [change_words(result, self.analysis), _verdict(result, self.analysis)]
-            else:
+            if bottleneck:
+                cells.append(bottleneck_short(result.bottleneck))
+            if not answer:
                 cells.append(_trials(result))
             table.add_row(*cells, style="bold" if result.setting == self.analysis.answer.setting else "")
         return table
@@ -131,7 +144,7 @@ def _name(result: SettingResult, analysis: Analysis) -> list[str]:
 
 
 def _verdict(result: SettingResult, analysis: Analysis) -> Text:
-    words = verdict_words(result, analysis)
+    words = state_words(result, analysis)
     if not result.feasible or not result.trials:
         return Text(words, style="red")
     if result.setting == analysis.answer.leader:
@@ -142,7 +155,7 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
 
 
 def _trials(result: SettingResult) -> str:
-    return f"{result.trials} (+{result.invalid} invalid)" if result.invalid else str(result.trials)
+    return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
 
 
 def _footnote(analysis: Analysis) -> str:

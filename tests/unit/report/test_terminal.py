@@ -2,14 +2,15 @@
 
 import io
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.experiment import Experiment
-from powerband.plan import TrialSpec
+from powerband.plan import Stage, TrialSpec
 from powerband.report.terminal import REDRAW_S, LiveView
 from powerband.store import RunDir, TrialRecord
 
@@ -120,3 +121,31 @@ def test_a_resumed_run_counts_what_is_there() -> None:
     with LiveView(Console(file=out, width=80), clock) as view:
         view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 4)
     assert "4 of them done already" in out.getvalue()
+
+
+def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
+    race = EXPERIMENT.model_copy(update={"design": EXPERIMENT.design.model_copy(update={"order": "race"})})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(race, RunDir(Path("runs/x")), 10, 0)
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1, Stage.CONFIRM, 1200.0)
+        view.trial_started(spec, 10)
+        clock.now += 10
+        view.trial_ended(record(spec), replace(synthetic.analysis().trials[0], stage=spec.stage, rate_per_s=1200.0))
+        analysis = synthetic_verdicts.race_analysis()
+        assert analysis.race is not None
+        view.analysed(replace(analysis, race=replace(analysis.race, looks=analysis.race.looks[:2])))
+    lines = out.getvalue().splitlines()
+    assert "at most about" in lines[0]
+    assert lines[1].startswith("[1/10] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
+    assert lines[2] == "after 1 trials threads=64 leads: goodput 1,479/s; out: threads=4, threads=8, threads=16"
+
+
+def test_a_terminal_shows_the_blocks_of_a_race() -> None:
+    race = EXPERIMENT.model_copy(update={"design": EXPERIMENT.design.model_copy(update={"order": "race"})})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=100, height=40, force_terminal=True, color_system=None), clock) as view:
+        view.run_started(race, RunDir(Path("runs/x")), 10, 0)
+        view.analysed(synthetic_verdicts.race_analysis())
+    assert "block 5 of at most 5 done; 2 settings live, 7 out; threads=64 leads" in out.getvalue()
+    assert "├" in out.getvalue()

@@ -1,12 +1,13 @@
 """The answer as text: complete, whole at common widths, plain when piped."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.results import Analysis, Answer, AnswerKind
 from powerband.report.text import print_answer
 
@@ -90,3 +91,41 @@ def test_many_factors_are_shown_by_their_whole_name() -> None:
     text = printed(two, 100)
     assert "max" in text.splitlines()[5].split() or any("max" in line.split() for line in text.splitlines())
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    text = printed(analysis, width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    for words in (
+        "Of 240 settings 60 were tried once each",
+        "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45.",
+        "Three fresh starts uphold it",
+        "out after block 4",
+        "pool too small",
+        "too many threads",
+        "At threads=32 nothing in the server is short (CPU in use 44 %; no request waits).",
+        "1 of 31 trials never stabilised",
+        "Goetz",
+        "−93 % (−94 to −93)",
+    ):
+        assert words in plain(text), words
+    assert "refused" in text
+
+
+def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
+    base = synthetic_verdicts.race_analysis()
+    told = "It waits for users: CPU in use 44 %, and no request waits."
+    analysis = replace(base, answer=replace(base.answer, sentences=("Use threads=32.", told)))
+    assert plain(printed(analysis, 200)).count("no request waits") == 1
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_capacities_have_their_interval_their_trials_and_their_note(width: int) -> None:
+    text = printed(synthetic_verdicts.capacity_analysis(), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "1,482/s (1,452–1,511)" in text
+    assert "445/s to 1,780/s" in text
+    assert "holds at no rate" in plain(text)

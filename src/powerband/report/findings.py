@@ -1,0 +1,165 @@
+"""What stands behind an answer, in words: bottlenecks, a race, its confirmation, an exploration, a capacity, a rule of
+thumb, what never stabilised. Values of `analyze.results` enter, text leaves; tables and charts are made elsewhere."""
+
+from __future__ import annotations
+
+from powerband.analyze.results import (
+    Analysis,
+    Bottleneck,
+    BottleneckName,
+    Capacity,
+    Departure,
+    Estimate,
+    Exploration,
+    Race,
+    RuleVerdict,
+    SettingResult,
+)
+from powerband.plan import Setting
+from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
+from powerband.report.words import counted, verdict_words
+
+# In a column of a table, and in a sentence.
+_BOTTLENECKS: dict[BottleneckName, tuple[str, str]] = {
+    BottleneckName.GENERATOR: ("load generator", "the load generator, not the server"),
+    BottleneckName.HOST_CPU: ("other programs", "other programs take the CPU"),
+    BottleneckName.SUBJECT_CPU: ("CPU", "the server's CPU"),
+    BottleneckName.POOL_TOO_SMALL: ("pool too small", "the pool is too small"),
+    BottleneckName.TOO_MANY_RUNNABLE_THREADS: ("too many threads", "too many runnable threads"),
+    BottleneckName.LOCK: ("lock", "a lock"),
+    BottleneckName.DOWNSTREAM: ("downstream", "what the server itself waits for (a database, a remote service)"),
+    BottleneckName.GARBAGE_COLLECTION: ("GC", "garbage collection"),
+    BottleneckName.MEMORY: ("memory", "memory"),
+    BottleneckName.ACCEPT_BACKLOG: ("accept queue", "the accept queue is full"),
+    BottleneckName.DESCRIPTORS: ("descriptors", "file descriptors run out"),
+    BottleneckName.EVENT_LOOP_BLOCKED: ("event loop", "the event loop is blocked"),
+    BottleneckName.NONE: ("none", "nothing in the server is short"),
+}
+_ENDED = {
+    "decided": "The race was decided after {blocks}",
+    "blocks": "The race was not decided after {blocks}, the most that were allowed",
+    "budget": "The race ended with its budget after {blocks}",
+    "stopped": "The race was interrupted after {blocks}",
+    "running": "The race goes on after {blocks}",
+}
+
+
+def bottleneck_short(bottleneck: Bottleneck | None) -> str:
+    """Two or three words for a column; a dash where nothing was named."""
+    return ABSENT if bottleneck is None else _BOTTLENECKS[bottleneck.name][0]
+
+
+def bottleneck_words(bottleneck: Bottleneck) -> str:
+    """A clause: `the pool is too small`."""
+    return _BOTTLENECKS[bottleneck.name][1]
+
+
+def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
+    """`At threads=4 the limit is: the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
+    proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
+    limit = "" if bottleneck.name is BottleneckName.NONE else "the limit is: "
+    advice = f" {_ended(bottleneck.advice)}" if bottleneck.advice else ""
+    return f"At {setting.id} {limit}{bottleneck_words(bottleneck)}{proof}.{advice}"
+
+
+def departure_of(setting: Setting, race: Race | None) -> Departure | None:
+    """How this setting left the race; None while it is in."""
+    return next((left for left in race.departures if left.setting == setting), None) if race else None
+
+
+def state_words(result: SettingResult, analysis: Analysis) -> str:
+    """The verdict, or `out after block 2` for what left the race before its end; blocks count from 1 for people."""
+    left = departure_of(result.setting, analysis.race)
+    if left is None or not result.trials or not result.feasible:
+        return verdict_words(result, analysis)
+    return f"out after block {left.block + 1}"
+
+
+def race_words(race: Race) -> str:
+    """`The race was decided after 4 blocks: 41 trials, 64 % of the full grid's 64.`"""
+    blocks = race.looks[-1].block + 1 if race.looks else 0
+    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(blocks, "block"))
+    text += f": {plural(race.trials, 'trial')}"
+    if race.grid_trials:
+        text += f", {100 * race.trials / race.grid_trials:.0f} % of the full grid's {race.grid_trials}"
+    return text + "."
+
+
+def exploration_words(exploration: Exploration) -> str:
+    return (
+        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once each, "
+        f"and the best {exploration.raced:,} of them raced."
+    )
+
+
+def estimate_phrase(estimate: Estimate | None, metric: str) -> str:
+    """`1,481/s (1,466–1,496)`; the value alone where it has no interval."""
+    interval = format_interval(estimate, metric)
+    return format_estimate(estimate, metric) + (f" ({interval})" if interval != ABSENT else "")
+
+
+def capacity_words(capacity: Capacity) -> str:
+    """The capacity with its interval, or a dash: its `note` then says why."""
+    return estimate_phrase(capacity.estimate, "capacity_per_s")
+
+
+def capacity_trials(capacity: Capacity) -> int:
+    return sum(point.trials for point in capacity.curve)
+
+
+def ratio_phrase(effect: Estimate | None) -> str:
+    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash where there is none."""
+    if effect is None:
+        return ABSENT
+    value = format_change(effect) or "0 %"
+    if effect.low is None or effect.high is None or effect.low == effect.high:
+        return value
+    return f"{value} ({_signed(effect.low)} to {_signed(effect.high)})"
+
+
+def range_phrase(effect: Estimate | None) -> str:
+    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone where there is no interval."""
+    if effect is None or effect.low is None or effect.high is None:
+        return ratio_phrase(effect)
+    return f"{_signed(effect.low)} to {_signed(effect.high)} %"
+
+
+def proposal_words(rule: RuleVerdict) -> str:
+    """How many threads the rule says; a dash where it was refused."""
+    if rule.proposal is None:
+        return ABSENT
+    return format_number(rule.proposal, "count")
+
+
+def rule_result(rule: RuleVerdict) -> str:
+    """What following the rule would have changed, or why it has nothing to say."""
+    if rule.refused:
+        return f"refused: {rule.refused}"
+    return "no tried setting is near" if rule.setting is None else ratio_phrase(rule.cost)
+
+
+def unsteady(analysis: Analysis) -> str:
+    """Which trials never stabilised, in a sentence; empty where all did, as far as is known."""
+    trials = [trial for trial in counted(analysis.trials) if trial.steady is False]
+    if not trials:
+        return ""
+    settings: dict[str, int] = {}
+    for trial in trials:
+        settings[trial.setting.id] = settings.get(trial.setting.id, 0) + 1
+    shown = [f"{name} ({n})" for name, n in list(settings.items())[:6]] + (["others"] if len(settings) > 6 else [])
+    total = len(counted(analysis.trials))
+    return f"{len(trials)} of {plural(total, 'trial')} never stabilised within the window: {', '.join(shown)}."
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _signed(ratio: float) -> str:
+    percent = 100 * (ratio - 1)
+    text = f"{abs(percent):.0f}" if abs(percent) >= 10 else f"{abs(percent):.1f}"
+    return text if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text}"
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."

@@ -1,0 +1,105 @@
+"""What stands behind the answer, for a terminal: the race, the bottleneck, capacities, rules of thumb. An Analysis
+enters, rich renderables leave; the words are those of `findings`. The tables keep within any width from 80 columns on
+by folding their last column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from powerband.analyze.results import Analysis
+from powerband.report.findings import (
+    bottleneck_sentence,
+    capacity_trials,
+    capacity_words,
+    exploration_words,
+    proposal_words,
+    race_words,
+    rule_result,
+    unsteady,
+)
+from powerband.report.numbers import ABSENT, format_number
+
+
+def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
+    """How the answer was come by and what limits it: lines without a heading; none where there is nothing to say."""
+    lines = []
+    if analysis.exploration is not None:
+        lines.append(exploration_words(analysis.exploration))
+    if analysis.race is not None:
+        lines.append(race_words(analysis.race))
+        confirmation = analysis.race.confirmation
+        if confirmation is not None:
+            lines.append(confirmation.sentence)
+    if said := _bottleneck(analysis):
+        lines.append(said)
+    if said := unsteady(analysis):
+        lines.append(said)
+    if lines:
+        yield Text()
+    for line in lines:
+        yield Text(line)
+
+
+def capacities(analysis: Analysis) -> Iterator[RenderableType]:
+    """Each setting's capacity and how many trials found it; nothing where capacity was not the objective."""
+    found = [(result.setting, result.capacity) for result in analysis.settings if result.capacity is not None]
+    if not found:
+        return
+    table = _table("capacity", "holds up to", "tried", "trials", "")
+    for setting, capacity in found:
+        rates = [point.rate_per_s for point in capacity.curve]
+        tried = f"{format_number(rates[0], 'per_s')} to {format_number(rates[-1], 'per_s')}" if rates else ABSENT
+        table.add_row(
+            setting.id,
+            capacity_words(capacity),
+            tried,
+            str(capacity_trials(capacity)),
+            capacity.note,
+            style="bold" if setting == analysis.answer.setting else "",
+        )
+    yield Text()
+    yield table
+
+
+def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
+    """Each rule's proposal and what following it changes; nothing where no factor counts threads."""
+    if not analysis.rules:
+        return
+    table = _table("rule of thumb", "proposes", "nearest tried", "change", "by")
+    for rule in analysis.rules:
+        table.add_row(
+            rule.name,
+            proposal_words(rule),
+            ABSENT if rule.setting is None else rule.setting.id,
+            ABSENT if rule.refused else rule_result(rule),
+            rule_result(rule) if rule.refused else rule.formula,
+        )
+    yield Text()
+    yield table
+
+
+def _bottleneck(analysis: Analysis) -> str:
+    """Of the answer, unless the answer's own sentences give its figures already."""
+    chosen = next((row for row in analysis.settings if row.setting == analysis.answer.setting), None)
+    if chosen is None or chosen.bottleneck is None:
+        return ""
+    told = " ".join(analysis.answer.sentences)
+    if chosen.bottleneck.evidence and all(figure in told for figure in chosen.bottleneck.evidence):
+        return ""
+    return bottleneck_sentence(chosen.setting, chosen.bottleneck)
+
+
+def _table(*headings: str) -> Table:
+    """First and last column to the left, the last one folding; numbers between them to the right."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+    for place, heading in enumerate(headings):
+        last = place == len(headings) - 1
+        table.add_column(
+            heading, justify="left" if place == 0 or last else "right", no_wrap=not last, overflow="fold",
+            ratio=1 if last else None,
+        )  # fmt: skip
+    return table

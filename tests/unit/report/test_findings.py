@@ -1,0 +1,95 @@
+"""What stands behind an answer, in words."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes import synthetic, synthetic_verdicts
+from fakes.synthetic import setting
+from powerband.analyze.results import Bottleneck, BottleneckName, Capacity, Estimate, Exploration, Race
+from powerband.report import findings
+
+
+@pytest.mark.parametrize("name", list(BottleneckName))
+def test_every_bottleneck_has_plain_words_that_fit_a_column(name: BottleneckName) -> None:
+    named = Bottleneck(name, ("12 of 12 busy",), "Do this")
+    short = findings.bottleneck_short(named)
+    assert 0 < len(short) <= 16 and "_" not in short
+    said = findings.bottleneck_sentence(setting(threads=4), named)
+    assert said.startswith("At threads=4 ")
+    assert said.endswith("(12 of 12 busy). Do this.")
+    assert "_" not in said
+
+
+def test_no_bottleneck_is_a_dash() -> None:
+    assert findings.bottleneck_short(None) == "–"
+    bare = findings.bottleneck_sentence(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""))
+    assert bare == "At n=1 the limit is: a lock."
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "words"),
+    [
+        ("decided", "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45."),
+        ("blocks", "The race was not decided after 5 blocks, the most that were allowed: 25 trials"),
+        ("budget", "The race ended with its budget after 5 blocks"),
+        ("stopped", "The race was interrupted after 5 blocks"),
+        ("running", "The race goes on after 5 blocks"),
+    ],
+)
+def test_how_a_race_ended(ended_by: str, words: str) -> None:
+    race = synthetic_verdicts.race_analysis().race
+    assert race is not None
+    assert findings.race_words(replace(race, ended_by=ended_by)).startswith(words)
+
+
+def test_a_race_without_a_block_is_no_division_by_nothing() -> None:
+    assert findings.race_words(Race((), (), 1, 0, "stopped")) == "The race was interrupted after 0 blocks: 1 trial."
+
+
+def test_what_left_a_race_says_after_which_block() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    said = {row.setting.id: findings.state_words(row, analysis) for row in analysis.settings}
+    assert said["threads=2"] == "out after block 1"
+    assert said["threads=128"] == "out after block 4"
+    assert said["threads=64"] == "leader"
+    assert said["threads=32"] == "as good"
+    assert said["threads=1"] == "not allowed"  # the stronger reason
+    plain = synthetic.analysis()
+    assert findings.state_words(plain.settings[1], plain) == "worse"
+
+
+def test_an_exploration_and_a_capacity() -> None:
+    assert findings.exploration_words(Exploration(1240, 60, 12)) == (
+        "Of 1,240 settings 60 were tried once each, and the best 12 of them raced."
+    )
+    found = synthetic_verdicts.capacity(8)
+    assert findings.capacity_words(found) == "370/s (363–378)"
+    assert findings.capacity_trials(found) == 18
+    assert findings.capacity_words(Capacity(None, (), "why")) == "–"
+
+
+def test_rules_say_what_following_them_changes_or_why_they_are_silent() -> None:
+    goetz, n_plus_1, _, erlang, usl = synthetic_verdicts.rules()
+    assert findings.proposal_words(goetz) == "67.7"
+    assert findings.rule_result(goetz) == "−0.1 % (−1.5 to +1.3)"
+    assert findings.rule_result(n_plus_1) == "−93 % (−94 to −93)"
+    assert findings.rule_result(erlang) == "0 %"
+    assert findings.proposal_words(usl) == "–"
+    assert findings.rule_result(usl).startswith("refused: the data do not pass a peak")
+    assert findings.rule_result(replace(goetz, setting=None, cost=None)) == "no tried setting is near"
+
+
+def test_ratios_as_changes() -> None:
+    assert findings.range_phrase(Estimate(0.95, 0.931, 0.968, 0.95, 4)) == "−6.9 to −3.2 %"
+    assert findings.range_phrase(Estimate(1.0, 0.9999, 1.2, 0.95, 4)) == "0.0 to +20 %"
+    assert findings.range_phrase(Estimate(0.95, None, None, 0.95, 1)) == "−5.0 %"
+    assert findings.range_phrase(None) == "–"
+
+
+def test_trials_that_never_stabilised_are_counted_by_setting() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    assert findings.unsteady(analysis) == "1 of 31 trials never stabilised within the window: threads=128 (1)."
+    restless = replace(analysis, trials=tuple(replace(trial, steady=False) for trial in analysis.trials))
+    assert findings.unsteady(restless).endswith(", others.")
+    assert findings.unsteady(synthetic.analysis()) == ""

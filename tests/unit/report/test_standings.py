@@ -1,0 +1,93 @@
+"""The standing of a run that goes on: who is in, who is out, and how narrow the intervals are by now."""
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from fakes import synthetic, synthetic_verdicts
+from powerband.analyze.results import Analysis, Estimate
+from powerband.experiment import Experiment
+from powerband.report.standings import interval_bar, left_line, race_line, ranked, ranking
+
+EXPERIMENT = Experiment.model_validate(
+    {
+        "name": "pool-size",
+        "subject": {"name": "s", "command": ["x"]},
+        "load": {"users": 8},
+        "factors": {"threads": [1, 2]},
+        "design": {"order": "race"},
+        "measure": {"repeats": 10},
+    }
+)
+
+
+def drawn(analysis: Analysis, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(ranking(analysis, width))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+def after(blocks: int) -> Analysis:
+    """The race as it stood after so many blocks."""
+    analysis = synthetic_verdicts.race_analysis()
+    assert analysis.race is not None
+    departures = tuple(left for left in analysis.race.departures if left.block < blocks)
+    race = replace(analysis.race, looks=analysis.race.looks[:blocks], departures=departures, ended_by="running")
+    return replace(analysis, race=race)
+
+
+def test_a_race_shows_who_is_out_and_where_the_intervals_lie() -> None:
+    lines = drawn(after(2), 80)
+    assert lines[0].split() == ["so", "far", "goodput", "to", "the", "leader", "verdict"]
+    assert [line.split()[0] for line in lines[1:5]] == ["threads=32", "threads=64", "threads=128", "threads=256"]
+    assert "leader" in lines[2]
+    assert "out after block 2" in lines[5]
+    assert "◀" in lines[5] and "●" in lines[1]
+    assert lines[-1].endswith("not allowed      ")
+
+
+def test_an_interval_narrows_from_look_to_look() -> None:
+    def width_of(line: str) -> int:
+        return line.index("┤") - line.index("├")
+
+    first, last = (next(line for line in drawn(after(n), 80) if "threads=32" in line) for n in (2, 5))
+    assert width_of(last) < width_of(first)
+
+
+def test_names_too_long_for_the_bar_leave_it_out() -> None:
+    analysis = after(3)
+    assert any("●" in line for line in drawn(analysis, 81))
+    assert not any("●" in line for line in drawn(analysis, 75))
+
+
+def test_the_line_of_a_race() -> None:
+    analysis = after(2)
+    assert race_line(analysis, EXPERIMENT) == ("block 2 of at most 10 done; 4 settings live, 5 out; threads=64 leads")
+    assert left_line(analysis) == "out: threads=4, threads=8, threads=16"
+    assert left_line(after(5)) == ""
+    assert race_line(after(0), EXPERIMENT) == "" == left_line(after(0))
+    assert race_line(synthetic.analysis(), EXPERIMENT) == ""
+
+
+def test_what_left_last_ranks_before_what_left_first() -> None:
+    names = [result.setting.id for result in ranked(synthetic_verdicts.race_analysis())]
+    assert names[:4] == ["threads=32", "threads=64", "threads=128", "threads=256"]
+    assert names[-2:] == ["threads=2", "threads=1"]
+
+
+def test_a_capacity_search_shows_the_rates_tried() -> None:
+    lines = drawn(synthetic_verdicts.capacity_analysis(), 80)
+    assert "rates tried" in lines[0]
+    assert any("1,452–1,511" in line and "445/s to 1,780/s" in line and "leader" in line for line in lines)
+
+
+def test_bars_stay_within_their_cells() -> None:
+    for low, value, high in ((0.1, 0.2, 0.3), (0.9, 1.0, 1.1), (0.01, 1.0, 99.0), (1.5, 1.6, 1.7)):
+        for direction in ("maximise", "minimise"):
+            assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 21
+    assert interval_bar(Estimate(1.0, None, None, 0.95, 1), 0.03, "maximise").count("●") == 1
+    assert "▶" in interval_bar(Estimate(1.5, 1.4, 1.6, 0.95, 3), 0.03, "minimise")
+    assert "◀" in interval_bar(Estimate(0.5, 0.4, 0.6, 0.95, 3), 0.03, "maximise")
