@@ -21,6 +21,12 @@ settings.register_profile("powerband", deadline=None)
 settings.load_profile("powerband")
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Forecasts rest on what was measured on this machine: in tests nothing was, and nothing is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture(scope="session")
 def engine() -> Path:
     """The real engine: $POWERBAND_ENGINE or the installed one."""

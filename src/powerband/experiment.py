@@ -7,6 +7,7 @@ In a file durations carry a unit (`3s`, `100ms`) under a key without one (`durat
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -400,6 +401,12 @@ class Experiment(Frozen):
     def settings(self) -> list[Setting]:
         """Every setting, in grid order."""
         return grid(self.factors)
+
+    @property
+    def explores(self) -> bool:
+        """Whether the space is too large to be raced whole: a race of its finalists follows."""
+        large = math.prod(len(levels) for levels in self.factors.values()) > self.design.explore_above
+        return large and self.design.order == "race" and not self.objective.is_capacity
 
     def started_in(self, folder: str) -> Experiment:
         """With the folder in which the subject is started, where it has none of its own: a run that is gone on with

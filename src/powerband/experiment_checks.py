@@ -15,6 +15,7 @@ from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_na
 from powerband.hosts import loadable_host
 from powerband.plan import Level, format_level
 from powerband.subjects import BUILT_IN, check_level, placeholders, render_text, templates_of
+from powerband.units import format_duration
 from powerband.yaml_document import Node
 
 _SETTINGS_MAX = 10_000
@@ -151,6 +152,29 @@ def check_claims(root: Node, problems: list[Problem]) -> None:
             check_levels(claimed, factors)
         except ValueError as error:
             problems.append(text.problem(str(error)))
+
+
+def check_budget(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
+    """The time for the run holds one trial of every setting that is compared, even if servers start at once."""
+    budget_ns, measure = experiment.design.budget_ns, experiment.measure
+    budget = root.children.get("design", _NOTHING).children.get("budget")
+    if budget_ns is None or budget is None:
+        return
+    settings = experiment.settings()
+    compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
+    warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
+    loads = [experiment.load_for(setting) for setting in settings]
+    trial_ns = min(load.ramp_ns + warmup_ns + load.duration_ns for load in loads)
+    least_ns = compared * trial_ns
+    if budget_ns < least_ns:
+        each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
+        problems.append(
+            budget.problem(
+                f"{format_duration(budget_ns)} is too little for one block: {each} take {format_duration(least_ns)}, "
+                "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
+                "load.duration"
+            )
+        )
 
 
 def is_label(name: str) -> bool:

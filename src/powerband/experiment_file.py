@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Subject
-from powerband.experiment_checks import check_claims, check_factors, check_load, check_subject, check_url
+from powerband.experiment_checks import check_budget, check_claims, check_factors, check_load, check_subject, check_url
 from powerband.hosts import request_target
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
@@ -95,6 +95,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     experiment = _checked(Experiment, node, problems, reported)
     if experiment is not None and subject_node is not None and not problems:
         check_url(experiment, subject_node, problems)
+        check_budget(experiment, node, problems)
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment

@@ -14,7 +14,10 @@ from powerband.store import RunDir, TrialRecord
 
 class Observer:
     """In order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed now and
-    then."""
+    then; note at any time."""
+
+    def note(self, text: str) -> None:
+        """Something that whoever watches should know: a sentence or two."""
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         """`done` of `planned_total` trials are there already (resume)."""

@@ -1,6 +1,5 @@
 """`powerband tune`: options become an experiment; mistakes name the option."""
 
-import re
 from typing import Any
 
 import pytest
@@ -21,7 +20,8 @@ def test_the_defaults() -> None:
     assert experiment.factors == {"threads": (1, 2, 4, 8)}
     assert (experiment.load.users, experiment.load.rate_per_s) == (64, None)
     assert experiment.load.duration_ns == 10 * 10**9
-    assert (experiment.measure.warmup_ns, experiment.measure.repeats) == (None, 5)
+    assert (experiment.measure.warmup_ns, experiment.measure.repeats) == (None, 12)
+    assert (experiment.design.order, experiment.design.budget_ns, experiment.design.confirm) == ("race", None, 3)
     assert (experiment.objective.metric, experiment.objective.direction) == ("goodput_per_s", "maximise")
     assert [constraint.text for constraint in experiment.objective.constraints] == ["error_rate < 1%"]
 
@@ -34,7 +34,8 @@ def test_every_option_arrives() -> None:
         options={
             "--name": "mine", "--rate": "100/s", "--arrivals": "constant", "--think": "{exponential: 3s}",
             "--ramp": "2s", "--duration": "7s", "--timeout": "1s", "--pipeline": "4", "--warmup": "2s",
-            "--repeats": "3", "--margin": "5%", "--confidence": "90%", "--seed": "9", "--ready-log": "up: [0-9]+",
+            "--repeats": "3", "--order": "blocks", "--budget": "10m", "--confirm": "1",
+            "--margin": "5%", "--confidence": "90%", "--seed": "9", "--ready-log": "up: [0-9]+",
             "--ready-timeout": "9s", "--stop-signal": "INT", "--stop-grace": "8s",
         },
         slo=["p99<50ms", "errors<5%"],
@@ -50,6 +51,8 @@ def test_every_option_arrives() -> None:
     (step,) = load.scenario
     assert (step.method, step.path, step.body, step.headers) == ("POST", "/x?y=1", "hello", (("A", "b: c"),))
     assert (measure.warmup_ns, measure.repeats) == (2 * 10**9, 3)
+    design = experiment.design
+    assert (design.order, design.budget_ns, design.confirm) == ("blocks", 600 * 10**9, 1)
     assert (subject.ready.log, subject.ready.timeout_ns) == ("up: [0-9]+", 9 * 10**9)
     assert (subject.stop.signal, subject.stop.grace_ns, subject.env) == ("INT", 8 * 10**9, {"N": "{threads}"})
     objective = experiment.objective
@@ -59,7 +62,7 @@ def test_every_option_arrives() -> None:
     assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
 
 
-@pytest.mark.parametrize(("profile", "seconds", "repeats"), [("quick", 3, 3), ("normal", 10, 5), ("thorough", 20, 10)])
+@pytest.mark.parametrize(("profile", "seconds", "repeats"), [("quick", 3, 5), ("normal", 10, 12), ("thorough", 20, 25)])
 def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: int) -> None:
     experiment = tune_experiment(COMMAND, ["threads=1"], profile=profile)
     assert (experiment.load.duration_ns, experiment.measure.repeats) == (seconds * 10**9, repeats)
@@ -71,6 +74,11 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
     ("change", "said"),
     [
         ({"parameters": []}, "-P: nothing to vary: name a setting of the command, for example -P threads=1..64"),
+        ({"parameters": ["threads=1,2"], "options": {"--budget": "20s"}},
+         "--budget 20s: 20.0 s is too little for one block: 2 settings of at least 11.0 s each take 22.0 s, and it "
+         "takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"),
+        ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
+         "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
         ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
@@ -136,31 +144,3 @@ def test_mistakes_come_together() -> None:
         tune_experiment(COMMAND, ["threads=1", "x"], options={"--users": "x", "--stop-grace": "5"}, slo=["slow"])
     named = [problem.key for problem in caught.value.problems]
     assert set(named) == {"-P x", "--users x", "--stop-grace 5", "--slo slow"}
-
-
-def test_two_revisions_race_and_with_settings_every_pair_is_measured() -> None:
-    alone = tune_experiment(["{revision}", "--port", "{port}"], (), revisions=("./old", "./new"))
-    assert alone.name == "compare"
-    assert alone.factors == {"revision": ("./old", "./new")}
-    assert (alone.design.order, alone.design.confirm) == ("race", 0)
-    both = tune_experiment(["s", "{threads}", "{port}"], ["threads=1,2"], env=["TAG={revision}"], revisions=("1", "2"))
-    assert [setting.id for setting in both.settings()][:2] == ["threads=1,revision=1", "threads=1,revision=2"]
-    assert both.factors["revision"] == ("1", "2"), "a text, whatever it looks like"
-    assert both.design.order == "blocks"
-
-
-@pytest.mark.parametrize(
-    ("parameters", "revisions", "said"),
-    [
-        ((), ("a", "a"), "OLD and NEW: both are a; name two that differ"),
-        (("revision=1,2",), ("a", "b"), "-P revision: revision stands for OLD and NEW; choose another name"),
-    ],
-)
-def test_mistakes_with_revisions(parameters: tuple[str, ...], revisions: tuple[str, str], said: str) -> None:
-    with pytest.raises(ExperimentError, match=re.escape(said)):
-        tune_experiment(["{revision}", "{port}"], parameters, revisions=revisions)
-
-
-def test_a_revision_that_is_used_nowhere() -> None:
-    with pytest.raises(ExperimentError, match="revision"):
-        tune_experiment(["./server", "{port}"], (), revisions=("a", "b"))

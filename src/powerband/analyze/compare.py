@@ -16,7 +16,6 @@ from powerband.analyze.contest import Contest, Table, compliance_of, hold_contes
 from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import estimate, on_log_scale
 from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
-from powerband.analyze.rules import judge_rules
 from powerband.analyze.standing import Standing
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
@@ -60,7 +59,6 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         for setting in settings
     )
     standing = _standing(experiment, results, rows, contest, table)
-    answer = _answer(standing)
     return Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -69,12 +67,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
         confidence=experiment.objective.confidence,
         margin=experiment.objective.margin,
-        answer=answer,
+        answer=_answer(standing),
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
         warnings=tuple(_warnings(experiment, rows, results, progress or Progress())),
         claims=judge_claims(experiment, results),
-        rules=judge_rules(experiment, rows, results, answer),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,48 +90,64 @@ def _size(experiment: Experiment) -> dict[str, int]:
 @experiment_options
 @format_option
 def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], seed: int | None, output: str) -> None:
-    """Show the trials in their order, and how long they take.
+    """Show the trials in their order, how long they take, and how small a difference they find.
 
-    Starts nothing. Each block runs every setting once, in random order from the seed.
+    Starts nothing. Each block runs every setting once, in random order from the seed; in a race, settings that are
+    shown worse leave after a block, so there will be fewer trials.
     """
     from powerband.forecast import forecast
+    from powerband.machine import known_noise
     from powerband.search.planners import dry_run
     from powerband.search.session import with_seed
 
     experiment = with_seed(load(file_or_name, profile, overrides, seed))
-    drawn = experiment.design.seed or 0
-    trials = dry_run(experiment, drawn)
-    expected = forecast(experiment)
+    trials = dry_run(experiment, experiment.design.seed or 0)
+    expected = forecast(experiment, known_noise())
     if output == "json":
         print_json(_plan_document(experiment, trials, expected))
-        return
-    blocks = experiment.measure.repeats
-    click.echo(
-        f"{experiment.name}: {len(trials) // blocks} settings x {blocks} blocks = {len(trials)} trials, seed {drawn}"
-    )
-    click.echo(f"takes about {_minutes(expected.expected_ns)}, at most about {_minutes(expected.longest_ns)}\n")
-    click.echo("trial  block  setting")
-    for trial in trials:
-        click.echo(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}")
+    else:
+        click.echo(_plan_text(experiment, trials, expected))
+
+
+def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
+    from powerband.forecast import reach_text, size_text, time_text
+
+    race = experiment.design.order == "race"
+    unless = " if no setting leaves early" if race else ""
+    lines = [
+        f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
+        f"takes about {time_text(expected.expected_ns)}{unless}, at most about {time_text(expected.longest_ns)}",
+        *([reach_text(expected.reach)] if expected.reach else []),
+        "",
+        "trial  block  setting",
+        *(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}" for trial in trials),
+    ]
+    if expected.explored:
+        lines.append("Which settings follow depends on what these show.")
+    return "\n".join(lines)
 
 
 def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> dict[str, Any]:
+    reach = expected.reach
     return {
         "format": 1,
         "name": experiment.name,
         "seed": experiment.design.seed,
+        "trials_max": expected.trials,
         "expected_s": expected.expected_ns / 1e9,
         "longest_s": expected.longest_ns / 1e9,
+        "forecast": None
+        if reach is None
+        else {
+            "noise": asdict(reach.noise),
+            "blocks": reach.blocks,
+            "finds": reach.finds,
+            "margin": reach.margin,
+            "margin_blocks": reach.margin_blocks,
+            "margin_s": None if reach.margin_ns is None else reach.margin_ns / 1e9,
+        },
         "trials": [trial.to_json() for trial in trials],
     }
-
-
-def _minutes(ns: int) -> str:
-    seconds = round(ns / 1e9)
-    if seconds < 60:
-        return f"{seconds} s"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
 
 
 @click.command("list")

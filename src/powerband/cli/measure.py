@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from powerband.cli.options import (
-    answer_format_option,
     experiment_options,
+    format_option,
     load,
     print_analysis,
     runs_option,
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from powerband.experiment import Experiment
     from powerband.observer import Observer
     from powerband.store import RunDir
-
-    Answer = Callable[[Experiment, Analysis, RunDir, Path], int]  # prints, and returns the exit code
 
 _SERVER = "SERVER AND ARGUMENTS"
 
@@ -67,10 +64,14 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--maximise", metavar="METRIC", help="What is best.  [default: goodput]")
 @click.option("--minimise", metavar="METRIC", help="What is best, the other way round: p99, memory, ...")
 @click.option("--profile", type=click.Choice(["quick", "normal", "thorough"]), default="normal", show_default=True,
-              help="How much is measured: 3 s x 3 starts, 10 s x 5, or 20 s x 10 of each setting.")  # fmt: skip
+              help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
 @click.option("--duration", metavar="TIME", help="Measured time of one trial.  [default: by profile]")
 @click.option("--warmup", metavar="TIME", help="Before that; `auto` ends when steady.  [default: auto]")
-@click.option("--repeats", metavar="N", help="Fresh starts of each setting.  [default: by profile]")
+@click.option("--repeats", metavar="N", help="Most fresh starts of a setting (blocks).  [default: by profile]")
+@click.option("--budget", metavar="TIME", help="Time for the whole run: 10m, 1h.  [default: none]")
+@click.option("--order", metavar="KIND", help="race: what is shown worse leaves early; blocks: all run to the end.  "
+              "[default: race]")  # fmt: skip
+@click.option("--confirm", metavar="N", help="Fresh starts of the winner after a race.  [default: 3]")
 @click.option("--margin", metavar="SHARE", help="Differences below this count as none.  [default: 3%]")
 @click.option("--confidence", metavar="SHARE", help="Of all intervals and verdicts.  [default: 95%]")
 @click.option("--ready-http", metavar="PATH", help="Ready when this answers.  [default: when {port} accepts]")
@@ -84,23 +85,9 @@ _SERVER = "SERVER AND ARGUMENTS"
 @seed_option
 @runs_option
 @view_option
-@answer_format_option
+@format_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- " + _SERVER)
-def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str, **options: Any) -> int:
-    """Find the best setting of a server of your own.
-
-    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
-    -P NAME. It is started without a shell, once for each trial.
-
-    \b
-    powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
-    powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
-    """
-    return measure(tuned(command, **options), runs, live, answers(output))
-
-
-def tuned(
-    command: tuple[str, ...],
+def tune(
     *,
     parameters: tuple[str, ...],
     url: str,
@@ -114,10 +101,24 @@ def tuned(
     profile: str,
     env: tuple[str, ...],
     seed: int | None,
-    revisions: tuple[str, str] | None = None,
+    runs: Path,
+    live: bool | None,
+    output: str,
+    command: tuple[str, ...],
     **options: str | None,
-) -> Experiment:
-    """The experiment that the options of `tune` ask for; of two `revisions` of the server where they are given."""
+) -> int:
+    """Find the best setting of a server of your own.
+
+    Settings race: after each block of trials, those shown worse leave; it ends when all that remain are equally good,
+    or at the last block. Large spaces are explored first.
+
+    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
+    -P NAME. It is started without a shell, once for each trial.
+
+    \b
+    powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
+    powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
+    """
     from powerband.tune import tune_experiment
 
     if maximise and minimise:
@@ -125,7 +126,7 @@ def tuned(
     given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
     if seed is not None:
         given["--seed"] = str(seed)
-    return tune_experiment(
+    experiment = tune_experiment(
         command,
         parameters,
         url=url,
@@ -137,15 +138,15 @@ def tuned(
         headers=headers,
         profile=profile,
         allow_hosts=allow_hosts,
-        revisions=revisions,
     )
+    return _measure(experiment, runs, live, output)
 
 
 @click.command()
 @experiment_options
 @runs_option
 @view_option
-@answer_format_option
+@format_option
 def run(
     *,
     file_or_name: str,
@@ -161,24 +162,23 @@ def run(
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
-    return measure(load(file_or_name, profile, overrides, seed), runs, live, answers(output))
+    return _measure(load(file_or_name, profile, overrides, seed), runs, live, output)
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @view_option
-@answer_format_option
+@format_option
 def resume(directory: Path, live: bool | None, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
     from powerband.experiment_file import load_experiment
     from powerband.store import RunDir
 
     run_directory = RunDir.open(directory)
-    return _go_on(load_experiment(run_directory.experiment), run_directory, live, answers(output))
+    return _go_on(load_experiment(run_directory.experiment), run_directory, live, output)
 
 
-def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answer) -> int:
-    """Runs an experiment in a new run directory under `runs`, and answers."""
+def _measure(experiment: Experiment, runs: Path, live: bool | None, output: str) -> int:
     from powerband.resolved import resolved_yaml
     from powerband.run.engine import find_engine
     from powerband.run.host import host_facts
@@ -187,10 +187,10 @@ def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answe
 
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
     facts = host_facts(find_engine())
-    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, answer)
+    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, output)
 
 
-def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, answer: Answer) -> int:
+def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, output: str) -> int:
     from powerband.report.html import write_report
     from powerband.run.stop import StopRequest
     from powerband.search.session import run_session
@@ -198,25 +198,27 @@ def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, ans
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
     with run_directory.locked(), StopRequest.on_signals(advice) as stop:
         with _view(live) as observer:
+            if not run_directory.planned():
+                _announce(experiment, observer)
             analysis = run_session(experiment, run_directory, observer, stop)
         interrupted = stop.requested
-    code = answer(experiment, analysis, run_directory, write_report(run_directory, analysis))
+    print_analysis(analysis, run_directory, write_report(run_directory, analysis), output)
     if interrupted:
         raise UserInterruptError(
             f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
         )
-    return code
+    return exit_code(analysis)
 
 
-def answers(output: str) -> Answer:
-    """Prints an analysis in a format and returns its exit code."""
+def _announce(experiment: Experiment, observer: Observer) -> None:
+    """What the run can find out, before it starts."""
+    from powerband.forecast import forecast, reach_text, size_text, time_text
+    from powerband.machine import known_noise
 
-    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path) -> int:
-        del experiment
-        print_analysis(analysis, run_directory, page, output)
-        return exit_code(analysis)
-
-    return answer
+    expected = forecast(experiment, known_noise())
+    observer.note(f"{size_text(experiment, expected)}; at most about {time_text(expected.longest_ns)}")
+    if expected.reach is not None:
+        observer.note(reach_text(expected.reach))
 
 
 def _view(live: bool | None) -> AbstractContextManager[Observer]:

@@ -131,7 +131,8 @@ def _live_line() -> Iterator[Callable[[FleetInterval], None]]:
 def doctor(pilot: bool, output: str) -> int:
     """Look for what disturbs measurements on this machine.
 
-    Says what to do about each thing found, and changes nothing.
+    Says what to do about each thing found, and changes nothing. What --pilot finds is remembered: forecasts of later
+    runs rest on it.
     """
     from powerband.doctor import Status, examine
 
@@ -155,11 +156,16 @@ def doctor(pilot: bool, output: str) -> int:
 
 
 def _pilot() -> Pilot:
+    """Its noise is kept, so that forecasts rest on it."""
+    from powerband.machine import remember_noise
     from powerband.run.stop import StopRequest
     from powerband.search.pilot import run_pilot
 
     with tempfile.TemporaryDirectory(prefix="powerband-doctor-") as folder, StopRequest.on_signals() as stop:
-        return run_pilot(Path(folder), stop=stop, starting=progress)
+        found = run_pilot(Path(folder), stop=stop, starting=progress)
+    if found.sd is not None:
+        remember_noise(found.sd)
+    return found
 
 
 def _pilot_text(pilot: Pilot) -> str:

@@ -51,6 +51,9 @@ class LiveView(Observer):
         if not self._lines:
             self._live.stop()
 
+    def note(self, text: str) -> None:
+        self._line(text)
+
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         self._state.begin(experiment, planned_total, done)
         if self._lines:

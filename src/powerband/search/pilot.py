@@ -7,15 +7,16 @@ see through it. Not here: what else may be wrong with the machine (`powerband.do
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from powerband.analyze.intervals import SMALL_SAMPLE
+from powerband.analyze.intervals import DF_MANY, SMALL_SAMPLE
 from powerband.analyze.measure import measure
-from powerband.analyze.special import studentised_range
+from powerband.analyze.special import student_t, studentised_range
 from powerband.experiment import Experiment, Load, Measure, Subject
 from powerband.observer import Observer
 from powerband.plan import Setting, TrialSpec
@@ -27,6 +28,7 @@ PILOT_TRIALS = 6
 PILOT_SECONDS = 3
 PLAN_SETTINGS = 6
 PLAN_BLOCKS = 5
+BLOCKS_MAX = 500
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,38 @@ def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:
     return Pilot(len(goodputs), invalid, sd, smallest_difference(sd))
 
 
-def smallest_difference(sd: float, settings: int = PLAN_SETTINGS, blocks: int = PLAN_BLOCKS) -> float:
-    """Half-width, as a ratio, of the simultaneous 95 % intervals of a plan; see `intervals.compare_with_leader`."""
-    critical = studentised_range(0.95, settings, float((settings - 1) * (blocks - 1)))
-    return math.expm1(critical * (1 + SMALL_SAMPLE / (blocks - 1)) * sd * math.sqrt(2 / blocks))
+def smallest_difference(
+    sd: float,
+    settings: int = PLAN_SETTINGS,
+    blocks: int = PLAN_BLOCKS,
+    confidence: float = 0.95,
+    *,
+    race: bool = False,
+) -> float:
+    """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race
+    after so many blocks, which may be looked at after each; see `intervals.compare_with_leader`. At least 2 of each."""
+    error = (1 - confidence) * (_spent(blocks) if race else 1.0)
+    if settings == 2:
+        critical = student_t(1 - error, blocks - 1)
+    else:
+        df = min(DF_MANY, float((settings - 1) * (blocks - 1)))
+        critical = studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1))
+    return math.expm1(critical * sd * math.sqrt(2 / blocks))
+
+
+def blocks_to_find(
+    difference: float, sd: float, settings: int, confidence: float = 0.95, *, race: bool = False
+) -> int | None:
+    """The fewest blocks whose `smallest_difference` is no larger; None where `BLOCKS_MAX` are too few."""
+
+    def found(blocks: int) -> bool:
+        return smallest_difference(sd, settings, blocks, confidence, race=race) <= difference
+
+    if not found(BLOCKS_MAX):
+        return None
+    return 2 + bisect_left(range(2, BLOCKS_MAX), True, key=found)
+
+
+def _spent(blocks: int) -> float:
+    looks = blocks - 1
+    return 1 / (looks * (looks + 1))

@@ -1,0 +1,74 @@
+"""What is remembered of this machine between runs: how much equal trials differ on it, as `powerband doctor` found.
+
+A small file under $XDG_CACHE_HOME/powerband, one for each machine. It may vanish at any time: then a usual noise is
+assumed, and whoever asks is told that it is an assumption."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ASSUMED_SD = 0.02
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`sd`: standard deviation of the log of a result between equal trials (0.02: some 2 %). `measured_on`: the day,
+    as 2026-11-21; None: nobody measured it here, it is assumed."""
+
+    sd: float
+    measured_on: str | None = None
+
+    def __str__(self) -> str:
+        source = (
+            f"measured here on {self.measured_on}"
+            if self.measured_on
+            else "assumed: `powerband doctor --pilot` measures it"
+        )
+        return f"{self.sd:.1%} between equal trials ({source})"
+
+
+def known_noise() -> Noise:
+    """As last remembered for this machine, else an assumption."""
+    try:
+        found = json.loads(_file().read_text())
+        sd, day = float(found["sd"]), str(found["measured_on"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Noise(ASSUMED_SD)
+    return Noise(sd, day) if math.isfinite(sd) and sd > 0 else Noise(ASSUMED_SD)
+
+
+def remember_noise(sd: float) -> bool:
+    """Keeps it for later runs; whether that was possible."""
+    file = _file()
+    text = json.dumps({"sd": sd, "measured_on": time.strftime("%Y-%m-%d")})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(text)
+        partial.replace(file)
+    except OSError:
+        return False
+    return True
+
+
+def _file() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    # The standard has relative paths ignored.
+    base = Path(home) if home.startswith("/") else Path("~/.cache").expanduser()
+    return base / "powerband" / f"noise-{_machine()}.json"
+
+
+def _machine() -> str:
+    """The machine's id, or its name where it has none (containers often)."""
+    try:
+        found = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        found = ""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", found or socket.gethostname())

@@ -1,0 +1,212 @@
+"""A first look at a space too large to race whole: which few of its settings deserve the race?
+
+In: an experiment, a seed, results told one by one. Out: trials of stage `explore`, one setting each and never the same
+one twice, then the finalists. Optuna's TPE proposes them (Bergstra et al., NIPS 2011; Watanabe 2023 for how it treats
+constraints and several factors at once). What is seen here picks the finalists and is no part of their race: the best
+of many single trials owe their rank to luck as well. No I/O here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from powerband.analyze.constraints import shortfall
+from powerband.analyze.faults import fatal_codes, subjects_own
+from powerband.analyze.honesty import SUBJECT_CODES
+from powerband.analyze.results import TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Level, Setting, Stage, TrialSpec
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+BUDGET_SHARE = 0.5  # of the run's time; the race, which decides, needs the rest
+_RANDOM_FIRST = 0.25  # of the trials; TPE needs some to tell good from bad
+_FAILED = 1e6  # what a setting that did not serve at all violates: more than any constraint
+
+
+class Explorer:
+    """Ask for a trial, run it, tell its result; then `finalists`. Each `ask` must be answered by a `tell`.
+
+    A trial that is invalid for no fault of the subject is repeated at once, `measure.retries` times at most and within
+    `measure.retry_budget`; one that the subject spoilt is not, since here one look at a setting has to do. No trial
+    begins that would not end within half of `design.budget`."""
+
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        self._experiment = experiment
+        self._space = _Space(experiment, seed)
+        self._wanted = min(experiment.design.explore_trials, len(self._space.settings))
+        self._retries_left = math.ceil(experiment.measure.retry_budget * self._wanted)
+        self._load_seed = random.Random(f"{seed}/load/explore").getrandbits(48)
+        self._told: list[TrialResult] = []
+        self._tried = 0
+        self._next: tuple[Setting, int] | None = None  # to be repeated
+        self._pending: TrialSpec | None = None
+
+    @property
+    def blind(self) -> int:
+        """So many trials at the beginning do not depend on what any of them shows."""
+        return min(self._space.blind, self._wanted)
+
+    @property
+    def tried(self) -> int:
+        """Settings that were tried, whatever became of them."""
+        return self._tried
+
+    @property
+    def told(self) -> Sequence[TrialResult]:
+        return self._told
+
+    @property
+    def spent_s(self) -> float:
+        """Time of the trials told, as far as their records tell."""
+        return sum(result.took_s or 0.0 for result in self._told)
+
+    @property
+    def to_come(self) -> int:
+        """Trials still to be told, without further repeats."""
+        begun = self._pending is not None or self._next is not None
+        return begun + (0 if self._out_of_time() else self._wanted - self._tried - begun)
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial; None when enough of the space was seen."""
+        assert self._pending is None, "the trial asked for last was not told"
+        if self._next is None:
+            if self._tried >= self._wanted or self._out_of_time():
+                return None
+            self._next = (self._space.propose(), 1)
+        (setting, attempt), self._next = self._next, None
+        number = len(self._told) + 1
+        self._pending = TrialSpec(number, self._tried, attempt, setting, self._load_seed, Stage.EXPLORE)
+        return self._pending
+
+    def tell(self, result: TrialResult) -> None:
+        """What became of the trial asked for last."""
+        spec, self._pending = self._pending, None
+        assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
+        self._told.append(result)
+        if result.status == "interrupted":
+            self._next = (spec.setting, spec.attempt)
+            return
+        own = subjects_own(result) or bool(fatal_codes(result) & SUBJECT_CODES)
+        if not result.valid and not own and spec.attempt <= self._experiment.measure.retries and self._retries_left:
+            self._retries_left -= 1
+            self._next = (spec.setting, spec.attempt + 1)
+            return
+        self._tried += 1
+        self._space.learn(result, own=own)
+
+    def finalists(self) -> list[Setting]:
+        """The best settings seen, `design.finalists` at most, in the order of the plan: first those that met all
+        constraints, by the objective, then those that missed them by the least. One that was not measured is none."""
+        return finalists(self._experiment, self._told)
+
+    def _out_of_time(self) -> bool:
+        budget_ns = self._experiment.design.budget_ns
+        if budget_ns is None or not self._told:
+            return False
+        return self.spent_s * (1 + 1 / len(self._told)) > BUDGET_SHARE * budget_ns / 1e9
+
+
+def finalists(experiment: Experiment, results: Sequence[TrialResult]) -> list[Setting]:
+    """See `Explorer.finalists`."""
+    metric = experiment.objective.metric
+    seen = {result.setting: result for result in results if result.valid and metric in result.metrics}
+    ranked = sorted(seen.values(), key=lambda result: (violation(experiment, result), -merit(experiment, result)))
+    chosen = {result.setting for result in ranked[: experiment.design.finalists]}
+    return [setting for setting in experiment.settings() if setting in chosen]
+
+
+def merit(experiment: Experiment, result: TrialResult) -> float:
+    """The objective, turned so that more is better."""
+    value = result.metrics[experiment.objective.metric]
+    return value if experiment.objective.direction == "maximise" else -value
+
+
+def violation(experiment: Experiment, result: TrialResult) -> float:
+    """By how much one trial misses the constraints, each relative to its threshold; 0 where it meets them all."""
+    metrics = result.metrics
+    misses = [shortfall(constraint, metrics.get(constraint.metric)) for constraint in experiment.objective.constraints]
+    return min(_FAILED, sum(miss for miss in misses if miss is not None))
+
+
+class _Space:
+    """The settings as TPE sees them: each factor is the place of its level, numbers in their order so that what lies
+    between good levels is known to be promising, other levels as names."""
+
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        # Optuna takes 0.4 s to import, which no other command should wait for.
+        import optuna  # noqa: PLC0415
+        from optuna.distributions import CategoricalDistribution, IntDistribution  # noqa: PLC0415
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._experiment = experiment
+        self.settings = experiment.settings()
+        self._dice = random.Random(f"{seed}/explore")
+        self._levels = {name: _in_order(levels) for name, levels in experiment.factors.items()}
+        self._ordered = {name: _are_numbers(levels) for name, levels in experiment.factors.items()}
+        self._distributions: dict[str, BaseDistribution] = {
+            name: IntDistribution(0, len(levels) - 1)
+            if self._ordered[name]
+            else CategoricalDistribution(tuple(range(len(levels))))
+            for name, levels in self._levels.items()
+        }
+        places = {name: {level: at for at, level in enumerate(levels)} for name, levels in self._levels.items()}
+        self._untried = {
+            tuple(places[name][level] for name, level in setting.levels): setting for setting in self.settings
+        }
+        self.blind = max(10, round(_RANDOM_FIRST * experiment.design.explore_trials))
+        sampler = optuna.samplers.TPESampler(seed=self._dice.getrandbits(32), n_startup_trials=self.blind)
+        self._study: Study = optuna.create_study(sampler=sampler, direction="maximize")
+        self._trial: Trial | None = None
+        self._failed_state = optuna.trial.TrialState.FAIL
+
+    def propose(self) -> Setting:
+        """A setting not proposed before: TPE's, or where that is a known one, the nearest unknown one."""
+        trial = self._study.ask(self._distributions)
+        place = self._place(trial)
+        if place not in self._untried:
+            self._study.tell(trial, state=self._failed_state)  # known: it says nothing new
+            self._study.enqueue_trial(dict(zip(self._levels, self._nearest_untried(place), strict=True)))
+            trial = self._study.ask(self._distributions)
+            place = self._place(trial)
+        self._trial = trial
+        return self._untried.pop(place)
+
+    def learn(self, result: TrialResult, *, own: bool) -> None:
+        """The last word on the setting proposed last; `own`: the subject itself spoilt the trial."""
+        trial, self._trial = self._trial, None
+        assert trial is not None
+        measured = result.valid and self._experiment.objective.metric in result.metrics
+        if not measured and not own:
+            self._study.tell(trial, state=self._failed_state)  # the machine's fault says nothing of the setting
+            return
+        trial.set_constraint("constraints", violation(self._experiment, result) if measured else _FAILED)
+        self._study.tell(trial, merit(self._experiment, result) if measured else 0.0)
+
+    def _place(self, trial: Trial) -> tuple[int, ...]:
+        return tuple(int(trial.params[name]) for name in self._levels)
+
+    def _nearest_untried(self, place: Sequence[int]) -> tuple[int, ...]:
+        """Fewest steps away, a step being a neighbouring number or any other name; one of equals by chance."""
+        ordered = list(self._ordered.values())
+
+        def steps(other: Sequence[int]) -> int:
+            pairs = zip(place, other, ordered, strict=True)
+            return sum(abs(here - there) if numbers else here != there for here, there, numbers in pairs)
+
+        near = min(map(steps, self._untried))
+        return self._dice.choice([other for other in self._untried if steps(other) == near])
+
+
+def _are_numbers(levels: Sequence[Level]) -> bool:
+    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+
+
+def _in_order(levels: Sequence[Level]) -> list[Level]:
+    return sorted(levels, key=float) if _are_numbers(levels) else list(levels)

@@ -1,0 +1,197 @@
+"""What every planner keeps to, whatever the trials bring: subclass `PlannerContract` for each kind.
+
+Results are made up from a law of the settings, noise, and outcomes that Hypothesis chooses; no trial is run."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fakes.trials import experiment as fake_experiment
+from powerband.analyze.results import Problem, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Setting, Stage, TrialSpec
+from powerband.search.session import Planner
+
+SEED_BITS = 48
+GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_ready", "no_request_ok", "interrupted"
+OUTCOMES = st.lists(st.sampled_from([GOOD, GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED]), max_size=40)
+SEEDS = st.integers(0, 2**32 - 1)
+# The methods are inherited, so Hypothesis meets them on several classes: each is a test of its own.
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+
+Outcome = Callable[[TrialSpec], str]
+
+
+class PlannerContract:
+    """Override `planner`, and what else is different."""
+
+    def planner(self, experiment: Experiment) -> Planner:
+        raise NotImplementedError
+
+    def experiment(self, seed: int = 7) -> Experiment:
+        return fake_experiment({"threads": (1, 2, 4, 8)}, seed=seed, measure={"repeats": 4, "retries": 2})
+
+    def most_trials(self, experiment: Experiment) -> int:
+        """More than this are never run, interrupted ones apart."""
+        planned = len(experiment.settings()) * experiment.measure.repeats
+        return planned + math.ceil(experiment.measure.retry_budget * planned)
+
+    def metrics(self, spec: TrialSpec) -> Mapping[str, float]:
+        """What a valid trial shows: more threads serve more, up to 4, with 2 % noise."""
+        threads = spec.setting.as_dict()["threads"]
+        assert isinstance(threads, int)
+        noise = random.Random(f"{spec.number}").gauss(0, 0.02)
+        return {"goodput_per_s": 1000 * min(threads, 4) * math.exp(noise), "error_rate": 0.0}
+
+    # What follows needs no override.
+
+    def result(self, spec: TrialSpec, outcome: str) -> TrialResult:
+        problems = () if outcome in (GOOD, INTERRUPTED) else (Problem(outcome, f"because of {outcome}"),)
+        status = {GOOD: "measured", DISTURBED: "measured", SILENT: "measured", INTERRUPTED: "interrupted"}
+        return TrialResult(
+            number=spec.number,
+            block=spec.block,
+            attempt=spec.attempt,
+            setting=spec.setting,
+            status=status.get(outcome, "failed"),
+            problems=problems,
+            metrics=self.metrics(spec) if outcome in (GOOD, DISTURBED) else {},
+            stage=spec.stage,
+            rate_per_s=spec.rate_per_s,
+            took_s=10.0,
+        )
+
+    def run(self, planner: Planner, outcome: Outcome, most: int) -> tuple[list[TrialSpec], list[TrialResult]]:
+        """To its end; a planner that goes on after `most` trials fails the test."""
+        specs: list[TrialSpec] = []
+        results: list[TrialResult] = []
+        while (spec := planner.ask()) is not None:
+            assert spec.number == len(specs) + 1, "numbers count from 1 without a gap"
+            assert planner.planned_total >= spec.number, "a trial in flight is a planned one"
+            assert 0 <= spec.seed < 2**SEED_BITS
+            assert spec.attempt >= 1 and spec.block >= 0
+            result = self.result(spec, outcome(spec))
+            planner.tell(result)
+            specs.append(spec)
+            results.append(result)
+            assert planner.planned_total >= len(specs), "what was told was planned"
+            assert len(specs) <= most, "it goes on for ever"
+        assert planner.planned_total == len(specs)
+        assert planner.ask() is None, "the end is the end"
+        return specs, results
+
+    def run_outcomes(
+        self, experiment: Experiment, outcomes: Sequence[str]
+    ) -> tuple[list[TrialSpec], list[TrialResult]]:
+        most = self.most_trials(experiment) + outcomes.count(INTERRUPTED)
+        return self.run(self.planner(experiment), _by_number(outcomes), most)
+
+    @few
+    @given(SEEDS, OUTCOMES)
+    def test_it_ends_within_bounds_and_counts_without_gaps(self, seed: int, outcomes: list[str]) -> None:
+        specs, _ = self.run_outcomes(self.experiment(seed), outcomes)
+        assert specs
+
+    @few
+    @given(SEEDS, OUTCOMES)
+    def test_the_same_seed_and_results_give_the_same_trials(self, seed: int, outcomes: list[str]) -> None:
+        made = self.experiment(seed)
+        assert self.run_outcomes(made, outcomes) == self.run_outcomes(made, outcomes)
+
+    def test_another_seed_gives_another_order(self) -> None:
+        orders = {
+            tuple((spec.setting, spec.rate_per_s) for spec in self.run_outcomes(self.experiment(seed), [])[0])
+            for seed in range(5)
+        }
+        assert len(orders) > 1
+
+    @few
+    @given(SEEDS, OUTCOMES, st.data())
+    def test_told_any_beginning_it_goes_on_the_same(self, seed: int, outcomes: list[str], data: st.DataObject) -> None:
+        made = self.experiment(seed)
+        specs, results = self.run_outcomes(made, outcomes)
+        kept = data.draw(st.integers(0, len(specs)))
+        again = self.planner(made)
+        for spec, result in zip(specs[:kept], results, strict=False):
+            assert again.ask() == spec
+            again.tell(result)
+        for spec, result in zip(specs[kept:], results[kept:], strict=True):
+            assert again.ask() == spec
+            again.tell(result)
+        assert again.ask() is None
+
+    @few
+    @given(SEEDS, OUTCOMES)
+    def test_a_disturbed_trial_is_repeated_within_its_rules_and_an_interrupted_one_always(
+        self, seed: int, outcomes: list[str]
+    ) -> None:
+        made = self.experiment(seed)
+        specs, results = self.run_outcomes(made, outcomes)
+        cells = Counter(_cell(s) for s, r in zip(specs, results, strict=True) if r.status != "interrupted")
+        assert max(cells.values()) <= 1 + made.measure.retries
+        for spec, result in zip(specs, results, strict=True):
+            if result.status == "interrupted":
+                after = specs[spec.number]  # there is one: a run does not end with a trial that was not finished
+                assert (_cell(after), after.attempt) == (_cell(spec), spec.attempt), "repeated, and at no cost"
+        for cell in cells:
+            attempts = [s.attempt for s, r in zip(specs, results, strict=True)
+                        if _cell(s) == cell and r.status != "interrupted"]  # fmt: skip
+            assert attempts == list(range(1, len(attempts) + 1))
+
+    def test_a_disturbed_trial_is_repeated(self) -> None:
+        made = self.experiment()
+        specs, _ = self.run_outcomes(made, [DISTURBED])
+        again = [spec for spec in specs[1:] if _cell(spec) == _cell(specs[0])]
+        assert [spec.attempt for spec in again] == [2]
+
+    def test_with_every_trial_disturbed_it_ends_too(self) -> None:
+        made = self.experiment()
+        specs, _ = self.run(self.planner(made), lambda spec: DISTURBED, self.most_trials(made))
+        assert specs
+
+    def test_with_every_setting_failing_all_leave_and_it_ends(self) -> None:
+        made = self.experiment()
+        planner = self.planner(made)
+        specs, _ = self.run(planner, lambda spec: NOT_READY, self.most_trials(made))
+        assert all("because of not_ready" in reason for reason in planner.left.values())
+        self.check_given_up(planner, specs, {spec.setting for spec in specs})
+
+    def test_a_setting_that_always_fails_leaves_with_a_reason(self) -> None:
+        made = self.experiment()
+        planner = self.planner(made)
+        bad = made.settings()[1]
+        specs, _ = self.run(planner, lambda spec: NOT_READY if spec.setting == bad else GOOD, self.most_trials(made))
+        self.check_given_up(planner, specs, {bad} & {spec.setting for spec in specs})
+        assert any(spec.setting != bad and spec.number > _last(specs, bad) for spec in specs)
+
+    def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
+        """Settings that only ever failed were not tried without end, and the planner says why."""
+        for setting in failing:
+            assert "because of not_ready" in planner.left[setting]
+            assert sum(1 for spec in specs if spec.setting == setting) <= 2 * (1 + 2)
+
+    @few
+    @given(SEEDS)
+    def test_stages_and_rates_fit_each_other(self, seed: int) -> None:
+        specs, _ = self.run_outcomes(self.experiment(seed), [])
+        for spec in specs:
+            assert (spec.rate_per_s is not None) == (spec.stage is Stage.CAPACITY)
+
+
+def _cell(spec: TrialSpec) -> tuple[Stage, int, Setting, float | None]:
+    return spec.stage, spec.block, spec.setting, spec.rate_per_s
+
+
+def _last(specs: Sequence[TrialSpec], setting: Setting) -> int:
+    return max((spec.number for spec in specs if spec.setting == setting), default=0)
+
+
+def _by_number(outcomes: Sequence[str]) -> Outcome:
+    """The outcome of each trial by its number; good ones after the last."""
+    return lambda spec: outcomes[spec.number - 1] if spec.number <= len(outcomes) else GOOD

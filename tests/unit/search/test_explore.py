@@ -1,0 +1,201 @@
+"""The first look at a large space: what is tried, what it learns from, and who goes on from it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.results import Problem, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Level, Setting, Stage, TrialSpec
+from powerband.search.explore import Explorer, finalists, violation
+
+Levels = dict[str, Level]
+
+
+def large(**changes: Any) -> Experiment:
+    """8 x 8 x 4 = 256 settings."""
+    factors: dict[str, tuple[Level, ...]] = {
+        "threads": tuple(2**power for power in range(8)),
+        "queue": tuple(10 * 3**power for power in range(8)),
+        "policy": ("abort", "caller", "discard", "block"),
+    }
+    return experiment(factors, **{"design": {"order": "race", "seed": 7}, **changes})
+
+
+def goodput(setting: Setting) -> float:
+    """Best, 1,000/s, at 32 threads, a queue of 270 and `discard`."""
+    levels = setting.as_dict()
+    threads, queue = math.log2(float(levels["threads"])) - 5, math.log(float(levels["queue"]) / 10, 3) - 3
+    words = {"abort": 0.1, "caller": 0.2, "discard": 0.0, "block": 0.3}
+    return 1000 * math.exp(-0.1 * abs(threads) ** 1.5 - 0.08 * abs(queue) - words[str(levels["policy"])])
+
+
+def told(spec: TrialSpec, metrics: dict[str, float], code: str = "", status: str = "measured") -> TrialResult:
+    problems = (Problem(code, f"because of {code}"),) if code else ()
+    return TrialResult(
+        spec.number, spec.block, spec.attempt, spec.setting, status, problems, metrics, stage=spec.stage, took_s=10.0
+    )
+
+
+def explore(
+    explorer: Explorer, answer: Callable[[TrialSpec], TrialResult] | None = None
+) -> tuple[list[TrialSpec], list[TrialResult]]:
+    dice = random.Random(3)
+    specs, results = [], []
+    while (spec := explorer.ask()) is not None:
+        noise = math.exp(dice.gauss(0, 0.02))
+        result = answer(spec) if answer else told(spec, {"goodput_per_s": goodput(spec.setting) * noise})
+        explorer.tell(result)
+        specs.append(spec)
+        results.append(result)
+    return specs, results
+
+
+def test_each_trial_is_one_setting_and_none_comes_twice() -> None:
+    explorer = Explorer(large(), 7)
+    specs, _ = explore(explorer)
+    assert len(specs) == 60 == explorer.tried and explorer.to_come == 0
+    assert len({spec.setting for spec in specs}) == 60
+    assert {spec.stage for spec in specs} == {Stage.EXPLORE}
+    assert [(spec.number, spec.block, spec.attempt) for spec in specs] == [(n + 1, n, 1) for n in range(60)]
+    assert len({spec.seed for spec in specs}) == 1, "all meet the same arrivals"
+
+
+def test_the_best_of_256_settings_is_among_the_finalists_of_60_trials() -> None:
+    made = large()
+    best = max(made.settings(), key=goodput)
+    found = [best in explored_finalists(made, seed) for seed in range(10)]
+    assert sum(found) >= 9
+
+
+def explored_finalists(made: Experiment, seed: int) -> list[Setting]:
+    explorer = Explorer(made, seed)
+    explore(explorer)
+    return explorer.finalists()
+
+
+def test_a_space_that_is_hardly_larger_than_the_trials_is_seen_whole() -> None:
+    made = experiment({"threads": tuple(range(1, 53))}, design={"order": "race", "seed": 1, "explore_trials": 80})
+    specs, _ = explore(Explorer(made, 1), lambda spec: told(spec, {"goodput_per_s": 5.0}))
+    assert {spec.setting for spec in specs} == set(made.settings()) and len(specs) == 52
+
+
+def test_seed_and_results_decide_what_is_tried_and_the_first_ones_the_seed_alone() -> None:
+    first, _ = explore(Explorer(large(), 7))
+    again, _ = explore(Explorer(large(), 7))
+    other_seed, _ = explore(Explorer(large(), 8))
+    other_results, _ = explore(Explorer(large(), 7), lambda spec: told(spec, {"goodput_per_s": float(spec.number)}))
+    nothing_learnt, _ = explore(Explorer(large(), 7), lambda spec: told(spec, {}))
+    blind = Explorer(large(), 7).blind
+    assert first == again
+    assert first not in (other_seed, other_results)
+    assert first[:blind] == other_results[:blind] == nothing_learnt[:blind] and blind >= 10
+
+
+def test_levels_are_numbers_in_their_order_or_names() -> None:
+    mixed = experiment(
+        {"threads": (64, 1, 8), "gc": (True, False), "mode": ("a", "b", "3"), "label.x": (1, "one")},
+        design={"order": "race", "seed": 1, "explore_above": 10, "explore_trials": 36},
+    )
+    specs, _ = explore(Explorer(mixed, 1), lambda spec: told(spec, {"goodput_per_s": 1.0}))
+    assert {spec.setting for spec in specs} == set(mixed.settings())
+
+
+def test_what_misses_a_constraint_comes_after_what_meets_it() -> None:
+    made = large(
+        objective={"constraints": ["p99 < 50ms"]},
+        design={"order": "race", "seed": 7, "finalists": 5},
+    )
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        """The fastest settings are those that answer too late."""
+        p99 = 20e6 if spec.setting.as_dict()["policy"] == "block" else 60e6
+        return told(spec, {"goodput_per_s": goodput(spec.setting), "response_time_ns_p99": p99})
+
+    explorer = Explorer(made, 7)
+    specs, results = explore(explorer, answer)
+    chosen = explorer.finalists()
+    assert {setting.as_dict()["policy"] for setting in chosen} == {"block"}
+    assert max(map(goodput, chosen)) > 0.6 * 1000
+    allowed = [spec for spec in specs if spec.setting.as_dict()["policy"] == "block"]
+    assert len(allowed) > 60 / 4 * 1.4, "it looks where the constraint is met"
+    assert sorted({violation(made, result) for result in results}) == [0.0, pytest.approx(0.2)]
+
+
+def test_where_nothing_meets_the_constraints_the_nearest_go_on() -> None:
+    made = large(objective={"constraints": ["p99 < 50ms"]}, design={"order": "race", "seed": 7, "finalists": 3})
+    results = [
+        told(
+            TrialSpec(n, n, 1, setting, 1, Stage.EXPLORE),
+            {"goodput_per_s": 1000.0 - n, "response_time_ns_p99": 60e6 + 1e6 * n},
+        )
+        for n, setting in enumerate(made.settings()[:10], 1)
+    ]
+    assert finalists(made, list(reversed(results))) == made.settings()[:3]
+
+
+def test_least_is_best_where_that_is_asked_for() -> None:
+    made = large(objective={"metric": "p99", "direction": "minimise"})
+    explorer = Explorer(made, 7)
+    explore(explorer, lambda spec: told(spec, {"response_time_ns_p99": 1e9 / goodput(spec.setting)}))
+    assert max(made.settings(), key=goodput) in explorer.finalists()
+
+
+def test_a_disturbed_trial_is_repeated_at_once_and_within_its_limits() -> None:
+    made = large(measure={"retries": 2, "retry_budget": 0.05})  # 3 repeats in all
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        return told(spec, {}, "host_steal") if spec.block < 2 else told(spec, {"goodput_per_s": 1.0})
+
+    explorer = Explorer(made, 7)
+    specs, _ = explore(explorer, answer)
+    assert [(spec.block, spec.attempt) for spec in specs[:5]] == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2)]
+    assert len({spec.setting for spec in specs[:3]}) == 1
+    assert len(specs) == 63
+    assert not {specs[0].setting, specs[3].setting} & set(explorer.finalists())
+
+
+def test_a_setting_that_fails_is_not_repeated_and_is_learnt_from() -> None:
+    def answer(spec: TrialSpec) -> TrialResult:
+        if float(spec.setting.as_dict()["threads"]) > 16:
+            return told(spec, {}, "died", "failed")
+        return told(spec, {"goodput_per_s": goodput(spec.setting)})
+
+    explorer = Explorer(large(), 7)
+    specs, results = explore(explorer, answer)
+    assert len(specs) == 60 and all(spec.attempt == 1 for spec in specs)
+    late = [result for result in results[20:] if not result.valid]
+    assert len(late) < 40 * 3 / 8 * 0.7, "it keeps away from where they die"
+    assert all(float(setting.as_dict()["threads"]) <= 16 for setting in explorer.finalists())
+
+
+def test_an_interrupted_trial_is_repeated_and_costs_nothing() -> None:
+    explorer = Explorer(large(), 7)
+    seen = []
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        seen.append(spec)
+        return told(spec, {}, status="interrupted") if len(seen) == 5 else told(spec, {"goodput_per_s": 1.0})
+
+    specs, _ = explore(explorer, answer)
+    assert (specs[4].setting, specs[4].attempt) == (specs[5].setting, specs[5].attempt)
+    assert len(specs) == 61 and explorer.tried == 60
+
+
+def test_half_of_the_budget_is_left_to_the_race() -> None:
+    made = large(design={"order": "race", "seed": 7, "budget": "400s"})
+    specs, _ = explore(explorer := Explorer(made, 7))
+    assert len(specs) == 20 and explorer.spent_s == 200.0
+    assert explorer.to_come == 0 and len(explorer.finalists()) == 12
+
+
+def test_with_nothing_measured_nobody_goes_on() -> None:
+    explorer = Explorer(large(), 7)
+    explore(explorer, lambda spec: told(spec, {}, "not_ready", "failed"))
+    assert explorer.finalists() == []

@@ -1,0 +1,115 @@
+"""What a run is said to find, and how long it is said to take, before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.trials import experiment
+from powerband.experiment import Experiment
+from powerband.forecast import Forecast, forecast, reach_text, size_text, time_text
+from powerband.machine import Noise
+from powerband.search.pilot import blocks_to_find, smallest_difference
+
+ASSUMED = Noise(0.02)
+
+
+def made(settings: int = 4, repeats: int = 12, **design: Any) -> Experiment:
+    factors = {"threads": tuple(range(1, settings + 1))}
+    return experiment(factors, measure={"repeats": repeats, "warmup": "2s"}, design={"seed": 1, **design})
+
+
+def expected(settings: int = 4, repeats: int = 12, **design: Any) -> Forecast:
+    return forecast(made(settings, repeats, **design), ASSUMED)
+
+
+def test_a_plan_takes_its_trials_and_a_race_its_confirmation_too() -> None:
+    blocks, race = expected(), expected(order="race")
+    assert (blocks.trials, blocks.confirming, blocks.expected_ns) == (48, 0, 48 * 13 * 10**9)
+    assert (race.trials, race.confirming, race.expected_ns) == (54, 6, 54 * 13 * 10**9)
+    assert expected(order="race", confirm=0).trials == 48
+    assert race.longest_ns > race.expected_ns
+
+
+def test_a_large_space_is_explored_and_its_finalists_race() -> None:
+    large = expected(200, order="race")
+    assert (large.explored, large.raced, large.trials) == (60, 12, 60 + 12 * 12 + 6)
+    assert expected(52, order="race").explored == 52
+    assert (expected(50, order="race").explored, expected(200).explored) == (0, 0)
+
+
+def test_what_it_finds_is_the_width_of_its_own_intervals() -> None:
+    reach = expected(order="race").reach
+    assert reach is not None and reach.finds is not None
+    assert reach.finds == smallest_difference(0.02, 4, 12, 0.95, race=True)
+    fixed = expected().reach
+    assert fixed is not None and fixed.finds is not None
+    assert fixed.finds < reach.finds, "looking after every block has its price"
+    assert reach.margin_blocks == blocks_to_find(0.03, 0.02, 4, race=True)
+    quieter = forecast(made(order="race"), Noise(0.005)).reach
+    assert quieter is not None and quieter.finds is not None
+    assert quieter.finds < 0.3 * reach.finds and (quieter.margin_blocks or 99) < (reach.margin_blocks or 0)
+
+
+@pytest.mark.parametrize("race", [False, True])
+@pytest.mark.parametrize("settings", [2, 3, 16])
+def test_the_blocks_for_a_difference_are_the_fewest_that_find_it(settings: int, race: bool) -> None:
+    blocks = blocks_to_find(0.03, 0.02, settings, race=race)
+    assert blocks is not None and blocks > 2
+    assert smallest_difference(0.02, settings, blocks, race=race) <= 0.03
+    assert smallest_difference(0.02, settings, blocks - 1, race=race) > 0.03
+    assert blocks_to_find(0.03, 0.5, settings, race=race) is None
+
+
+def test_a_budget_leaves_time_for_fewer_blocks() -> None:
+    def blocks(budget: str | None, **changes: Any) -> int:
+        reach = expected(order="race", **({"budget": budget} if budget else {}), **changes).reach
+        assert reach is not None
+        return reach.blocks
+
+    trial_s = 13
+    assert blocks(None) == 12
+    assert blocks(f"{trial_s * (6 + 4 * 5)}s") == 5, "six trials are kept for the confirmation"
+    assert blocks(f"{trial_s * (6 + 4 * 5) - 1}s") == 4
+    assert blocks("100h") == 12
+    assert blocks(f"{2 * trial_s * (6 + 12 * 3)}s", settings=200) == 3, "the exploration gets half at most"
+    assert expected(order="race", budget="5m").expected_ns == 300 * 10**9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"metric": "error_rate", "direction": "minimise"}, {"metric": "capacity_per_s", "constraints": ["p99 < 1s"]}],
+)
+def test_nothing_is_said_of_noise_that_is_not_known(change: dict[str, Any]) -> None:
+    of = experiment({"threads": (1, 2)}, objective=change)
+    assert forecast(of, ASSUMED).reach is None
+    assert expected(1).reach is None, "one setting: nothing to compare"
+
+
+def test_the_words() -> None:
+    def said(settings: int, repeats: int, noise: Noise = ASSUMED, **design: Any) -> str:
+        reach = forecast(made(settings, repeats, **design), noise).reach
+        assert reach is not None
+        return reach_text(reach)
+
+    found = said(4, 5)
+    assert found.startswith(
+        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks can "
+        "tell settings apart that differ by "
+    )
+    assert found.endswith("% or more; 3 % would take 8 blocks, about 6 min 56 s.")
+    many = said(4, 40, Noise(0.01, "2026-11-21"))
+    assert "(measured here on 2026-11-21), 40 blocks" in many and many.endswith("; for 3 % 4 would do.")
+    assert "nothing can be told apart: there is time for 1 block, and it takes two; 3 % would take" in said(
+        4, 12, budget="60s"
+    )
+    assert "3 % cannot be found by more blocks: measure longer, or quieten the machine" in said(4, 12, Noise(0.9))
+    of = made(4, 5)
+    assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 blocks = 20 trials"
+    race = made(200, 12, order="race")
+    assert size_text(race, forecast(race, ASSUMED)) == (
+        "200 settings, 60 of them tried once, then 12 of these in a race of at most 12 blocks and 6 to confirm the "
+        "winner: at most 210 trials"
+    )
+    assert [time_text(s * 1e9) for s in (50.4, 250, 7500)] == ["50 s", "4 min 10 s", "2 h 5 min"]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from powerband.machine import ASSUMED_SD, Noise, known_noise, remember_noise
+
+
+def kept(cache: Path) -> Path:
+    (file,) = (cache / "powerband").iterdir()
+    return file
+
+
+def test_what_nobody_measured_is_assumed_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert known_noise() == Noise(ASSUMED_SD)
+    assert str(known_noise()) == "2.0% between equal trials (assumed: `powerband doctor --pilot` measures it)"
+
+
+def test_what_was_measured_is_remembered_with_its_day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert remember_noise(0.05) and remember_noise(0.013)
+    found = known_noise()
+    assert found.sd == 0.013 and found.measured_on is not None
+    assert str(found) == f"1.3% between equal trials (measured here on {found.measured_on})"
+    assert kept(tmp_path).name.startswith("noise-")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"sd": "x", "measured_on": "2026"}', '{"sd": -1, "measured_on": "2026"}',
+             '{"sd": NaN, "measured_on": "2026"}']
+)  # fmt: skip
+def test_a_file_that_is_spoilt_counts_as_none(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    remember_noise(0.05)
+    kept(tmp_path).write_text(text)
+    assert known_noise() == Noise(ASSUMED_SD)
+
+
+def test_each_machine_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    remember_noise(0.05)
+    monkeypatch.setattr("powerband.machine._machine", lambda: "another")
+    assert known_noise().measured_on is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert not remember_noise(0.05)
+    assert known_noise() == Noise(ASSUMED_SD)
+
+
+def test_a_relative_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert remember_noise(0.04)
+    assert json.loads(kept(tmp_path / ".cache").read_text())["sd"] == 0.04
