@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.report.html import render_page
 
 pytestmark = pytest.mark.browser
@@ -56,6 +56,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_page(synthetic.page()))
     return path
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The pages of a race and of a capacity search."""
+    folder = tmp_path_factory.mktemp("verdicts")
+    made = folder / "race.html", folder / "capacity.html"
+    made[0].write_text(render_page(synthetic.page(synthetic_verdicts.race_analysis())))
+    made[1].write_text(render_page(synthetic.page(synthetic_verdicts.capacity_analysis())))
+    return made
 
 
 @pytest.fixture
@@ -184,7 +194,51 @@ def test_a_window_made_smaller_redraws(visit: Open, report: Path) -> None:
     assert page.query_selector_all(".chart")[0].evaluate(DRAWN)["width"] <= 500
 
 
-def test_text_is_readable_against_its_background(visit: Open, report: Path) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_stands_behind_the_answer_is_drawn(visit: Open, verdicts: tuple[Path, Path], scheme: str) -> None:
+    race, capacity = (visit(path, scheme=scheme) for path in verdicts)
+    for page in (race, capacity):
+        for box in page.query_selector_all(".chart"):
+            drawn = box.evaluate(DRAWN)
+            assert drawn["svg"] == 1
+            assert drawn["marks"] >= 5, box.get_attribute("id")
+            assert drawn["width"] <= drawn["room"] + 1, box.get_attribute("id")
+    words = race.locator("#chart-race").evaluate(DRAWN)["words"]
+    for said in ("threads=32", "leader", "out after block 4", "within 3 %", "−5 %"):
+        assert said in words
+    pools = race.locator("#chart-pools").evaluate(DRAWN)["words"]
+    assert "blocked on a lock" in pools and "waiting for a CPU" in pools
+    curves = capacity.locator("#capacity .chart")
+    assert curves.count() == 5
+    words = curves.nth(1).evaluate(DRAWN)["words"]
+    for said in ("p99 < 250ms", "capacity", "p50", "200 ms"):
+        assert said in words
+
+
+def test_the_picture_of_a_race_tells_each_block_when_pointed_at(visit: Open, verdicts: tuple[Path, Path]) -> None:
+    page = visit(verdicts[0])
+    box = page.locator("#chart-race")
+    box.scroll_into_view_if_needed()
+    label = box.get_by_text("threads=128", exact=True).bounding_box()
+    frame = box.bounding_box()
+    assert label is not None and frame is not None
+    page.mouse.move(frame["x"] + frame["width"] / 2, label["y"] + label["height"] / 2)
+    page.locator(".tip").wait_for()
+    tip = page.locator(".tip").inner_text()
+    assert "threads=128: out after block 4" in tip
+    assert tip.count("block ") >= 4 and "block 1: −4.3 %" in tip
+
+
+@pytest.mark.parametrize("width", [320, 768])
+def test_races_and_capacities_fit_a_small_screen(visit: Open, verdicts: tuple[Path, Path], width: int) -> None:
+    for path in verdicts:
+        page = visit(path, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for box in page.query_selector_all(".chart"):
+            assert 0 < box.evaluate(DRAWN)["width"] <= width
+
+
+def test_text_is_readable_against_its_background(visit: Open, report: Path, verdicts: tuple[Path, Path]) -> None:
     """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
     measure = """() => {
       const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -202,8 +256,9 @@ def test_text_is_readable_against_its_background(visit: Open, report: Path) -> N
         if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
       }
       return poor; }"""
-    for scheme in ("light", "dark"):
-        assert visit(report, scheme=scheme).evaluate(measure) == []
+    for path in (report, *verdicts):
+        for scheme in ("light", "dark"):
+            assert visit(path, scheme=scheme).evaluate(measure) == []
 
 
 def test_two_factors_and_named_levels_are_drawn_too(visit: Open, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
 def page(of: Analysis | None = None, **changes: object) -> Page:
     """The page of `analysis()`: distributions, time series, facts."""
     of = of or analysis()
-    settings = [row.setting for row in of.settings if row.trials]
+    settings = [row.setting for row in of.settings if "response_time_ns_p50" in row.estimates]
     values: dict[str, object] = {
         "analysis": of,
         "run": "runs/20261120-213500-pool-size",

@@ -121,7 +121,7 @@ def pools(threads: int) -> tuple[PoolUse, ...]:
     cpu = min(0.44, threads * 0.0148)
     wait = 0.0005 * threads
     blocked = threads - cpu - wait
-    sleep, lock = (0.9, 0.02) if threads <= 64 else (0.6, 0.35)
+    sleep, lock = (0.9, 0.02) if threads <= 64 else (0.6, 0.32)
     worker = PoolUse("worker", float(threads), cpu, wait, blocked, {"sleep": sleep, "lock": lock, "other": 0.08})
     return (worker, PoolUse("acceptor", 1.0, 0.02, 0.001, 0.979, {"poll": 1.0}))
 

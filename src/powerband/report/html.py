@@ -19,10 +19,11 @@ from typing import Any
 
 from powerband import __version__
 from powerband.analyze.results import Analysis
-from powerband.report.charts import Chart, layout, main_charts, resource_charts, state_chart
+from powerband.report.charts import layout, main_charts, resource_charts, state_chart
 from powerband.report.gather import gather
 from powerband.report.page import Page, Quantiles
-from powerband.report.sections import body
+from powerband.report.sections import Charts, body
+from powerband.report.verdict_charts import AnyChart, capacity_charts, pool_chart, race_chart
 from powerband.store import RunDir, disk_error, write_atomically
 
 
@@ -38,24 +39,35 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
 
 def render_page(page: Page) -> str:
     """The whole file."""
-    main, costs, states = main_charts(page.analysis), resource_charts(page.analysis), state_chart(page.analysis)
-    script = "\n".join(_template(name) for name in ("charts.js", "report.js"))
+    charts = _charts(page.analysis)
+    script = "\n".join(_template(name) for name in ("charts.js", "verdicts.js", "report.js"))
     packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()
     library = gzip.decompress(packed_library)
-    data = _data(page, [*main, *costs, *([states] if states else [])])
+    data = _data(page, charts.all())
     return Template(_template("report.html")).substitute(
         title=escape(f"{page.analysis.name} – powerband"),
         version=escape(__version__),
         script_hashes=" ".join(_hash(code) for code in (script.encode(), library)),
         style=_template("report.css"),
-        body=body(page, main, costs, states),
+        body=body(page, charts),
         packed_charts=base64.b64encode(packed_library).decode(),
         packed_data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
         script=script,
     )
 
 
-def _data(page: Page, charts: Sequence[Chart]) -> str:
+def _charts(analysis: Analysis) -> Charts:
+    return Charts(
+        main=tuple(main_charts(analysis)),
+        race=race_chart(analysis),
+        capacity=tuple(capacity_charts(analysis)),
+        pools=pool_chart(analysis),
+        costs=tuple(resource_charts(analysis)),
+        states=state_chart(analysis),
+    )
+
+
+def _data(page: Page, charts: Sequence[AnyChart]) -> str:
     place = layout(page.analysis)
     answer = page.analysis.answer.setting
     document: dict[str, Any] = {

@@ -3,16 +3,21 @@ here, filled by templates/report.js, and each has its numbers in a table as well
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
-from powerband.analyze.results import Analysis, AnswerKind, SettingResult, TrialResult, Verdict
-from powerband.metrics import METRICS
-from powerband.plan import Setting, format_level
+from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Verdict
+from powerband.plan import format_level
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table
+from powerband.report.figures import figure, table
+from powerband.report.findings import bottleneck_short, state_words
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
+from powerband.report.trial_map import trial_map
+from powerband.report.verdict_charts import AnyChart, CapacityChart, RaceChart
+from powerband.report.verdicts import capacity_section, race_section, rules_section, why_section
 from powerband.report.words import (
     change_words,
     counted,
@@ -26,15 +31,36 @@ from powerband.report.words import (
 )
 
 
-def body(page: Page, main: Sequence[Chart], costs: Sequence[Chart], states: Chart | None) -> str:
+@dataclass(frozen=True)
+class Charts:
+    """Every chart of a page but the ones that a reader's choices fill."""
+
+    main: tuple[Chart, ...]
+    race: RaceChart | None
+    capacity: tuple[CapacityChart, ...]
+    pools: Chart | None
+    costs: tuple[Chart, ...]
+    states: Chart | None
+
+    def all(self) -> list[AnyChart]:
+        single = [chart for chart in (self.race, self.pools, self.states) if chart is not None]
+        return [*self.main, *self.capacity, *self.costs, *single]
+
+
+def body(page: Page, charts: Charts) -> str:
     """The whole body, the answer first."""
+    analysis = page.analysis
     sections = [
-        ("settings", "Settings compared", _settings(page, main)),
-        ("claims", "Claims", claims_table(page.analysis)),
+        ("settings", "Settings compared", _settings(page, charts.main)),
+        ("race", "The race", race_section(analysis, charts.race)),
+        ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
+        ("why", "Why", why_section(analysis, charts.pools)),
+        ("rules", "Rules of thumb", rules_section(analysis)),
+        ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
-        ("cost", "What it costs the server", _costs(costs, states)),
-        ("trials", "Every trial", _trials(page)),
-        ("not-counted", "Not counted", _not_counted(page.analysis)),
+        ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
+        ("trials", "Every trial", trial_map(analysis)),
+        ("not-counted", "Not counted", _not_counted(analysis)),
         ("again", "How it was measured", _again(page)),
     ]
     shown = [(name, title, content) for name, title, content in sections if content]
@@ -120,57 +146,6 @@ def _settings(page: Page, main: Sequence[Chart]) -> str:
     return f"{lead}{charts}{_table(page.analysis)}"
 
 
-def figure(chart: Chart) -> str:
-    """One chart: its box, a sentence for those who do not see it, and its numbers as a table."""
-    down = len(chart.axis.positions)
-    rows_rem = {"stack": 5 + down * 1.75, "heat": 0.0, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
-    height = f"{rows_rem[chart.kind]:.2f}rem" if rows_rem[chart.kind] else ""
-    unit = {"": "", "/s": "per second"}.get(chart.unit, chart.unit)
-    title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit and chart.kind != "stack" else "")
-    note = f"<p>{escape(chart.note)}</p>" if chart.note else ""
-    style = f' style="height:{height}"' if height else ""
-    return (
-        f'<figure><figcaption><h3 id="title-{chart.id}">{title}</h3>{note}</figcaption>'
-        f'<div class="chart" id="chart-{chart.id}" role="img" aria-label="{escape(_spoken(chart))}"{style}></div>'
-        '<details class="no-print"><summary>As a table</summary>'
-        f'<div class="scroll">{_chart_table(chart)}</div></details></figure>'
-    )
-
-
-def _spoken(chart: Chart) -> str:
-    parts = []
-    for line in chart.lines:
-        points = [f"{point.setting} {point.text}" for point in line.points]
-        parts.append(f"{line.name + ': ' if line.name else ''}{'; '.join(points[:12])}")
-    return f"Chart: {chart.title}. {'. '.join(parts)}. The values are in the table below."
-
-
-def _chart_table(chart: Chart) -> str:
-    heads = [line.name or chart.title for line in chart.lines]
-    by_setting: dict[str, dict[int, str]] = {}
-    for index, line in enumerate(chart.lines):
-        for point in line.points:
-            by_setting.setdefault(point.setting, {})[index] = point.text
-    used = [index for index in range(len(heads)) if any(index in row for row in by_setting.values())]
-    if chart.kind == "heat" or (len(used) > 1 and all(len(row) == 1 for row in by_setting.values())):
-        rows = [(setting, next(iter(row.values()))) for setting, row in by_setting.items()]
-        return table(["setting", chart.title], rows)
-    return table(
-        ["setting", *(heads[index] for index in used)],
-        [(setting, *(row.get(index, ABSENT) for index in used)) for setting, row in by_setting.items()],
-    )
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain table: first column names, the others values."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
-        for first, *rest in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
 def _table(analysis: Analysis) -> str:
     """All settings with all columns; the interval stands under its value."""
     names = factor_names(analysis) or ("setting",)
@@ -178,9 +153,13 @@ def _table(analysis: Analysis) -> str:
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     heads += f'<th scope="col">{escape(_label(analysis.objective))}</th><th scope="col">change</th>'
     heads += '<th scope="col" class="words">verdict</th>'
+    limited = any(result.bottleneck is not None for result in analysis.settings)
+    heads += '<th scope="col" class="words">bottleneck</th>' if limited else ""
     heads += "".join(f'<th scope="col">{escape(column.heading)}</th>' for column in extra)
     heads += '<th scope="col">trials</th>'
-    rows = "".join(_row(result, analysis, [column.metric for column in extra]) for result in analysis.settings)
+    rows = "".join(
+        _row(result, analysis, [column.metric for column in extra], limited=limited) for result in analysis.settings
+    )
     allowed = "".join(f"<li>{escape(name)} is not allowed: {escape(why)}</li>" for name, why in not_allowed(analysis))
     allowed = f'<ul class="notes">{allowed}</ul>' if allowed else ""
     return (
@@ -191,14 +170,15 @@ def _table(analysis: Analysis) -> str:
     )
 
 
-def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str]) -> str:
+def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, limited: bool) -> str:
     levels = [format_level(level) for _, level in result.setting.levels] or [result.setting.id]
     cells = f'<th scope="row">{escape(levels[0])}</th>' + "".join(f"<td>{escape(level)}</td>" for level in levels[1:])
     cells += _estimate_cell(result, analysis.objective, 4)
-    words = verdict_words(result, analysis)
+    words = state_words(result, analysis)
     cells += f"<td>{escape(change_words(result, analysis))}</td>"
     mark = "<small>the answer</small>" if result.setting == analysis.answer.setting else ""
     cells += f'<td class="words {_tone(result, analysis)}">{escape(words)}{mark}</td>'
+    cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
     invalid = f"<small>+{result.invalid} not counted</small>" if result.invalid else ""
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
@@ -264,60 +244,6 @@ def _costs(costs: Sequence[Chart], states: Chart | None) -> str:
     if states is None:
         return small
     return f'{small}<div style="margin-top:1.25rem">{figure(states)}</div>'
-
-
-def _trials(page: Page) -> str:
-    trials = page.analysis.trials
-    if not trials:
-        return ""
-    blocks = sorted({trial.block for trial in trials})
-    first = next(
-        (trial for trial in trials if trial.valid and trial.setting == page.analysis.answer.setting), trials[0]
-    )
-    heads = "".join(f'<th scope="col">block {block + 1}</th>' for block in blocks)
-    rows = []
-    for setting in _in_order(page.analysis):
-        cells = []
-        for block in blocks:
-            here = [trial for trial in trials if trial.setting == setting and trial.block == block]
-            cells.append(f"<td>{''.join(_trial_button(trial, trial is first) for trial in here)}</td>")
-        rows.append(f'<tr><th scope="row">{escape(setting.id)}</th>{"".join(cells)}</tr>')
-    return (
-        '<p class="lead no-print">Choose a trial, with a click or the arrow keys, to see it second by second. A dashed '
-        "frame marks a trial that is not counted. Each button shows the trial’s place in the order of the run.</p>"
-        '<div class="chooser"><div class="scroll no-print"><table class="map" aria-label="Trials by setting and block">'
-        f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'
-        '<p id="trial-why" class="bad" hidden></p>'
-        '<p id="trial-none" hidden>No time series of this trial was recorded.</p>'
-        '</div></div><div class="grid two" id="trial-panels"></div>'
-    )
-
-
-def _trial_button(trial: TrialResult, first: bool) -> str:
-    state = "valid" if trial.valid else "invalid" if trial.status == "measured" else trial.status
-    about = [f"block {trial.block + 1}"]
-    if trial.attempt > 1:
-        about.append(f"attempt {trial.attempt}")
-    if trial.warmup_s is not None:
-        ended = {"steady": "when steady", "limit": "at its limit, not steady", "fixed": "after the set time"}
-        about.append(f"warm-up {trial.warmup_s:.1f} s, ended {ended.get(trial.warmup_ended_by or '', 'early')}")
-    for name in ("goodput_per_s", "response_time_ns_p99", "error_rate"):
-        if name in trial.metrics:
-            about.append(f"{_label(name).lower()} {format_number(trial.metrics[name], METRICS[name].unit)}")
-    why = "; ".join(problem.message for problem in trial.problems)
-    title = f"Trial {trial.number}, {trial.setting.id}" + ("" if trial.valid else f" ({state})")
-    return (
-        f'<button type="button" data-trial="{trial.number}" data-state="{escape(state)}" '
-        f'data-first="{"yes" if first else "no"}" tabindex="{0 if first else -1}" aria-pressed="false" '
-        f'aria-label="{escape(title)}" data-title="{escape(title)}" '
-        f'data-about="{escape(" · ".join(about))}" data-why="{escape(why)}">{trial.number}</button>'
-    )
-
-
-def _in_order(analysis: Analysis) -> list[Setting]:
-    planned = [result.setting for result in analysis.settings]
-    return planned + [s for s in dict.fromkeys(trial.setting for trial in analysis.trials) if s not in planned]
 
 
 def _not_counted(analysis: Analysis) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.results import Answer, AnswerKind
 from powerband.plan import TrialSpec
 from powerband.report.html import render_page, write_report
@@ -132,6 +132,57 @@ def test_claims_have_a_table(html: str) -> None:
     assert 'id="claims"' not in render_page(synthetic.page(synthetic.analysis(claims=())))
 
 
+def test_a_race_has_its_picture_its_table_and_its_confirmation() -> None:
+    html = render_page(synthetic.page(synthetic_verdicts.race_analysis()))
+    outline = Outline(html)
+    assert {"race", "pools"} <= {chart["id"] for chart in data_of(html)["charts"]}
+    assert {"race", "why", "rules", "chart-race", "chart-pools"} <= set(outline.ids)
+    for words in (
+        "Of 240 settings 60 were tried once each",
+        "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45.",
+        "worse than threads=64 by more than 3 %",
+        "Three fresh starts uphold it",
+        "0.6 % (−0.9 to 2.1)",
+        "The pool is too small",
+        "named in 4 of 4 trials",
+        "1 of 31 trials never stabilised",
+        "1 CPU x (1 + 20.0 ms / 0.30 ms)",
+        "refused: the data do not pass a peak",
+        "out after block 4",
+    ):
+        assert words in outline.text, words
+    assert ("data-steady", "no") in outline.attributes
+    charts = data_of(html)["charts"]
+    assert outline.tags.count("figure") == len(charts) + 1
+
+
+def test_a_race_that_was_not_upheld_says_so() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    assert analysis.race is not None and analysis.race.confirmation is not None
+    doubted = replace(analysis.race.confirmation, upheld=False, rival=None, advantage=None)
+    outline = Outline(render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=doubted)))))
+    assert "not upheld" in outline.text
+    bare = replace(analysis.race, confirmation=None, looks=(), departures=())
+    without = render_page(synthetic.page(replace(analysis, race=bare)))
+    assert "No setting left before the end." in Outline(without).text
+    assert "race" not in {chart["id"] for chart in data_of(without)["charts"]}
+
+
+def test_capacities_have_curves_and_tables() -> None:
+    html = render_page(synthetic.page(synthetic_verdicts.capacity_analysis()))
+    outline = Outline(html)
+    curves = [chart for chart in data_of(html)["charts"] if chart["kind"] == "capacity"]
+    assert [curve["title"] for curve in curves] == [f"threads={n}" for n in (4, 8, 16, 32, 64)]
+    for words in ("1,482/s (1,452–1,511)", "held in 3 of 5 trials", "holds at no rate", "capacity search"):
+        assert words in outline.text, words
+    assert "Capacity" in outline.text
+    assert outline.tags.count("figure") == len(data_of(html)["charts"])
+
+
+def test_a_plain_sweep_has_none_of_these_sections(html: str) -> None:
+    assert not {"race", "capacity", "why", "rules"} & set(Outline(html).ids)
+
+
 def test_names_from_files_are_never_markup() -> None:
     base = synthetic.analysis()
     evil = synthetic.setting(**{EVIL: EVIL})
@@ -159,6 +210,35 @@ def test_names_from_files_are_never_markup() -> None:
     assert "img" not in outline.tags
     assert not [name for name, _ in outline.attributes if name.startswith("on")]
     assert outline.text.count(EVIL) >= 8
+    assert html.count("<script") == 3
+
+
+def test_names_behind_the_answer_are_never_markup() -> None:
+    base = synthetic_verdicts.race_analysis()
+    evil = synthetic.setting(**{EVIL: EVIL})
+    assert base.race is not None and base.race.confirmation is not None
+    race = replace(
+        base.race,
+        departures=tuple(replace(left, setting=evil, reason=EVIL) for left in base.race.departures),
+        confirmation=replace(base.race.confirmation, setting=evil, rival=evil, sentence=EVIL),
+    )
+    limit = replace(synthetic_verdicts.bottleneck(4), evidence=(EVIL,), advice=EVIL)
+    pool = replace(synthetic_verdicts.pools(4)[0], pool=EVIL, blocked_on={EVIL: 1.0})
+    rules = tuple(replace(rule, name=EVIL, formula=EVIL, source=EVIL, setting=evil) for rule in base.rules)
+    capacity = replace(synthetic_verdicts.capacity(8), note=EVIL)
+    analysis = replace(
+        base,
+        race=race,
+        rules=rules,
+        settings=tuple(replace(row, bottleneck=limit, capacity=capacity) for row in base.settings),
+        trials=tuple(replace(trial, pools=(pool,), bottleneck=limit) for trial in base.trials),
+        constraints=(EVIL,),
+    )
+    html = render_page(synthetic.page(analysis))
+    outline = Outline(html)
+    assert "img" not in outline.tags
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+    assert outline.text.count(EVIL) >= 20
     assert html.count("<script") == 3
 
 

@@ -220,7 +220,8 @@ function whiskers(line, colour, flat, scale) {
 
 /** Shares of a whole, one bar per setting. */
 function stack(chart, t) {
-  const colours = [t.accent, t.bad, t.rule];
+  const known = stateColours(t);
+  const colours = chart.lines.map((line, i) => known[line.name] ?? t.series[i % t.series.length]);
   const options = base(t);
   return {
     ...options,

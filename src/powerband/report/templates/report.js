@@ -24,7 +24,7 @@ function redrawAll() {
   }
 }
 
-const makers = { estimates, stack, heat };
+const makers = { estimates, stack, heat, race, capacity };
 
 function drawCharts(data) {
   for (const chart of data.charts) {

@@ -1,0 +1,133 @@
+// Pictures of what stands behind the answer (verdict_charts.py) as ECharts options. No number is computed here but pixels.
+
+/** Ratios to the leader: a row for each setting, in it a bar for each block, the palest first. */
+function race(chart, t) {
+  const options = base(t);
+  const rows = chart.rows;
+  const percent = (ratio) => `${ratio < 1 ? "−" : ratio > 1 ? "+" : ""}${round(Math.abs((ratio - 1) * 100))} %`;
+  const category = { ...axisStyle(t), type: "category", inverse: true, axisLabel: { ...axisStyle(t).axisLabel, color: t.ink, interval: 0, hideOverlap: false, width: 150, overflow: "truncate" } };
+  const wide = document.getElementById(`chart-${chart.id}`).clientWidth > 560;
+  const names = { ...category, data: rows.map((row) => row.setting) };
+  const states = { ...category, position: "right", data: rows.map((row) => row.state), show: wide, axisLabel: { ...category.axisLabel, color: t.muted } };
+  return {
+    ...options,
+    grid: { ...options.grid, top: 26, bottom: 8, right: wide ? 6 : 14 },
+    xAxis: { ...axisStyle(t), type: "value", min: chart.span[0], max: chart.span[1], axisLabel: { ...axisStyle(t).axisLabel, formatter: percent, showMinLabel: false, showMaxLabel: false } },
+    yAxis: [names, states],
+    series: [
+      {
+        type: "custom",
+        name: chart.title,
+        clip: true,
+        z: 3,
+        data: rows.map((row, i) => ({ value: [1, i], row })),
+        encode: { x: 0, y: 1 },
+        renderItem: (params, api) => raceRow(rows[params.dataIndex], chart.span, api, t),
+        markArea: { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, label: { show: true, position: "top", color: t.accent, fontSize: 11, formatter: chart.band_label }, data: [[{ xAxis: chart.band[0] }, { xAxis: chart.band[1] }]] },
+        markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: t.accent, width: 1.5, type: "solid" }, data: [{ xAxis: 1 }] },
+      },
+      { type: "custom", yAxisIndex: 1, silent: true, data: [], renderItem: () => null },
+    ],
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      axisPointer: { type: "none", axis: "y" },
+      formatter: (items) => {
+        const row = items.find((item) => item.data?.row)?.data.row;
+        if (!row) return "";
+        const lines = row.bars.map((bar) => [barColour(row, bar, t), `block ${bar.block}: ${bar.text}`]);
+        return tip(`${row.setting}: ${row.state}`, lines);
+      },
+    },
+  };
+}
+
+const barColour = (row, bar, t) => (row.out && bar === row.bars.at(-1) ? t.bad : row.leads ? t.muted : t.accent);
+
+function raceRow(row, [floor, ceiling], api, t) {
+  const [, middle] = api.coord([1, api.value(1)]);
+  const height = api.size([0, 1])[1] * 0.78;
+  const step = height / Math.max(row.bars.length, 1);
+  const thick = Math.min(6, Math.max(2, step * 0.6));
+  const left = api.coord([floor, 0])[0];
+  const right = api.coord([ceiling, 0])[0];
+  const shapes = [];
+  row.bars.forEach((bar, k) => {
+    const y = middle - height / 2 + (k + 0.5) * step;
+    const [from, to] = [bar.low, bar.high].map((ratio) => Math.min(right, Math.max(left, api.coord([ratio, 0])[0])));
+    const colour = barColour(row, bar, t);
+    const opacity = 0.3 + (0.7 * (k + 1)) / row.bars.length;
+    if (bar.high <= floor || bar.low >= ceiling) {
+      // Outside of the picture: an arrow that points there.
+      const [x, away] = bar.high <= floor ? [left + 2, 7] : [right - 2, -7];
+      shapes.push({ type: "polygon", shape: { points: [[x, y], [x + away, y - 3.5], [x + away, y + 3.5]] }, style: { fill: colour, opacity } });
+      return;
+    }
+    shapes.push({ type: "rect", shape: { x: from, y: y - thick / 2, width: Math.max(1, to - from), height: thick, r: thick / 2 }, style: { fill: colour, opacity: opacity * 0.75 } });
+    // An end that is cut off runs out in an arrow too.
+    if (bar.low < floor) shapes.push({ type: "polygon", shape: { points: [[left - 1, y], [left + 6, y - 4], [left + 6, y + 4]] }, style: { fill: colour, opacity } });
+    if (bar.high > ceiling) shapes.push({ type: "polygon", shape: { points: [[right + 1, y], [right - 6, y - 4], [right - 6, y + 4]] }, style: { fill: colour, opacity } });
+    const at = api.coord([bar.value, 0])[0];
+    if (at >= left && at <= right) shapes.push({ type: "circle", shape: { cx: at, cy: y, r: thick / 2 + 0.8 }, style: { fill: colour, stroke: t.card, lineWidth: 1, opacity: Math.min(1, opacity + 0.2) } });
+  });
+  if (row.leads) {
+    const x = api.coord([1, 0])[0];
+    shapes.push({ type: "polygon", shape: { points: [[x, middle - 7], [x + 7, middle], [x, middle + 7], [x - 7, middle]] }, style: { fill: t.accent, stroke: t.card, lineWidth: 1.5 } });
+  }
+  return { type: "group", children: shapes };
+}
+
+const CROSS = "path://M0,1.5 L1.5,0 L5,3.5 L8.5,0 L10,1.5 L6.5,5 L10,8.5 L8.5,10 L5,6.5 L1.5,10 L0,8.5 L3.5,5 Z";
+
+/** Response time against the offered rate: where the constraints held, and where no more. */
+function capacity(chart, t) {
+  const options = base(t);
+  const colour = { all: t.accent, some: t.accent, none: t.bad };
+  const dots = (key) => chart.marks.filter((mark) => mark[key]).map((mark) => ({
+    value: [mark.rate_per_s, Math.log10(mark[key])],
+    mark,
+    ...(key === "p99_ns"
+      ? { symbol: mark.held === "none" ? CROSS : "circle", symbolSize: mark.held === "none" ? 10 : 9, itemStyle: { color: mark.held === "some" ? t.card : colour[mark.held], borderColor: colour[mark.held], borderWidth: mark.held === "none" ? 0 : 2 } }
+      : { symbol: "circle", symbolSize: 4 }),
+  }));
+  const line = (name, key, width, shade) => ({ type: "line", name, data: dots(key), showSymbol: true, z: key === "p99_ns" ? 4 : 3, lineStyle: { color: shade, width }, itemStyle: { color: shade } });
+  const times = [...chart.span_ns];
+  const limits = chart.limits.map((limit) => ({ yAxis: Math.log10(limit.ns), name: limit.label }));
+  return {
+    ...options,
+    grid: { ...options.grid, top: 30 },
+    legend: { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 }, data: ["p50", "p99"] },
+    xAxis: { ...axisStyle(t), type: "value", min: 0, name: "offered rate, per second", nameLocation: "middle", nameGap: 28, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } },
+    yAxis: logAxis(times, duration, t),
+    series: [
+      { ...line("p50", "p50_ns", 1.5, t.muted) },
+      {
+        ...line("p99", "p99_ns", 2, t.accent),
+        markArea: chart.band ? { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, label: { show: true, position: "insideTop", color: t.accent, fontSize: 11, formatter: "capacity" }, data: [[{ xAxis: chart.band[0] }, { xAxis: chart.band[1] }]] } : undefined,
+        markLine: limits.length ? { silent: true, symbol: "none", lineStyle: { color: t.bad, type: "dashed", width: 1.5 }, label: { show: true, position: "insideStartTop", color: t.bad, fontSize: 11, formatter: (item) => item.name }, data: limits } : undefined,
+      },
+    ],
+    tooltip: {
+      ...options.tooltip,
+      trigger: "axis",
+      axisPointer: { ...options.tooltip.axisPointer, axis: "x", snap: true },
+      formatter: (items) => tip(`${brief(items[0].data.mark.rate_per_s, "/s")}: ${items[0].data.mark.text}`, items.map((item) => [item.seriesName === "p50" ? t.muted : t.accent, `${item.seriesName} ${brief(...scaled(10 ** item.value[1]))}`])),
+    },
+  };
+}
+
+/** What threads did, by name, so that a state has one colour in every report. */
+function stateColours(t) {
+  const [, orange, green, violet, gold, slate] = t.series;
+  return {
+    "on a CPU": t.accent,
+    "waiting for a CPU": t.bad,
+    "blocked on a lock": violet,
+    "blocked on a socket": green,
+    "blocked on a disk": orange,
+    "polling for events": gold,
+    "blocked on other things": slate,
+    asleep: t.rule,
+    blocked: t.rule,
+  };
+}
