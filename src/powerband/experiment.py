@@ -398,6 +398,11 @@ class Experiment(Frozen):
     profile: str | None = None  # the profile that was applied
     allow_hosts: tuple[str, ...] = ()
 
+    @property
+    def is_race(self) -> bool:
+        """Settings leave on the way, judged after each block; a capacity is searched for in a way of its own."""
+        return self.design.order == "race" and not self.objective.is_capacity
+
     def settings(self) -> list[Setting]:
         """Every setting, in grid order."""
         return grid(self.factors)

@@ -37,7 +37,23 @@ def word_answer(
             return _not_enough(standing)
     assert chosen is not None
     first = f"Use {chosen.id}: {_figure(standing, chosen)}."
-    return (first, _how_sure(standing, kind, chosen, equivalent, undecided), why(standing, chosen))
+    sure = _how_sure(standing, kind, chosen, equivalent, undecided)
+    if raced := _raced(standing):
+        sure = f"{sure} {raced}"
+    return (first, sure, why(standing, chosen))
+
+
+def _raced(standing: Standing) -> str:
+    """After how much it was decided, against the full grid, and whether fresh starts confirm it."""
+    race = standing.race
+    if race is None or not race.looks:
+        return ""
+    text = (
+        f"The race took {race.looks[-1].block + 1} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
+    )
+    if race.confirmation is not None and race.confirmation.upheld:
+        text += f", and {race.confirmation.trials} fresh starts confirm it"
+    return f"{text}."
 
 
 def _none_valid(standing: Standing) -> tuple[str, ...]:
@@ -76,6 +92,10 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     if leader is None:
         return _none_seen(standing)
     first = f"Not enough data to name a setting: {leader.id} looks best so far, {_figure(standing, leader)}."
+    confirmation = standing.race.confirmation if standing.race else None
+    if confirmation is not None and not confirmation.upheld:
+        return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
+                       "quieter machine or with longer trials.")  # fmt: skip
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     if standing.blocks < 2:
@@ -89,7 +109,9 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
             f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
         )
     if parts and standing.blocks >= 2:
-        parts.append("more blocks (measure.repeats) or longer trials would tell")
+        budget = standing.race is not None and standing.race.ended_by == "budget"
+        more = "a longer budget (design.budget)" if budget else "more blocks (measure.repeats)"
+        parts.append(f"{more} or longer trials would tell")
     parts += [clause for clause in (_unmeasured(standing),) if clause]
     return (first, _sentence("; ".join(parts)))
 

@@ -8,26 +8,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from powerband.analyze.answer import NOT_TRIED, word_answer
 from powerband.analyze.claims import judge_claims
+from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import estimate, on_log_scale
-from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
+from powerband.analyze.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Confirmation,
+    Estimate,
+    Race,
+    SettingResult,
+    TrialResult,
+    Verdict,
+)
 from powerband.analyze.standing import Standing
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
-from powerband.plan import Setting
+from powerband.plan import Setting, Stage
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried, with the reason."""
+    """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
+    fail, with the reason; `race`: how a race went, its confirmation not yet judged."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
+    race: Race | None = None
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -41,7 +54,9 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
     compliance = compliance_of(experiment, table)
-    contest = hold_contest(experiment, table, scale, compliance)
+    race = None if progress is None else progress.race
+    departures = {departure.setting: departure for departure in race.departures} if race else {}
+    contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
         SettingResult(
             setting=setting,
@@ -58,7 +73,12 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         )
         for setting in settings
     )
-    standing = _standing(experiment, results, rows, contest, table)
+    standing = replace(_standing(experiment, results, rows, contest, table), race=race)
+    decision = _decide(standing)
+    if race is not None and decision.chosen is not None:
+        confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
+        race = replace(race, confirmation=confirmation)
+        standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
     return Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -67,11 +87,12 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
         confidence=experiment.objective.confidence,
         margin=experiment.objective.margin,
-        answer=_answer(standing),
+        answer=_answer(standing, decision),
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
         warnings=tuple(_warnings(experiment, rows, results, progress or Progress())),
         claims=judge_claims(experiment, results),
+        race=race,
     )
 
 
@@ -134,7 +155,17 @@ def _standing(
     )
 
 
-def _answer(standing: Standing) -> Answer:
+@dataclass(frozen=True)
+class _Decision:
+    """An answer before its words."""
+
+    kind: AnswerKind
+    chosen: Setting | None
+    equivalent: tuple[Setting, ...]
+    undecided: tuple[Setting, ...]
+
+
+def _decide(standing: Standing) -> _Decision:
     """The kind of answer from the verdicts; see `AnswerKind`. Only what certainly meets the constraints is an answer;
     what may be better, may not be allowed, or could not be measured, is undecided."""
     rows = standing.rows
@@ -142,24 +173,32 @@ def _answer(standing: Standing) -> Answer:
     undecided = tuple(row.setting for row in rows if row.setting in standing.unmeasured or _is_open(row))
     if leader is None:
         if not any(row.trials for row in rows):
-            return _unanswered(standing, AnswerKind.NONE_VALID, ())
-        return _unanswered(standing, AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE, undecided)
+            return _Decision(AnswerKind.NONE_VALID, None, (), ())
+        kind = AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE
+        return _Decision(kind, None, (), undecided)
     equivalent = tuple(
         row.setting
         for row in rows
         if _may_answer(row) and row.verdict is Verdict.EQUIVALENT and not row.uncertain_because
     )
     too_few = len(rows) > 1 and standing.blocks < 2
-    chosen = None
     if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
-        kind = AnswerKind.NOT_ENOUGH_DATA
-    elif len(equivalent) > 1 or undecided:
-        kind, chosen = AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent)
-    else:
-        kind, chosen = AnswerKind.BEST, leader
-    return Answer(
-        kind, chosen, leader, equivalent, undecided, word_answer(standing, kind, chosen, equivalent, undecided)
-    )
+        return _Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
+    if len(equivalent) > 1 or undecided:
+        return _Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
+    return _Decision(AnswerKind.BEST, leader, equivalent, undecided)
+
+
+def _upheld(decision: _Decision, confirmation: Confirmation | None) -> _Decision:
+    """Fresh starts that contradict a race leave it without an answer."""
+    if confirmation is None or confirmation.upheld:
+        return decision
+    return replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
+
+
+def _answer(standing: Standing, decision: _Decision) -> Answer:
+    sentences = word_answer(standing, decision.kind, decision.chosen, decision.equivalent, decision.undecided)
+    return Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
 
 
 def _may_answer(row: SettingResult) -> bool:
@@ -169,10 +208,6 @@ def _may_answer(row: SettingResult) -> bool:
 def _is_open(row: SettingResult) -> bool:
     open_verdict = row.verdict in (Verdict.INCONCLUSIVE, Verdict.BETTER)
     return _may_answer(row) and (open_verdict or (bool(row.uncertain_because) and row.verdict is not Verdict.WORSE))
-
-
-def _unanswered(standing: Standing, kind: AnswerKind, undecided: tuple[Setting, ...]) -> Answer:
-    return Answer(kind, None, None, (), undecided, word_answer(standing, kind, None, (), undecided))
 
 
 def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
@@ -189,10 +224,18 @@ def _warnings(
     experiment: Experiment, rows: Sequence[SettingResult], results: Sequence[TrialResult], progress: Progress
 ) -> Iterator[str]:
     done = [result for result in results if result.status != "interrupted"]
-    if progress.to_come > 0:
+    if progress.to_come > 0 and progress.race is not None:
+        yield (
+            f"the race is not over after {len(done)} trials, at most {progress.to_come} are to come: "
+            "its intervals hold at any time; resume the run to finish it"
+        )
+    elif progress.to_come > 0:
         repeats = experiment.measure.repeats
         wanted = {setting for setting in experiment.settings() if setting not in progress.left}
-        blocks = [{result.setting for result in done if result.block == block} for block in range(repeats)]
+        blocks = [
+            {result.setting for result in done if result.block == block and result.stage is Stage.COMPARE}
+            for block in range(repeats)
+        ]
         whole = sum(1 for block in blocks if block and wanted <= block)
         planned = len(done) + progress.to_come
         yield (

@@ -2,28 +2,30 @@
 contest between the settings in it.
 
 In: an experiment and its trials' results. Out: `Table`, `Compliance` of each setting, `Contest`. The statistics are in
-`intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block.
+`intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in a race
+every interval spends its share of the error (`spending.py`), and who left it does not come back.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from powerband.analyze.constraints import Compliance, judge
 from powerband.analyze.intervals import compare_with_leader, on_log_scale
-from powerband.analyze.results import Estimate, TrialResult, Verdict
+from powerband.analyze.results import Departure, Estimate, TrialResult, Verdict
 from powerband.analyze.special import Array
+from powerband.analyze.spending import spending_of
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
-from powerband.plan import Setting
+from powerband.plan import Setting, Stage
 
 
 class Table:
-    """Valid results by setting and block."""
+    """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them."""
 
     def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
         self.settings = settings
@@ -31,7 +33,7 @@ class Table:
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
         cells: dict[tuple[Setting, int], TrialResult] = {}
         for result in sorted(results, key=lambda result: result.number):
-            if result.valid and self.metric in result.metrics:
+            if result.valid and result.stage is Stage.COMPARE and self.metric in result.metrics:
                 cells[result.setting, result.block] = result
         self._cells = cells
         self.blocks = sorted({block for _, block in cells})
@@ -42,8 +44,10 @@ class Table:
     def values(self) -> Array:
         """(blocks, settings) of the objective as measured; NaN for missing cells."""
         values = np.full((len(self.blocks), len(self.settings)), np.nan)
+        rows = {block: row for row, block in enumerate(self.blocks)}
+        columns = {setting: column for column, setting in enumerate(self.settings)}
         for (setting, block), result in self._cells.items():
-            values[self.blocks.index(block), self.settings.index(setting)] = result.metrics[self.metric]
+            values[rows[block], columns[setting]] = result.metrics[self.metric]
         return values
 
 
@@ -77,22 +81,28 @@ class Contest:
     half: Mapping[Setting, float]
     half_tost: Mapping[Setting, float]
     shared: Mapping[Setting, int]
+    left: Mapping[Setting, Departure] = field(default_factory=dict)
 
     def verdict(self, setting: Setting) -> Verdict:
         """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
+        if self._left_as_worse(setting):
+            return Verdict.WORSE
         difference, half = self.difference.get(setting, math.nan), self.half.get(setting, math.nan)
         if math.isnan(half):
             return Verdict.INCONCLUSIVE
-        if abs(difference) + self.half_tost[setting] <= self._allowed:
+        if abs(difference) + self.half_tost[setting] <= self.allowed:
             return Verdict.EQUIVALENT
         if abs(difference) > half:
             return Verdict.WORSE if difference < 0 else Verdict.BETTER
         return Verdict.INCONCLUSIVE
 
     def effect(self, setting: Setting) -> Estimate | None:
-        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0."""
+        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0. Of a setting that
+        left a race as worse: the ratio to who led then."""
+        if self._left_as_worse(setting):
+            return self.left[setting].effect
         if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
             return None
         difference, half = self.difference[setting], self.half[setting]
@@ -112,13 +122,22 @@ class Contest:
             setting
             for setting in self.settings
             if setting != self.leader
+            and setting not in self.left
             and setting in self.difference
             and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
-            and not self.difference[setting] + self.half_tost[setting] <= self._allowed
+            and not self.difference[setting] + self.half_tost[setting] <= self.allowed
         ]
 
+    def below(self, setting: Setting) -> bool:
+        """Its whole interval lies below the leader by more than the margin."""
+        end = self.difference.get(setting, math.nan) + self.half.get(setting, math.nan)
+        return setting != self.leader and end < -self.allowed
+
+    def _left_as_worse(self, setting: Setting) -> bool:
+        return setting in self.left and self.left[setting].effect is not None
+
     @property
-    def _allowed(self) -> float:
+    def allowed(self) -> float:
         if self.scale.log:
             return math.log1p(self.margin)
         # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
@@ -131,19 +150,28 @@ class Contest:
 
 
 def hold_contest(
-    experiment: Experiment, table: Table, scale: Scale, compliance: Mapping[Setting, Compliance]
+    experiment: Experiment,
+    table: Table,
+    scale: Scale,
+    compliance: Mapping[Setting, Compliance],
+    left: Mapping[Setting, Departure] | None = None,
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
-    those that were seen to meet them."""
+    those that were seen to meet them. `left`: who left the race; none of these leads."""
+    left = left or {}
     raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
     settings = tuple(table.settings[index] for index in columns)
-    may_lead = np.array([compliance[setting].certain for setting in settings], dtype=bool)
+    live = np.array([setting not in left for setting in settings], dtype=bool)
+    certain = [compliance[setting].certain for setting in settings]
+    seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+    may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
-        seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
-        may_lead = np.array(seen, dtype=bool)
+        may_lead = np.array(seen, dtype=bool) & live
     objective = experiment.objective
-    empty = Contest(settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {})
+    empty = Contest(
+        settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left
+    )
     if not may_lead.any():
         return empty
     values = raw[:, columns]
@@ -151,7 +179,7 @@ def hold_contest(
     if len(settings) == 1:
         only = settings[0]
         return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead)
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, spending_of(experiment))
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
@@ -169,23 +197,26 @@ def hold_contest(
         half=dict(zip(settings, map(float, found.half[0]), strict=True)),
         half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
         shared=dict(zip(settings, map(int, shared), strict=True)),
+        left=left,
     )
 
 
 def _lone(empty: Contest, only: Setting, mean: float, blocks: int) -> Contest:
     return Contest(
         (only,), only, empty.sign, empty.scale, mean, empty.margin, empty.confidence,
-        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks},
+        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks}, empty.left,
     )  # fmt: skip
 
 
 def compliance_of(experiment: Experiment, table: Table) -> dict[Setting, Compliance]:
-    """Whether each setting meets the constraints; one without valid trials says nothing of them."""
+    """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
+    its share of the error, by its number of trials."""
+    spending = spending_of(experiment)
     trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
     return {
-        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged))
+        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), spending=spending)
         if metrics
         else Compliance()
         for setting, metrics in trials.items()

@@ -16,11 +16,14 @@ import numpy as np
 
 from powerband.analyze.results import Estimate
 from powerband.analyze.special import Array, digamma, inverse_trigamma, student_t, studentised_range, trigamma
+from powerband.analyze.spending import Spending
 
 SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
 SMALL_SAMPLE = 0.35
 """Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
+SETTLED = 1e-9
+"""Passes of the two-way fit stop when no mean moves by more."""
 DF_MANY = 500.0
 DF_GRID = np.array([*range(1, 13), 14, 16, 18, 20, 24, 30, 40, 60, 120, DF_MANY])
 """Rounding down to these costs little width and saves hundreds of slow quantiles."""
@@ -59,7 +62,9 @@ class Comparison:
     half_tost: Array
 
 
-def compare_with_leader(y: Array, confidence: float, candidates: Array | None = None) -> Comparison:
+def compare_with_leader(
+    y: Array, confidence: float, candidates: Array | None = None, spending: Spending | None = None
+) -> Comparison:
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
     `y`: (R, blocks, settings), larger is better, NaN for missing cells; R sweeps are worked out at once (simulations).
@@ -70,6 +75,9 @@ def compare_with_leader(y: Array, confidence: float, candidates: Array | None = 
     "Linear models and empirical Bayes methods", SAGMB 3(1)): settings may differ a lot in noise, yet three blocks alone
     cannot tell. Critical values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs
     and so also those with a leader picked afterwards. No interval is narrower than the pair's own paired t interval.
+
+    `spending`: the intervals are looked at after each block (a race): each spends its share of the error, by the number
+    of blocks that its pair shares. The paired t interval, a guard against a variance moderated too far, spends none.
     """
     present = ~np.isnan(y)
     fit = _fit(y, present)
@@ -78,7 +86,7 @@ def compare_with_leader(y: Array, confidence: float, candidates: Array | None = 
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
     leader = np.where(eligible, fit.means, -np.inf).argmax(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return _against(y, leader, fit, confidence)
+        return _against(y, leader, fit, 1 - confidence, spending)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,9 @@ class _Fit:
     df: Array
 
 
-def _against(y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, confidence: float) -> Comparison:
+def _against(
+    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, error: float, spending: Spending | None
+) -> Comparison:
     sweeps, _, k = y.shape
     paired = y - np.take_along_axis(y, leader[:, None, None], axis=2)
     shared = (~np.isnan(paired)).sum(1)
@@ -99,13 +109,16 @@ def _against(y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, c
     own = np.sqrt(np.nansum((paired - difference[:, None, :]) ** 2, axis=1) / (n - 1) / n)
     moderated = np.sqrt((fit.variances + np.take_along_axis(fit.variances, leader[:, None], axis=1)) / n)
     halves = []
-    for level in (confidence, max(2 * confidence - 1, 0.01)):
-        own_t = _lookup(partial(student_t, level), n - 1)
+    for whole in (error, min(2 * error, 0.99)):
+        spent = whole * (np.ones_like(n) if spending is None else _lookup(spending.share, n))
         if k == 2:
+            own_t = _lookup(_student_t_at, spent, _rounded(n - 1))
             halves.append(np.maximum(own_t * own, own_t * SD_FLOOR / np.sqrt(n)))
             continue
-        critical = _lookup(partial(studentised_range, level, k), fit.df)[:, None]
+        df = np.broadcast_to(_rounded(fit.df)[:, None], n.shape)
+        critical = _lookup(partial(_range_at, k), spent, df)
         widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
+        own_t = _lookup(partial(_student_t_at, whole), _rounded(n - 1))
         halves.append(np.maximum(widened, own_t * own))
     rows = np.arange(sweeps)
     for half in halves:
@@ -114,14 +127,30 @@ def _against(y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, c
     return Comparison(leader, difference, halves[0], halves[1])
 
 
-def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
-    """The quantile for each entry; degrees of freedom rounded down to those of `DF_GRID`; NaN stays NaN."""
-    rounded = DF_GRID[np.clip(np.searchsorted(DF_GRID, np.nan_to_num(df) + 1e-9, side="right") - 1, 0, None)]
-    whole = np.where(np.isnan(df), np.nan, rounded)
-    out = np.full(df.shape, np.nan)
-    for value in np.unique(whole[~np.isnan(whole)]):
-        out[whole == value] = quantile(float(value))
-    return out
+def _student_t_at(error: float, df: float) -> float:
+    return student_t(1 - error, df)
+
+
+def _range_at(k: int, error: float, df: float) -> float:
+    return studentised_range(1 - error, k, df)
+
+
+def _rounded(df: Array) -> Array:
+    """Down to those of `DF_GRID`; NaN stays NaN."""
+    places = np.clip(np.searchsorted(DF_GRID, np.nan_to_num(df) + 1e-9, side="right") - 1, 0, None)
+    return np.where(np.isnan(df), np.nan, DF_GRID[places])
+
+
+def _lookup(function: Callable[..., float], *columns: Array) -> Array:
+    """The function of each entry, worked out once for equal ones; NaN stays NaN."""
+    shape = columns[0].shape
+    rows = np.stack([column.ravel() for column in columns], axis=1)
+    out = np.full(rows.shape[0], np.nan)
+    known = ~np.isnan(rows).any(axis=1)
+    if known.any():
+        distinct, places = np.unique(rows[known], axis=0, return_inverse=True)
+        out[known] = np.array([function(*map(float, row)) for row in distinct])[places.ravel()]
+    return out.reshape(shape)
 
 
 def _fit(y: Array, present: Array) -> _Fit:
@@ -141,10 +170,13 @@ def _fit(y: Array, present: Array) -> _Fit:
         w = np.where(present, weights[:, None, :], 0.0)
         w /= np.maximum(w.sum(2, keepdims=True), 1e-300)
         for _ in range(1 if complete else 30):
+            before = means
             effects = np.where(present, filled - means[:, None, :], 0.0)
             block_effects = (w * effects).sum(2, keepdims=True)
             rest = np.where(present, filled - block_effects, 0.0)
             means = rest.sum(1) / np.maximum(present.sum(1), 1)
+            if np.abs(means - before).max() < SETTLED:
+                break
         if complete:  # one pass leaves means shifted by a constant only; settle the block effects around them
             block_effects = (w * (filled - means[:, None, :])).sum(2, keepdims=True)
         residual = np.where(mask, filled - means[:, None, :] - block_effects, 0.0)

@@ -187,7 +187,8 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Race:
-    """How a race went. `grid_trials`: what the full grid would have taken in as many blocks. `ended_by`: `decided`,
+    """How a race went. `trials`: all that it took, with the confirmation and what was repeated; `grid_trials`: what
+    the full grid would have taken, every setting in as many blocks as the race might have had. `ended_by`: `decided`,
     `blocks`, `budget`, `stopped`, or `running`."""
 
     looks: tuple[Look, ...]

@@ -13,6 +13,7 @@ from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import TrialSpec
 from powerband.search.blocks import BlockPlanner
+from powerband.search.race import RacePlanner
 
 
 class Planner(Protocol):
@@ -39,6 +40,8 @@ class Planner(Protocol):
 
 def planner_for(experiment: Experiment, seed: int) -> Planner:
     """The planner of an experiment's own design and objective."""
+    if experiment.is_race:
+        return RacePlanner(experiment, seed)
     return BlockPlanner(experiment, seed)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from powerband.analyze.compare import analyse
+from powerband.analyze.compare import Progress, analyse
 from powerband.analyze.measure import measure
 from powerband.analyze.results import Analysis, TrialResult
 from powerband.analyze.steady import is_steady
@@ -65,8 +66,8 @@ def run_session(
         results.append(result)
         observer.trial_ended(record, result)
         if planner.block_ended:
-            observer.analysed(_write_analysis(experiment, run, results, planner))
-    analysis = _write_analysis(experiment, run, results, planner)
+            observer.analysed(_write_analysis(experiment, run, results, planner.progress))
+    analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis
 
@@ -83,7 +84,14 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
         _tell_all(run, planner, records, results)
     except UsageError:
         return analyse(experiment, results)
-    return analyse(experiment, results, planner.progress)
+    return analyse(experiment, results, at_rest(planner.progress))
+
+
+def at_rest(progress: Progress) -> Progress:
+    """As seen when no trial is running: a race that has not ended was stopped."""
+    if progress.race is None or progress.race.ended_by != "running":
+        return progress
+    return replace(progress, race=replace(progress.race, ended_by="stopped"))
 
 
 def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
@@ -116,8 +124,8 @@ def _tell_all(run: RunDir, planner: Planner, records: Sequence[TrialRecord], res
         planner.tell(result)
 
 
-def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], planner: Planner) -> Analysis:
-    analysis = analyse(experiment, results, planner.progress)
+def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], progress: Progress) -> Analysis:
+    analysis = analyse(experiment, results, progress)
     try:
         write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1, allow_nan=False))
     except OSError as error:

@@ -1,0 +1,185 @@
+"""A race: blocks of live settings in random order; who is shown worse than the leader by more than the margin leaves.
+
+In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end, and how it went.
+After each block from the second on there is a look: a contest whose intervals may be looked at so often. The race ends
+when nothing is open any more, after the most blocks, or when no further block fits into the budget; the setting that
+it names is then started afresh a few times, beside its nearest rival. The same seed and the same results give the
+same trials. No I/O here; the statistics are in `analyze/`. Method and figures: docs/methods/racing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from powerband.analyze.compare import Progress, analyse
+from powerband.analyze.constraints import Compliance
+from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
+from powerband.analyze.results import Departure, Estimate, Look, Race, TrialResult, Verdict
+from powerband.experiment import Experiment
+from powerband.plan import Setting, Stage, TrialSpec
+from powerband.search.trials import BlockTrials
+from powerband.units import significant
+
+
+class RacePlanner:
+    """Ask for a trial, run it, tell its result; invalid and failing ones as in `BlockTrials`.
+
+    `settings`: those that race, all of the experiment's unless given; `told`: trials of the run before the race."""
+
+    def __init__(
+        self, experiment: Experiment, seed: int, *, settings: Sequence[Setting] | None = None, told: int = 0
+    ) -> None:
+        self._experiment = experiment
+        self._settings = tuple(settings or experiment.settings())
+        self._trials = BlockTrials(experiment, seed, self._settings, told=told)
+        self._told_before = told
+        self._results: list[TrialResult] = []
+        self._begun = 0  # blocks, those of the confirmation included
+        self._looks: list[Look] = []
+        self._departures: dict[Setting, Departure] = {}
+        self._contest: Contest | None = None  # of the last look
+        self._ended_by = "running"
+        self._confirming: tuple[Setting, ...] = ()
+        self._confirm_blocks = experiment.design.confirm  # still to begin
+
+    @property
+    def planned_total(self) -> int:
+        """Told, in flight, and at most so many still to come, but for further retries."""
+        known = self._trials.told + self._trials.waiting
+        if self._ended_by != "running":
+            return known + self._confirm_blocks * len(self._confirming)
+        blocks = self._experiment.measure.repeats - self._begun
+        return known + blocks * len(self._live) + self._confirm_trials
+
+    @property
+    def progress(self) -> Progress:
+        race = Race(
+            looks=tuple(self._looks),
+            departures=tuple(self._departures.values()),
+            trials=self._trials.told - self._told_before,
+            grid_trials=len(self._settings) * self._experiment.measure.repeats,
+            ended_by=self._ended_by,
+        )
+        return Progress(self.planned_total - self._trials.told, self._trials.left, race)
+
+    @property
+    def block_ended(self) -> bool:
+        """Whether the last result told was the last of its block."""
+        return self._trials.idle and bool(self._results)
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial; None when the race is over and its winner confirmed."""
+        if self._trials.idle:
+            self._begin_block()
+        return self._trials.ask()
+
+    def tell(self, result: TrialResult) -> None:
+        """What became of the trial asked for last."""
+        self._trials.tell(result)
+        self._results.append(result)
+        if self._trials.idle and self._ended_by == "running":
+            self._block_over()
+
+    @property
+    def _live(self) -> list[Setting]:
+        gone = {*self._departures, *self._trials.left}
+        return [setting for setting in self._settings if setting not in gone]
+
+    @property
+    def _confirm_trials(self) -> int:
+        """At most; the winner and its rival."""
+        return self._experiment.design.confirm * min(2, len(self._settings))
+
+    def _begin_block(self) -> None:
+        if self._ended_by == "running":
+            self._trials.begin(self._begun, self._live)
+        elif self._confirm_blocks and self._confirming:
+            self._trials.begin(self._begun, self._confirming, Stage.CONFIRM)
+            self._confirm_blocks -= 1
+        else:
+            return
+        self._begun += 1
+
+    def _block_over(self) -> None:
+        """A look, and whether there is to be another block."""
+        block = self._begun - 1
+        for setting, reason in self._trials.left.items():
+            self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
+        decided = self._look(block) if block > 0 else False
+        if decided or not self._live:
+            self._ended_by = "decided"
+        elif self._begun >= self._experiment.measure.repeats:
+            self._ended_by = "blocks"
+        elif not self._trials.fits(len(self._live) + self._confirm_trials):
+            self._ended_by = "budget"
+        else:
+            return
+        self._confirming = self._finalists() if self._confirm_blocks else ()
+
+    def _look(self, block: int) -> bool:
+        """Sends away whom the block has shown to be beaten; returns whether nothing is open any more."""
+        table = Table(self._experiment, self._settings, self._results)
+        compliance = compliance_of(self._experiment, table)
+        contest = hold_contest(self._experiment, table, scale_of(self._experiment, table), compliance, self._departures)
+        self._contest = contest
+        if contest.leader is None:
+            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
+        raced = self._live
+        effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
+        gone: list[Setting] = []
+        if compliance[contest.leader].certain:  # who may not be allowed beats nobody
+            gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
+        self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
+        return compliance[contest.leader].certain and not any(
+            _open(setting, contest, compliance[setting]) for setting in self._live
+        )
+
+    def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
+        if compliance.missed:
+            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.missed)}")
+        elif contest.below(setting):
+            effect = contest.effect(setting)
+            assert contest.leader is not None
+            reason = _worse_by(effect, contest, contest.leader)
+            self._departures[setting] = Departure(setting, block, reason, effect)
+        return setting in self._departures
+
+    def _finalists(self) -> tuple[Setting, ...]:
+        """The setting that the race names, and the nearest other one; nothing where it names none."""
+        progress = self.progress
+        named = analyse(self._experiment, self._results, progress).answer.setting
+        if named is None or self._contest is None:
+            return ()
+        contest = self._contest
+        nearest = sorted(
+            (setting for setting in self._live if setting != named and setting in contest.difference),
+            key=lambda setting: contest.difference[setting],
+        )
+        beaten = sorted(
+            (departure for departure in self._departures.values() if departure.effect is not None),
+            key=lambda departure: (departure.block, contest.difference.get(departure.setting, float("-inf"))),
+        )
+        rivals = [*(departure.setting for departure in beaten), *nearest]
+        return (named, *rivals[-1:])
+
+
+def _open(setting: Setting, contest: Contest, compliance: Compliance) -> bool:
+    """More blocks could change what becomes of it."""
+    if setting == contest.leader or compliance.missed:
+        return False
+    match contest.verdict(setting):
+        case Verdict.WORSE:
+            return False
+        case Verdict.EQUIVALENT:
+            return bool(compliance.open)
+    return True
+
+
+def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str:
+    """`40 to 52 % worse than threads=64`; without figures where there is no ratio to the leader."""
+    if effect is None or effect.low is None or effect.high is None:
+        return f"worse than {leader.id}"
+    scale = 1.0 if contest.scale.log or contest.scale.relative else abs(contest.leader_mean)
+    low, high = sorted(abs(1 - end) * scale for end in (effect.low, effect.high))
+    unit = "%" if contest.scale.log or contest.scale.relative else "percentage points"
+    return f"{significant(100 * low)} to {significant(100 * high)} {unit} worse than {leader.id}"

@@ -1,0 +1,58 @@
+"""Races and grids that never ran: what each setting truly does is known, noise is given. For tests of planners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fakes.trials import experiment
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Analysis, Problem, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Level, TrialSpec
+from powerband.search.planners import Planner, planner_for
+
+# The metrics of a trial; or a problem's code for one that does not count.
+Outcome = Callable[[TrialSpec], Mapping[str, float] | str]
+
+
+def race_of(levels: int, *, repeats: int = 10, objective: Mapping[str, Any] | None = None, **design: Any) -> Experiment:
+    """A race over `threads`, 0 to levels - 1."""
+    factors: dict[str, tuple[Level, ...]] = {"threads": tuple(range(levels))}
+    changes: dict[str, Any] = {"objective": objective} if objective is not None else {}
+    return experiment(factors, measure={"repeats": repeats}, design={"order": "race", "seed": 7, **design}, **changes)
+
+
+def threads(spec: TrialSpec) -> int:
+    return int(spec.setting.as_dict()["threads"])
+
+
+def result_of(spec: TrialSpec, outcome: Mapping[str, float] | str, took_s: float = 1.0) -> TrialResult:
+    code = outcome if isinstance(outcome, str) else ""
+    status = "interrupted" if code == "interrupted" else "failed" if code in ("not_ready", "died") else "measured"
+    return TrialResult(
+        number=spec.number,
+        block=spec.block,
+        attempt=spec.attempt,
+        setting=spec.setting,
+        status=status,
+        problems=(Problem(code, f"because of {code}"),) if code else (),
+        metrics={} if isinstance(outcome, str) else outcome,
+        stage=spec.stage,
+        took_s=took_s,
+    )
+
+
+def run_planner(planner: Planner, outcome: Outcome) -> list[TrialResult]:
+    """To its end."""
+    results = []
+    while (spec := planner.ask()) is not None:
+        results.append(result_of(spec, outcome(spec)))
+        planner.tell(results[-1])
+    return results
+
+
+def run_experiment(made: Experiment, outcome: Outcome) -> Analysis:
+    planner = planner_for(made, made.design.seed or 0)
+    results = run_planner(planner, outcome)
+    return analyse(made, results, planner.progress)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from fakes.races import race_of, result_of, run_experiment, run_planner, threads
+from powerband.analyze.results import AnswerKind, Race, Verdict
+from powerband.plan import Stage, TrialSpec
+from powerband.search.race import RacePlanner
+
+# threads 3 and 4 serve alike; the others are clearly worse, 0 most.
+RATES = (100.0, 500.0, 800.0, 1000.0, 1000.0)
+
+
+def noisy(spec: TrialSpec, sd: float = 0.005) -> float:
+    return random.Random(f"{spec.number}/{spec.setting.id}").gauss(1, sd)
+
+
+def serve(spec: TrialSpec) -> Mapping[str, float]:
+    return {"goodput_per_s": RATES[threads(spec)] * noisy(spec), "threads_max": threads(spec)}
+
+
+def race_in(planner: RacePlanner) -> Race:
+    race = planner.progress.race
+    assert race is not None
+    return race
+
+
+def test_the_beaten_leave_and_the_rest_is_decided_before_the_last_block() -> None:
+    planner = RacePlanner(race_of(5), 1)
+    results = run_planner(planner, serve)
+    race = race_in(planner)
+    assert race.ended_by == "decided"
+    assert {left.setting.id for left in race.departures} == {"threads=0", "threads=1", "threads=2"}
+    assert race.trials == len(results) < race.grid_trials == 50
+    for left in race.departures:
+        assert "% worse than threads=" in left.reason and left.effect is not None and left.effect.high is not None
+        blocks = [result.block for result in results if result.setting == left.setting]
+        assert blocks == list(range(left.block + 1)), "who left is not run again"
+        assert left.effect.high < 1 / 1.03
+
+
+def test_looks_come_after_each_block_from_the_second_on() -> None:
+    planner = RacePlanner(race_of(5), 1)
+    run_planner(planner, serve)
+    looks = race_in(planner).looks
+    assert [look.block for look in looks] == list(range(1, len(looks) + 1))
+    assert set(looks[0].effects) == {f"threads={level}" for level in range(5)}
+    gone = {setting.id for setting in looks[0].left}
+    assert set(looks[1].effects) == set(looks[0].effects) - gone
+
+
+def test_the_winner_is_confirmed_beside_its_nearest_rival_with_fresh_seeds() -> None:
+    analysis = run_experiment(race_of(5, confirm=4), serve)
+    fresh = [trial for trial in analysis.trials if trial.stage is Stage.CONFIRM]
+    assert Counter(trial.setting.id for trial in fresh) == {"threads=3": 4, "threads=4": 4}
+    race = analysis.race
+    assert race is not None and race.confirmation is not None
+    assert race.confirmation.upheld and race.confirmation.trials == 4
+    assert min(trial.block for trial in fresh) == race.looks[-1].block + 1
+    assert analysis.answer.kind is AnswerKind.EQUIVALENT_SET
+    assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=3", "the cheaper one"
+    assert all(row.trials <= race.looks[-1].block + 1 for row in analysis.settings), "the fresh ones do not count"
+
+
+def test_a_race_without_confirmation_ends_with_its_last_block() -> None:
+    planner = RacePlanner(race_of(5, confirm=0), 1)
+    results = run_planner(planner, serve)
+    assert all(result.stage is Stage.COMPARE for result in results)
+
+
+def test_who_left_is_worse_by_what_was_seen_then_and_never_undecided() -> None:
+    analysis = run_experiment(race_of(5), serve)
+    assert analysis.race is not None
+    for left in analysis.race.departures:
+        row = next(row for row in analysis.settings if row.setting == left.setting)
+        assert row.verdict is Verdict.WORSE and row.effect == left.effect
+        assert left.setting not in analysis.answer.undecided
+
+
+def test_the_same_seed_and_results_give_the_same_trials_and_who_left_changes_no_order() -> None:
+    first, second = RacePlanner(race_of(5), 1), RacePlanner(race_of(5), 1)
+    assert run_planner(first, serve) == run_planner(second, serve)
+    assert first.progress == second.progress
+    equal = RacePlanner(race_of(5, repeats=3, confirm=0), 1)
+    whole = run_planner(equal, lambda spec: {"goodput_per_s": 1000 * noisy(spec, 0.2)})
+    raced = run_planner(RacePlanner(race_of(5), 1), serve)
+    for block in range(3):
+        left = [result.setting for result in raced if result.block == block and result.stage is Stage.COMPARE]
+        if left:
+            assert [r.setting for r in whole if r.block == block and r.setting in left] == left
+
+
+def test_planned_total_is_an_upper_bound_that_falls() -> None:
+    planner = RacePlanner(race_of(5), 1)
+    totals = [planner.planned_total]
+    assert totals[0] == 5 * 10 + 2 * 3
+    while (spec := planner.ask()) is not None:
+        planner.tell(result_of(spec, serve(spec)))
+        totals.append(planner.planned_total)
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] == race_in(planner).trials
+
+
+def test_a_race_that_cannot_decide_takes_the_most_blocks_and_names_nothing() -> None:
+    analysis = run_experiment(race_of(3, repeats=4), lambda spec: {"goodput_per_s": 1000 * noisy(spec, 0.3)})
+    assert analysis.race is not None and analysis.race.ended_by == "blocks"
+    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and analysis.answer.setting is None
+    assert analysis.race.confirmation is None and len(analysis.trials) == 12
+
+
+def test_no_block_begins_that_would_not_end_within_the_budget() -> None:
+    """Each trial takes 1 s: two blocks of three and a confirmation of two times one fit into 9 s, a third does not."""
+    planner = RacePlanner(race_of(3, budget="10s", confirm=1), 1)
+    results = run_planner(planner, lambda spec: {"goodput_per_s": 1000 * noisy(spec, 0.3)})
+    assert len(results) == 6 and race_in(planner).ended_by == "budget"
+    assert planner.planned_total == 6
+
+
+def test_the_first_block_runs_whatever_the_budget() -> None:
+    planner = RacePlanner(race_of(3, budget="1s"), 1)
+    assert len(run_planner(planner, serve)) == 3
+    assert race_in(planner).ended_by == "budget"
+
+
+def test_who_certainly_misses_a_constraint_leaves() -> None:
+    made = race_of(3, objective={"subject_to": ["error_rate < 1%"]})
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float]:
+        errors = 0.2 if threads(spec) == 2 else 0.0
+        return {"goodput_per_s": 1000 * noisy(spec), "error_rate": errors * noisy(spec)}
+
+    analysis = run_experiment(made, outcome)
+    assert analysis.race is not None
+    (left,) = analysis.race.departures
+    assert left.setting.id == "threads=2" and left.effect is None and "error_rate < 1%" in left.reason
+    row = next(row for row in analysis.settings if row.setting == left.setting)
+    assert not row.feasible and left.setting not in analysis.answer.equivalent
+
+
+def test_a_race_ends_where_no_setting_meets_the_constraints() -> None:
+    made = race_of(3, objective={"subject_to": ["error_rate < 1%"]})
+    analysis = run_experiment(made, lambda spec: {"goodput_per_s": 1000.0, "error_rate": 0.2 * noisy(spec)})
+    assert analysis.race is not None and analysis.race.ended_by == "decided"
+    assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE and len(analysis.trials) < 30
+
+
+def test_who_only_fails_leaves_without_an_effect() -> None:
+    made = race_of(3)
+    analysis = run_experiment(made, lambda spec: "not_ready" if threads(spec) == 0 else serve_well(spec))
+    assert analysis.race is not None
+    left = next(left for left in analysis.race.departures if left.setting.id == "threads=0")
+    assert left.effect is None and "because of not_ready" in left.reason
+    assert analysis.answer.setting is not None
+
+
+def serve_well(spec: TrialSpec) -> Mapping[str, float]:
+    return {"goodput_per_s": 1000 * noisy(spec), "threads_max": threads(spec)}
+
+
+def test_a_less_is_better_race() -> None:
+    made = race_of(3, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
+    analysis = run_experiment(made, lambda spec: {"response_time_ns_p99": (1e6, 2e6, 3e6)[threads(spec)] * noisy(spec)})
+    assert analysis.answer.kind is AnswerKind.BEST
+    assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=0"
+    assert analysis.race is not None and "% worse than threads=0" in analysis.race.departures[0].reason
+
+
+@pytest.mark.parametrize("code", ["host_steal", "interrupted"])
+def test_what_does_not_count_is_run_again(code: str) -> None:
+    planner = RacePlanner(race_of(3), 1)
+    results = run_planner(planner, lambda spec: code if spec.number == 2 else serve_well(spec))
+    again = [result for result in results if result.setting == results[1].setting and result.block == 0]
+    assert [result.valid for result in again] == [False, True]
