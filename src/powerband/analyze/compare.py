@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from powerband.analyze.answer import NOT_TRIED, word_answer
+from powerband.analyze.bottleneck import commonest
 from powerband.analyze.claims import judge_claims
 from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
@@ -70,6 +71,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
             if estimates[setting]
             else _absent_because(setting, results, table.metric),
             uncertain_because=compliance[setting].open if estimates[setting] else (),
+            bottleneck=commonest(table.valid(setting)),
         )
         for setting in settings
     )

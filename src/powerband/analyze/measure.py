@@ -7,12 +7,15 @@ All figures are of the measured window. Not here: comparing trials (`compare.py`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.results import Problem, TrialResult
+from powerband.analyze.scene import scene_of
 from powerband.analyze.steady import window_is_steady
 from powerband.experiment import Experiment, Load
 from powerband.store import TrialDir, TrialRecord
@@ -53,7 +56,10 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
-    return _result(record, problems, metrics, steady)
+    subject_cpus = None if probe is None else _subject_cpus(probe, fleet, record)
+    scene = scene_of(evidence, problems, probe, subject_cpus, intervals)
+    pools = tuple(pool.use for pool in scene.pools)
+    return replace(_result(record, problems, metrics), steady=steady, pools=pools, bottleneck=bottleneck_of(scene))
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
@@ -66,9 +72,7 @@ def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
     return (*rows, (1.0, times.maximum))
 
 
-def _result(
-    record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float], steady: bool | None = None
-) -> TrialResult:
+def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
     go, begun = record.phases.get("go"), record.phases.get("measure")
     return TrialResult(
         number=record.spec.number,
@@ -83,7 +87,6 @@ def _result(
         stage=record.spec.stage,
         rate_per_s=record.spec.rate_per_s,
         took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
-        steady=steady,
     )
 
 
@@ -145,7 +148,7 @@ def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str,
     metrics: dict[str, float] = {}
     if (subject := probe.trees.get("subject")) is not None:
         metrics |= _subject_metrics(subject, fleet)
-        cpus = len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)  # none named: it may use all of them
+        cpus = _subject_cpus(probe, fleet, record)
         if cpus and (cores := metrics.get("subject_cpu_cores")) is not None:
             metrics["subject_cpu_share"] = cores / cpus
     metrics |= _engine_wait_metrics(probe, fleet)
@@ -251,6 +254,11 @@ def _host_cpus(probe: Probe, fleet: Fleet) -> float | None:
     ]
     known = [part for part in parts if part is not None]
     return None if len(known) < len(parts) else round(sum(known) / (fleet.end_ns - fleet.start_ns), 1)
+
+
+def _subject_cpus(probe: Probe, fleet: Fleet, record: TrialRecord) -> float | None:
+    """Where none are named the subject may use all of them."""
+    return len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)
 
 
 def _pinned(record: TrialRecord) -> bool:

@@ -80,7 +80,8 @@ class Bottleneck:
 class PoolUse:
     """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
     (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by what
-    they wait on (`lock`, `sleep`, `socket`, `poll`, `disk`, `other`), as far as the kernel tells."""
+    they wait on (`lock`, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as the kernel tells; an idle
+    thread of a pool waits on a condition, which is `lock` too."""
 
     pool: str
     threads: float

@@ -1,0 +1,276 @@
+"""One trial's figures in, the one resource that holds its throughput out: a name, the figures that prove it, advice.
+
+Rules are asked in the order of `RULES`, and the first that has positive evidence answers: first what spoils any other
+evidence (the generator, other programs), then whether anything is short at all, then the causes that look like others
+from afar, and only then the plain ones. docs/methods/bottlenecks.md gives the reason for each threshold. Not here: the
+reading of files (`scene.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from powerband.analyze.bottleneck_threads import (
+    downstream,
+    event_loop_blocked,
+    lock,
+    pool_too_small,
+    slow_downstream,
+)
+from powerband.analyze.bottleneck_words import cores, per_second, share, verdict
+from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
+from powerband.analyze.scene import Scene
+from powerband.units import format_duration, significant
+
+CPU_SHORT = 0.90
+# Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
+CPU_SHORT_DEMAND = 1.5
+CPU_SHORT_LEAST = 0.75
+TAKEN_BY_OTHERS = 0.10
+GC_SHARE = 0.10
+# Waiting threads for each CPU: what preempts each other, and what is certainly no queue that anybody planned.
+CROWD = 4.0
+GREAT_CROWD = 16.0
+PREEMPTIONS_PER_REQUEST = 1.0
+MEMORY_PRESSURE = 0.10
+MAJOR_FAULTS_PER_REQUEST = 0.5
+FAULTS_PER_REQUEST = 16.0
+FAULT_KERNEL_SHARE = 0.40
+DESCRIPTORS_USED = 0.95
+ACCEPT_QUEUE_SHARE = 0.20
+
+Rule = Callable[[Scene], Bottleneck | None]
+GENERATOR_CODES = (
+    "generator_cpu",
+    "generator_starved",
+    "generator_lag",
+    "generator_schedule",
+    "generator_no_descriptors",
+    "generator_no_ports",
+)
+
+
+def bottleneck_of(scene: Scene) -> Bottleneck | None:
+    """None where too little was seen to name one, or to say that there is none."""
+    for rule in RULES:
+        if (found := rule(scene)) is not None:
+            return found
+    return None
+
+
+def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
+    """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
+    one that an earlier trial names. None where most of them name none at all."""
+    names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
+    if not names:
+        return None
+    (name, _), *_ = names.most_common(1)
+    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
+    if not named:
+        return None
+    named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
+    return named[len(named) // 2].bottleneck
+
+
+def _host_cpu(scene: Scene) -> Bottleneck | None:
+    """The subject wants more CPU than it got, while others used what it lacks."""
+    if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
+        return None
+    steal = scene.value("host_steal_share") * scene.cpus
+    others = scene.value("host_foreign_cores") + steal
+    if others < TAKEN_BY_OTHERS * scene.cpus or others < 0.5 * (1 - scene.cpu_share) * scene.cpus:
+        return None
+    return verdict(
+        BottleneckName.HOST_CPU,
+        [
+            f"other programs used {cores(others)} of the trial's CPUs",
+            f"the subject got {share(scene.cpu_share)} of its CPU time",
+            f"{significant(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+        ],
+        "stop the other programs, or move the trial to a quieter machine",
+    )
+
+
+def _generator(scene: Scene) -> Bottleneck | None:
+    found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
+    if not any(problem.fatal for problem in found):
+        return None
+    return verdict(
+        BottleneckName.GENERATOR,
+        [problem.message.partition(":")[0] for problem in found],
+        "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
+    )
+
+
+def _disturbed(scene: Scene) -> Bottleneck | None:
+    """The trial does not count, for what other programs did to it."""
+    found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
+    if not found:
+        return None
+    return verdict(
+        BottleneckName.HOST_CPU,
+        [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
+        "stop the other programs, or move the trial to a quieter machine",
+    )
+
+
+def _served(scene: Scene) -> Bottleneck | None:
+    if not scene.load_served:
+        return None
+    evidence = [f"all that was asked for was served: {per_second(scene.value('goodput_per_s'))}"]
+    if "subject_cpu_share" in scene.metrics:
+        evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
+    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+
+
+def _descriptors(scene: Scene) -> Bottleneck | None:
+    limit, used = scene.descriptor_limit, scene.value("descriptors_max")
+    if limit is None or used < DESCRIPTORS_USED * limit - 2:
+        return None
+    if not (scene.failed_connections or scene.accept_queue >= 1 or "starved_users" in scene.problems):
+        return None
+    evidence = [f"{used:,.0f} descriptors are open of the {limit:,.0f} that the subject may have"]
+    if scene.accept_queue >= 1:
+        evidence.append(f"{significant(scene.accept_queue)} connections wait to be accepted")
+    if scene.failed_connections:
+        evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
+    return verdict(
+        BottleneckName.DESCRIPTORS, evidence, "raise the subject's limit of open files (ulimit -n, LimitNOFILE)"
+    )
+
+
+def _accept_backlog(scene: Scene) -> Bottleneck | None:
+    """Connections wait in the accept queue, or find it full."""
+    limit, waiting = scene.accept_queue_limit, scene.accept_queue
+    full = limit > 0 and waiting >= 0.5 * limit
+    overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
+    refused = overflows >= 1 and (connect_ns >= 0.2e9 or full)
+    if not (refused or full or waiting >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)):
+        return None
+    evidence = [f"{significant(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    if overflows >= 1:
+        evidence.append(f"{overflows:,.0f} found it full")
+    evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
+    return verdict(
+        BottleneckName.ACCEPT_BACKLOG,
+        evidence,
+        "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "
+        "net.core.somaxconn), or keep connections alive",
+    )
+
+
+def _garbage_collection(scene: Scene) -> Bottleneck | None:
+    collectors = [pool for pool in scene.pools if pool.collects]
+    used = sum(pool.use.on_cpu for pool in collectors)
+    if not scene.cpus or used < GC_SHARE * scene.cpus:
+        return None
+    names = " and ".join(pool.name for pool in collectors[:2])
+    return verdict(
+        BottleneckName.GARBAGE_COLLECTION,
+        [
+            f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
+            f"all its other threads used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
+        ],
+        "give the heap more room, allocate less for each request, or choose another collector",
+    )
+
+
+def _memory(scene: Scene) -> Bottleneck | None:
+    """Pages come from disk or are fought for, or so many are made anew that the kernel has most of the CPU."""
+    rate = max(scene.rate_per_s, 1e-9)
+    pressure = scene.value("psi_memory_share")
+    major = scene.major_faults_per_s / rate
+    faults = scene.value("page_faults_per_s") / rate
+    waiting = sum(pool.blocked_on("memory") for pool in scene.workers + scene.loops)
+    kernel = scene.value("subject_cpu_system_share")
+    storm = (
+        faults >= FAULTS_PER_REQUEST
+        and kernel >= FAULT_KERNEL_SHARE
+        and (_short_of_cpu(scene) or waiting >= 0.25 * max(1.0, scene.value("subject_cpu_cores")))
+    )
+    slowed = pressure >= MEMORY_PRESSURE or major >= MAJOR_FAULTS_PER_REQUEST
+    if not (storm or slowed):
+        return None
+    evidence = [f"{significant(faults)} page faults a request ({per_second(scene.value('page_faults_per_s'))})"]
+    if major >= MAJOR_FAULTS_PER_REQUEST:
+        evidence.append(f"{significant(major)} of them from disk")
+    if pressure >= MEMORY_PRESSURE:
+        evidence.append(f"something waited for memory {share(pressure)} of the time")
+    evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
+    return verdict(
+        BottleneckName.MEMORY,
+        evidence,
+        "give the machine or the container more memory, or keep buffers instead of giving them back for each request",
+    )
+
+
+def _subject_cpu(scene: Scene) -> Bottleneck | None:
+    if not _short_of_cpu(scene) or not scene.cpus:
+        return None
+    waiting = scene.value("run_wait_cores") / scene.cpus
+    preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
+    used = f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})"
+    crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and preempted >= PREEMPTIONS_PER_REQUEST)
+    if crowded:
+        return verdict(
+            BottleneckName.TOO_MANY_RUNNABLE_THREADS,
+            [
+                f"{significant(waiting)} threads wait for each CPU",
+                f"{significant(preempted)} times a request a thread must leave its CPU unfinished",
+                used,
+            ],
+            "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
+        )
+    each = format_duration(scene.value("subject_cpu_ns_per_request"))
+    return verdict(
+        BottleneckName.SUBJECT_CPU,
+        [used, f"{each} of it a request", f"{significant(waiting)} threads wait for each CPU"],
+        "give the subject more CPUs, or make a request cheaper; more threads do not help",
+    )
+
+
+def _short_of_cpu(scene: Scene) -> bool:
+    hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND
+    return scene.cpu_share >= CPU_SHORT or hidden
+
+
+def _with_cpu_left(rule: Rule) -> Rule:
+    return lambda scene: None if _short_of_cpu(scene) else rule(scene)
+
+
+def _none(scene: Scene) -> Bottleneck | None:
+    """Nothing is short, as far as was seen: threads were watched, and what they waited on."""
+    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
+        return None
+    if not any(pool.use.blocked_on for pool in scene.pools):
+        return None
+    evidence = [f"the subject used {share(scene.cpu_share)} of its CPU time"]
+    workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    if workers is not None:
+        evidence.append(
+            f"{significant(workers.use.threads)} threads of {workers.name} for {significant(scene.present)} requests "
+            "in flight"
+        )
+    if scene.users is not None:
+        evidence.append(f"its {scene.users} users wait for their answers, and nobody else asks")
+    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+
+
+RULES: Iterable[Rule] = (
+    _host_cpu,
+    _generator,
+    _disturbed,
+    _served,
+    _descriptors,
+    _accept_backlog,
+    _garbage_collection,
+    _memory,
+    lock,
+    _subject_cpu,
+    _with_cpu_left(event_loop_blocked),
+    _with_cpu_left(slow_downstream),
+    _with_cpu_left(pool_too_small),
+    _with_cpu_left(downstream),
+    _none,
+)

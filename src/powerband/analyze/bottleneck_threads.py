@@ -1,0 +1,195 @@
+"""Bottlenecks that show in what threads wait on: locks, pools, event loops, a downstream.
+
+An idle thread of a pool waits on a condition, which the kernel cannot tell from a lock. What tells is arithmetic: of T
+threads and N requests in the system, at least T - N threads are idle, and none is where N > T. So many waits on
+conditions are taken off before anything is concluded from them.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.bottleneck_words import KINDS, share, verdict
+from powerband.analyze.pools import WatchedPool
+from powerband.analyze.results import Bottleneck, BottleneckName
+from powerband.analyze.scene import Scene
+from powerband.units import format_duration, significant
+
+OFF_POLL_SHARE = 0.5
+LOOP_BUSY = 0.90
+POOL_BUSY = 0.75
+QUEUED_LEAST = 0.10
+LOCKED_SHARE = 0.5
+HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
+CONGESTION = 2.0
+OTHERS_WAIT = 0.5
+IDLE_LOOP = 0.9
+OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+
+
+def lock(scene: Scene) -> Bottleneck | None:
+    """All but about one of the threads that hold requests wait for a lock. Where that one burns a CPU, a short CPU
+    would look the same but for the others: they would be runnable."""
+    pool = _most_locked(scene)
+    if pool is None:
+        return None
+    waiting, outside = _locked(pool, scene), _outside(pool, scene)
+    if not HOLDER_LEAST <= outside <= HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+        return None
+    if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
+        return None  # the CPU is busy with something else than what the holder does
+    return verdict(
+        BottleneckName.LOCK,
+        [
+            f"{significant(waiting)} threads of {pool.name} wait for a lock",
+            f"{significant(outside)} is past it at a time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "hold the lock for less, split it, or do without; more threads only wait longer",
+    )
+
+
+def downstream(scene: Scene) -> Bottleneck | None:
+    """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
+    pool = _most_locked(scene)
+    if pool is not None:
+        waiting, outside = _locked(pool, scene), _outside(pool, scene)
+        if outside > HOLDER_MOST:
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [
+                    f"only {significant(outside)} threads of {pool.name} are with the downstream at once, "
+                    f"{KINDS[_main_kind(pool)]}",
+                    f"{significant(waiting)} wait for their turn",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "give the downstream (its connection pool, the database, the remote) more capacity; more threads only "
+                "wait longer",
+            )
+    return _loop_waits_for_downstream(scene)
+
+
+def slow_downstream(scene: Scene) -> Bottleneck | None:
+    """Every request has its thread, all of them wait on sockets, and the answers take a multiple of what they took
+    when nobody stood before them: it is the other end that queues them."""
+    for pool in scene.workers:
+        waiting = pool.blocked_on("socket", "poll")
+        queued = scene.present - pool.use.threads
+        if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
+            continue
+        took_ns = waiting / scene.rate_per_s * 1e9  # Little's law for the pool
+        if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
+            continue
+        if took_ns >= CONGESTION * scene.empty_ns:
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [
+                    f"{significant(waiting)} of {significant(pool.use.threads)} threads of {pool.name} wait on sockets",
+                    f"for {format_duration(took_ns)} a request, where the first took "
+                    f"{format_duration(scene.empty_ns)} in all",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "look at what is called: it answers more slowly the more it is asked",
+            )
+    return None
+
+
+def pool_too_small(scene: Scene) -> Bottleneck | None:
+    """All threads of a pool are busy, but not for want of a CPU or a lock, and requests queue."""
+    for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
+        threads = pool.use.threads
+        queued = scene.present - threads
+        busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
+        if not pool.use.blocked_on or busy < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads):
+            continue
+        kind = _main_kind(pool)
+        return verdict(
+            BottleneckName.POOL_TOO_SMALL,
+            [
+                f"{significant(busy)} of {significant(threads)} threads of {pool.name} are busy, "
+                f"{significant(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
+                f"{significant(queued)} requests queue",
+                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            ],
+            f"give {pool.name} more threads: {significant(queued + threads)} would leave no request without one",
+        )
+    return None
+
+
+def event_loop_blocked(scene: Scene) -> Bottleneck | None:
+    """A loop waits for something else than events, or has one CPU to itself and would need more."""
+    for pool in scene.loops:
+        threads = pool.use.threads
+        off_poll = pool.blocked_on("lock", "sleep", "socket", "disk", "other", "memory")
+        if off_poll >= OFF_POLL_SHARE * threads and scene.present > threads:
+            kind = max(
+                ("lock", "sleep", "socket", "disk", "memory", "other"),
+                key=lambda kind: pool.use.blocked_on.get(kind, 0.0),
+            )
+            return verdict(
+                BottleneckName.EVENT_LOOP_BLOCKED,
+                [
+                    f"{significant(off_poll)} of {significant(threads)} threads of {pool.name} wait {KINDS[kind]}, "
+                    "not for events",
+                    f"{significant(scene.present)} requests are in flight",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "move what blocks off the event loop, to a pool of threads or a call that does not block",
+            )
+        if pool.busiest >= LOOP_BUSY:
+            return verdict(
+                BottleneckName.EVENT_LOOP_BLOCKED,
+                [
+                    f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "spread the connections over more event loops, or move what computes off them",
+            )
+    return None
+
+
+def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
+    """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
+    pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
+    if pool is None or scene.workers or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
+        return None
+    idle = pool.blocked_on("poll")
+    if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
+        return None
+    return verdict(
+        BottleneckName.DOWNSTREAM,
+        [
+            f"the fastest answer takes {format_duration(scene.loaded_ns)}, where the first took "
+            f"{format_duration(scene.empty_ns)}",
+            f"{pool.name} waits for events {share(idle / pool.use.threads)} of the time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "requests queue for something that is called without a thread: give the downstream more capacity",
+    )
+
+
+def _most_locked(scene: Scene) -> WatchedPool | None:
+    """The pool with the most threads that hold requests and wait for a lock, if that is most of those threads."""
+    pool = max(scene.workers, key=lambda pool: _locked(pool, scene), default=None)
+    if pool is None:
+        return None
+    waiting = _locked(pool, scene)
+    serving = min(pool.use.threads, scene.present)
+    return pool if waiting >= 1 and waiting >= LOCKED_SHARE * serving else None
+
+
+def _locked(pool: WatchedPool, scene: Scene) -> float:
+    return max(0.0, pool.blocked_on("lock") - _idle(pool, scene))
+
+
+def _outside(pool: WatchedPool, scene: Scene) -> float:
+    """Threads that hold a request and do not wait for a lock. Idle threads of connections wait on their sockets."""
+    on_sockets = max(0.0, pool.blocked_on("socket") - _idle(pool, scene))
+    others = pool.blocked_on("sleep", "poll", "disk", "other", "memory")
+    return pool.use.on_cpu + pool.use.run_wait + on_sockets + others
+
+
+def _idle(pool: WatchedPool, scene: Scene) -> float:
+    return max(0.0, pool.use.threads - scene.present)
+
+
+def _main_kind(pool: WatchedPool) -> str:
+    return max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))

@@ -1,0 +1,35 @@
+"""Figures as the evidence of a bottleneck words them. No judgement here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from powerband.analyze.results import Bottleneck, BottleneckName
+from powerband.units import significant
+
+KINDS = {
+    "lock": "for a lock or a condition",
+    "sleep": "in a sleep",
+    "socket": "on a socket",
+    "poll": "for events",
+    "disk": "for the disk",
+    "memory": "for memory",
+    "other": "on something else",
+}
+
+
+def verdict(name: BottleneckName, evidence: Sequence[str], advice: str) -> Bottleneck:
+    """At most three clauses: more prove no more."""
+    return Bottleneck(name, tuple(evidence[:3]), advice)
+
+
+def share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def cores(value: float) -> str:
+    return f"{significant(value)} core" if value == 1 else f"{significant(value)} cores"
+
+
+def per_second(value: float) -> str:
+    return f"{significant(value)}/s"

@@ -1,0 +1,156 @@
+"""What the rules for bottlenecks look at: one trial's figures, gathered into a value. `bottleneck.py` judges it.
+
+In: what `measure.py` has at hand. Out: a `Scene`. Everything is of the measured window, but for the first answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.analyze.fleet import SECOND_NS, Fleet, Times
+from powerband.analyze.honesty import Evidence
+from powerband.analyze.laws import in_flight
+from powerband.analyze.pools import WatchedPool, watched_pools
+from powerband.analyze.probes import Counters, Probe
+from powerband.analyze.results import Problem
+from powerband.experiment import Load
+
+SERVED_SHARE = 0.97
+THINKING_SHARE = 0.90
+CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
+    the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
+    connections that wait to be accepted, and the queue's limit, 0 where it is not known. None: it could not be seen."""
+
+    metrics: Mapping[str, float]
+    problems: Mapping[str, Problem]
+    pools: tuple[WatchedPool, ...]
+    cpus: float | None
+    users: int | None
+    present: float
+    rate_per_s: float
+    load_served: bool
+    failed_share: float
+    failed_connections: int
+    accept_queue: float
+    accept_queue_limit: float
+    descriptor_limit: float | None
+    major_faults_per_s: float
+    empty_ns: float | None
+    loaded_ns: float | None
+
+    def value(self, metric: str) -> float:
+        """A metric, 0 where it was not measured."""
+        return self.metrics.get(metric, 0.0)
+
+    @property
+    def cpu_share(self) -> float:
+        """Of the subject's CPUs, used by it."""
+        return self.value("subject_cpu_share")
+
+    @property
+    def demand(self) -> float:
+        """Of the subject's CPUs, used or waited for by it: above 1, some of its threads always wait."""
+        return self.cpu_share + (self.value("run_wait_cores") / self.cpus if self.cpus else 0.0)
+
+    @property
+    def workers(self) -> tuple[WatchedPool, ...]:
+        """Pools whose threads serve requests: their threads wake for them, and they are no loops."""
+        return tuple(pool for pool in self.pools if self._serves(pool) and not pool.loops)
+
+    @property
+    def loops(self) -> tuple[WatchedPool, ...]:
+        return tuple(pool for pool in self.pools if self._serves(pool) and pool.loops)
+
+    def _serves(self, pool: WatchedPool) -> bool:
+        """A wake-up for every fifth request, or a tenth of the subject's CPU."""
+        if pool.collects or pool.housekeeping:
+            return False
+        wakes = pool.switches_per_s + pool.preemptions_per_s
+        return wakes >= max(1.0, 0.2 * self.rate_per_s) or pool.use.on_cpu >= 0.1 * self.value("subject_cpu_cores") > 0
+
+    @property
+    def queues(self) -> bool:
+        """Requests wait for each other somewhere: the fastest answer under load takes twice what it took when nobody
+        stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= 2 * self.empty_ns > 0
+
+
+def scene_of(
+    evidence: Evidence,
+    problems: Sequence[Problem],
+    probe: Probe | None,
+    cpus: float | None,
+    intervals: Sequence[Mapping[str, Any]],
+) -> Scene:
+    """`cpus`: how many the subject may use, as far as it is known."""
+    fleet, load, metrics, response = evidence.fleet, evidence.load, evidence.metrics, evidence.response
+    start, end = fleet.start_ns, fleet.end_ns
+    queue = None if probe is None else probe.host.levels("accept_queue_now", start, end)
+    limit = None if probe is None else probe.host.levels("accept_queue_limit", start, end)
+    tree = None if probe is None else probe.trees.get("subject")
+    return Scene(
+        metrics=metrics,
+        problems={problem.code: problem for problem in problems},
+        pools=() if probe is None else watched_pools(probe.threads, start, end),
+        cpus=cpus,
+        users=load.users,
+        present=_present(fleet, load, metrics),
+        rate_per_s=fleet.achieved_per_s,
+        load_served=_served(fleet, load, metrics),
+        failed_share=metrics.get("error_rate", 0.0),
+        failed_connections=sum(fleet.total.outcomes.get(outcome, 0) for outcome in CONNECT_OUTCOMES),
+        accept_queue=0.0 if queue is None else float(queue.mean()),
+        accept_queue_limit=0.0 if limit is None else float(limit.max()),
+        descriptor_limit=_descriptor_limit(tree, start, end),
+        major_faults_per_s=_rate(tree, "major_faults", start, end),
+        empty_ns=_first_answer_ns(intervals),
+        loaded_ns=response.quantile(0.0) if response.count else None,
+    )
+
+
+def _present(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> float:
+    """A user without pauses always has a request under way. Where an open load is not served, more and more wait, and
+    the times of those that ended tell of fewer."""
+    if load.users is not None and fleet.thinking_users_mean == 0 and load.requests_per_user is None:
+        return fleet.users_mean * load.pipeline
+    little = in_flight(metrics) or 0.0
+    if load.rate_per_s is not None and not _served(fleet, load, metrics):
+        return max(little, metrics.get("in_flight_mean", 0.0))
+    return little
+
+
+def _served(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> bool:
+    """All that was offered was answered rightly; of a closed load: its users spend nearly all their time in pauses, so
+    that a faster subject would not be asked for more."""
+    if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s:
+        return False
+    if load.rate_per_s is not None:
+        return fleet.goodput_per_s >= SERVED_SHARE * max(fleet.offered_per_s, load.rate_per_s * SERVED_SHARE)
+    return not fleet.unanswered and fleet.thinking_users_mean >= THINKING_SHARE * fleet.users_mean
+
+
+def _descriptor_limit(tree: Counters | None, start_ns: int, end_ns: int) -> float | None:
+    levels = None if tree is None else tree.levels("descriptor_limit", start_ns, end_ns)
+    return None if levels is None else float(levels.max())
+
+
+def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:
+    growth = None if tree is None else tree.growth(name, start_ns, end_ns)
+    return (growth or 0.0) / (end_ns - start_ns) * SECOND_NS
+
+
+def _first_answer_ns(intervals: Sequence[Mapping[str, Any]]) -> float | None:
+    """The fastest answer that the first histogram since `go` holds."""
+    for event in intervals:
+        if event.get("response_time_ns"):
+            times = Times([event["response_time_ns"]])
+            if times.count:
+                return times.quantile(0.0)
+    return None
