@@ -28,6 +28,7 @@ from powerband.analyze.results import (
     TrialResult,
     Verdict,
 )
+from powerband.analyze.rules import judge_rules
 from powerband.analyze.standing import Standing
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
@@ -81,6 +82,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
         race = replace(race, confirmation=confirmation)
         standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
+    answer = _answer(standing, decision)
     return Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -89,12 +91,13 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
         confidence=experiment.objective.confidence,
         margin=experiment.objective.margin,
-        answer=_answer(standing, decision),
+        answer=answer,
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
         warnings=tuple(_warnings(experiment, rows, results, progress or Progress())),
         claims=judge_claims(experiment, results),
         race=race,
+        rules=judge_rules(experiment, rows, results, answer),
     )
 
 
