@@ -10,6 +10,9 @@ from typing import Any
 
 Level = bool | int | float | str
 
+REVISION = "revision"
+"""The factor whose two levels are revisions of a server, compared with each other setting by setting."""
+
 
 class Stage(StrEnum):
     """What a trial is for. Only `COMPARE` trials are compared with each other."""

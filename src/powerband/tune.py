@@ -14,6 +14,7 @@ from powerband.experiment import Experiment, Load, parse_constraint
 from powerband.experiment_file import build_experiment
 from powerband.hosts import request_target
 from powerband.levels import parse_levels
+from powerband.plan import REVISION
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 
 DEFAULT_USERS = 64
@@ -75,19 +76,22 @@ def tune_experiment(
     headers: Sequence[str] = (),
     profile: str = "normal",
     allow_hosts: Sequence[str] = (),
+    revisions: tuple[str, str] | None = None,
 ) -> Experiment:
     """The experiment of one command line.
 
     `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
     may hold `method` and `body`, `headers` are `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
+    `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others.
     Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
     if not command:
         raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
-    if not parameters:
+    if not parameters and revisions is None:
         raise ExperimentError("nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P")
     problems: list[Problem] = []
     given = dict(options or {})
-    root = _node("", {"name": "tune", "design": {"order": "race"}})
+    race = {"name": "tune", "design": {"order": "race"}}
+    root = _node("", race) if revisions is None else _of_revisions(alone=not parameters)
     for key, text in PROFILES[profile].items():
         root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
     if "--rate" not in given:
@@ -98,7 +102,10 @@ def tune_experiment(
     root = merge(root, _request(url, request or {}, headers))
     root = merge(root, _objective(objective, slo))
     root = merge(root, _at("allow_hosts", "--allow-host", list(allow_hosts)))
-    root = root.with_children({"factors": _factors(parameters, problems)})
+    factors = _factors(parameters, problems)
+    if revisions is not None:
+        factors = _with_revisions(factors, revisions, problems)
+    root = root.with_children({"factors": factors})
     return build_experiment(root, problems, Path())
 
 
@@ -207,3 +214,21 @@ def _factors(parameters: Sequence[str], problems: list[Problem]) -> Node:
             values = [0]  # stands in, so that nobody takes {NAME} in the command for unknown
         factors[name] = Node(tuple(Node(level, label) for level in values), label)
     return Node(factors, "-P")
+
+
+def _with_revisions(factors: Node, revisions: tuple[str, str], problems: list[Problem]) -> Node:
+    """The factor `revision` beside the others; it varies fastest, so that both of a pair stand side by side."""
+    label = "OLD and NEW"
+    if revisions[0] == revisions[1]:
+        problems.append(Problem(f"both are {revisions[0]}; name two that differ", label))
+    if REVISION in factors.children:
+        problems.append(Problem(f"{REVISION} stands for OLD and NEW; choose another name", f"-P {REVISION}"))
+    levels = Node(tuple(Node(revision, label) for revision in revisions), label)
+    return factors.with_children({REVISION: levels})
+
+
+def _of_revisions(*, alone: bool) -> Node:
+    """Two revisions alone race, so that it stops once it is decided, without a confirmation: nothing was picked out of
+    many. Of several settings every pair is wanted, not the best of all, so none may leave."""
+    design = {"order": "race", "confirm": 0} if alone else {"order": "blocks"}
+    return _node("", {"name": "compare", "design": design})

@@ -40,6 +40,8 @@ def test_every_command_and_option_is_documented(command: str) -> None:
     _, _, rest = CLI_PAGE.partition(f"## powerband {command}\n")
     assert rest, f"{command} is not in cli.md"
     section = rest.split("\n## ")[0]
+    if "takes the options of `tune`" in section:
+        section += CLI_PAGE.partition("## powerband tune\n")[2].split("\n## ")[0]
     options = [
         option
         for parameter in powerband.commands[command].params

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, summary
-from powerband.analyze.between import Change, RunComparison
+from powerband.analyze.changes import Change, RunComparison
 from powerband.analyze.fleet import merge_fleet
 from powerband.analyze.results import Estimate, Verdict
 from powerband.cli import invoke, powerband
@@ -84,6 +84,7 @@ def test_compare() -> None:
     value = Estimate(1.0, None, None, 0.95, 1)
     change = Change(Setting((("threads", 1),)), value, value, value, Verdict.EQUIVALENT)
     document = RunComparison("goodput_per_s", "maximise", 0.95, 0.03, (change,), (), ()).to_json()
+    document |= dict.fromkeys(("first", "second", "run"))
     common = {"id", "levels"}  # of a setting: said once for the page
     assert undocumented("compare", document) <= common
     assert all(f"`{key}`" in PAGE for key in common)

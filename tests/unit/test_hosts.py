@@ -110,7 +110,7 @@ def test_run_and_check_start_nothing_against_another_machine(
 
 def test_tune_takes_the_options_of_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = []
-    monkeypatch.setattr("powerband.cli.measure._measure", lambda experiment, *_: made.append(experiment))
+    monkeypatch.setattr("powerband.cli.measure.measure", lambda experiment, *_: made.append(experiment) or 0)
     tls = ["--insecure", "--ca-file", str(tmp_path / "ca.pem"), "--allow-host", "example.org"]
     url = ["--url", "https://example.org:{port}/"]
     assert invoke(["tune", "-P", "threads=1", *url, *tls, "--", "./server", "{port}", "{threads}"]) == 0

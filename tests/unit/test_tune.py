@@ -1,5 +1,6 @@
 """`powerband tune`: options become an experiment; mistakes name the option."""
 
+import re
 from typing import Any
 
 import pytest
@@ -144,3 +145,31 @@ def test_mistakes_come_together() -> None:
         tune_experiment(COMMAND, ["threads=1", "x"], options={"--users": "x", "--stop-grace": "5"}, slo=["slow"])
     named = [problem.key for problem in caught.value.problems]
     assert set(named) == {"-P x", "--users x", "--stop-grace 5", "--slo slow"}
+
+
+def test_two_revisions_race_and_with_settings_every_pair_is_measured() -> None:
+    alone = tune_experiment(["{revision}", "--port", "{port}"], (), revisions=("./old", "./new"))
+    assert alone.name == "compare"
+    assert alone.factors == {"revision": ("./old", "./new")}
+    assert (alone.design.order, alone.design.confirm) == ("race", 0)
+    both = tune_experiment(["s", "{threads}", "{port}"], ["threads=1,2"], env=["TAG={revision}"], revisions=("1", "2"))
+    assert [setting.id for setting in both.settings()][:2] == ["threads=1,revision=1", "threads=1,revision=2"]
+    assert both.factors["revision"] == ("1", "2"), "a text, whatever it looks like"
+    assert both.design.order == "blocks"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "revisions", "said"),
+    [
+        ((), ("a", "a"), "OLD and NEW: both are a; name two that differ"),
+        (("revision=1,2",), ("a", "b"), "-P revision: revision stands for OLD and NEW; choose another name"),
+    ],
+)
+def test_mistakes_with_revisions(parameters: tuple[str, ...], revisions: tuple[str, str], said: str) -> None:
+    with pytest.raises(ExperimentError, match=re.escape(said)):
+        tune_experiment(["{revision}", "{port}"], parameters, revisions=revisions)
+
+
+def test_a_revision_that_is_used_nowhere() -> None:
+    with pytest.raises(ExperimentError, match="revision"):
+        tune_experiment(["./server", "{port}"], (), revisions=("a", "b"))

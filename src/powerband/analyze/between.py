@@ -8,68 +8,23 @@ of the machine between two runs is not cancelled.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from powerband.analyze.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.intervals import estimate, on_log_scale
 from powerband.analyze.results import Analysis, Estimate, Verdict
 from powerband.analyze.special import Array, student_t
+from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting
 
 
-@dataclass(frozen=True)
-class Change:
-    """One setting in both runs; `ratio` is second / first, None where the first is 0. The verdict is the second's
-    towards the first."""
-
-    setting: Setting
-    first: Estimate
-    second: Estimate
-    ratio: Estimate | None
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """`changes` in the first run's order; `only_first` and `only_second` name settings that cannot be compared."""
-
-    objective: str
-    direction: str
-    confidence: float
-    margin: float
-    changes: tuple[Change, ...]
-    only_first: tuple[Setting, ...]
-    only_second: tuple[Setting, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only; the shape of `powerband compare --format json`."""
-        return {
-            "format": 1,
-            "objective": self.objective,
-            "direction": self.direction,
-            "confidence": self.confidence,
-            "margin": self.margin,
-            "settings": [
-                {
-                    "setting": _setting(change.setting),
-                    "first": vars(change.first),
-                    "second": vars(change.second),
-                    "ratio": None if change.ratio is None else vars(change.ratio),
-                    "verdict": change.verdict.value,
-                }
-                for change in self.changes
-            ],
-            "only_first": [_setting(setting) for setting in self.only_first],
-            "only_second": [_setting(setting) for setting in self.only_second],
-        }
-
-
-def compare_runs(first: Analysis, second: Analysis) -> RunComparison:
-    """By the first run's objective, confidence and margin; of valid trials."""
+def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
+    """By the first run's objective, confidence and margin; of valid trials. `warnings`: what else differs."""
     values = [_values(analysis, first.objective) for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
     each = 1 - (1 - first.confidence) / max(1, len(common))
@@ -84,7 +39,49 @@ def compare_runs(first: Analysis, second: Analysis) -> RunComparison:
         changes=tuple(_change(setting, values[0][setting], values[1][setting], first, scale) for setting in common),
         only_first=tuple(setting for setting in values[0] if setting not in values[1]),
         only_second=tuple(setting for setting in values[1] if setting not in values[0]),
+        warnings=tuple(warnings),
     )
+
+
+# What of host.json changes what a server can do; all else (load average, uptime, free memory) is never the same.
+_HOST_FACTS = (
+    ("CPU", ("cpu", "model")),
+    ("CPUs allowed", ("cpu", "allowed")),
+    ("CPU governor", ("cpu", "governor")),
+    ("turbo", ("cpu", "turbo")),
+    ("CPU limit of the cgroup", ("cpu", "cgroup_cpus_max")),
+    ("memory", ("memory", "total_bytes")),
+    ("kernel", ("kernel",)),
+    ("system", ("distribution",)),
+    ("virtualisation", ("virtualisation",)),
+    ("container", ("container",)),
+    ("clock", ("clock_source",)),
+    ("host name", ("hostname",)),
+    ("engine", ("versions", "engine")),
+)
+
+
+def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """From the host facts of two runs: a sentence for each that differs and is known of both."""
+    for name, path in _HOST_FACTS:
+        a, b = (_fact(host, path) for host in (first, second))
+        if a is not None and b is not None and a != b:
+            yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may be theirs"
+
+
+def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
+    """A sentence where the runs were not asked for the same: another load, or another objective."""
+    for name, a, b in (("load", first.load, second.load), ("objective", first.objective, second.objective)):
+        if a != b:
+            fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
+            yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: like is not compared with like"
+
+
+def _fact(host: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = host
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
@@ -108,12 +105,15 @@ def _change(setting: Setting, a: Sequence[float], b: Sequence[float], analysis: 
     arrays = [np.log(x) if scale.log else np.array(x, dtype=float) for x in (a, b)]
     difference = _difference(arrays[0], arrays[1], scale.confidence)
     base = float(np.mean(a))
+    before = estimate(a, analysis.confidence, log=scale.log)
+    ratio = _ratio(difference, None if scale.log else base)
     return Change(
         setting,
-        estimate(a, analysis.confidence, log=scale.log),
+        before,
         estimate(b, analysis.confidence, log=scale.log),
-        _ratio(difference, None if scale.log else base),
+        ratio,
         _verdict(difference, _margin(analysis, scale, base), analysis.direction),
+        smallest_difference(ratio, before, analysis.objective, log=scale.log),
     )
 
 
@@ -161,7 +161,3 @@ def _verdict(difference: Estimate, margin: float, direction: str) -> Verdict:
         return Verdict.INCONCLUSIVE
     rose = difference.low > 0
     return Verdict.BETTER if rose == (direction == "maximise") else Verdict.WORSE
-
-
-def _setting(setting: Setting) -> dict[str, Any]:
-    return {"id": setting.id, "levels": setting.as_dict()}

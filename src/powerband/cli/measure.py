@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from powerband.cli.options import (
+    answer_format_option,
     experiment_options,
-    format_option,
     load,
     print_analysis,
     runs_option,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from powerband.experiment import Experiment
     from powerband.observer import Observer
     from powerband.store import RunDir
+
+    Answer = Callable[[Experiment, Analysis, RunDir, Path], int]  # prints, and returns the exit code
 
 _SERVER = "SERVER AND ARGUMENTS"
 
@@ -85,9 +88,26 @@ _SERVER = "SERVER AND ARGUMENTS"
 @seed_option
 @runs_option
 @view_option
-@format_option
+@answer_format_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- " + _SERVER)
-def tune(
+def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str, **options: Any) -> int:
+    """Find the best setting of a server of your own.
+
+    Settings race: after each block of trials, those shown worse leave; it ends when all that remain are equally good,
+    or at the last block. Large spaces are explored first.
+
+    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
+    -P NAME. It is started without a shell, once for each trial.
+
+    \b
+    powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
+    powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
+    """
+    return measure(tuned(command, **options), runs, live, answers(output))
+
+
+def tuned(
+    command: tuple[str, ...],
     *,
     parameters: tuple[str, ...],
     url: str,
@@ -101,24 +121,10 @@ def tune(
     profile: str,
     env: tuple[str, ...],
     seed: int | None,
-    runs: Path,
-    live: bool | None,
-    output: str,
-    command: tuple[str, ...],
+    revisions: tuple[str, str] | None = None,
     **options: str | None,
-) -> int:
-    """Find the best setting of a server of your own.
-
-    Settings race: after each block of trials, those shown worse leave; it ends when all that remain are equally good,
-    or at the last block. Large spaces are explored first.
-
-    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
-    -P NAME. It is started without a shell, once for each trial.
-
-    \b
-    powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
-    powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
-    """
+) -> Experiment:
+    """The experiment that the options of `tune` ask for; of two `revisions` of the server where they are given."""
     from powerband.tune import tune_experiment
 
     if maximise and minimise:
@@ -126,7 +132,7 @@ def tune(
     given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
     if seed is not None:
         given["--seed"] = str(seed)
-    experiment = tune_experiment(
+    return tune_experiment(
         command,
         parameters,
         url=url,
@@ -138,15 +144,15 @@ def tune(
         headers=headers,
         profile=profile,
         allow_hosts=allow_hosts,
+        revisions=revisions,
     )
-    return _measure(experiment, runs, live, output)
 
 
 @click.command()
 @experiment_options
 @runs_option
 @view_option
-@format_option
+@answer_format_option
 def run(
     *,
     file_or_name: str,
@@ -162,23 +168,24 @@ def run(
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
-    return _measure(load(file_or_name, profile, overrides, seed), runs, live, output)
+    return measure(load(file_or_name, profile, overrides, seed), runs, live, answers(output))
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @view_option
-@format_option
+@answer_format_option
 def resume(directory: Path, live: bool | None, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
     from powerband.experiment_file import load_experiment
     from powerband.store import RunDir
 
     run_directory = RunDir.open(directory)
-    return _go_on(load_experiment(run_directory.experiment), run_directory, live, output)
+    return _go_on(load_experiment(run_directory.experiment), run_directory, live, answers(output))
 
 
-def _measure(experiment: Experiment, runs: Path, live: bool | None, output: str) -> int:
+def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answer) -> int:
+    """Runs an experiment in a new run directory under `runs`, and answers."""
     from powerband.resolved import resolved_yaml
     from powerband.run.engine import find_engine
     from powerband.run.host import host_facts
@@ -187,10 +194,10 @@ def _measure(experiment: Experiment, runs: Path, live: bool | None, output: str)
 
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
     facts = host_facts(find_engine())
-    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, output)
+    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, answer)
 
 
-def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, output: str) -> int:
+def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, answer: Answer) -> int:
     from powerband.report.html import write_report
     from powerband.run.stop import StopRequest
     from powerband.search.session import run_session
@@ -202,12 +209,23 @@ def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, out
                 _announce(experiment, observer)
             analysis = run_session(experiment, run_directory, observer, stop)
         interrupted = stop.requested
-    print_analysis(analysis, run_directory, write_report(run_directory, analysis), output)
+    code = answer(experiment, analysis, run_directory, write_report(run_directory, analysis))
     if interrupted:
         raise UserInterruptError(
             f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
         )
-    return exit_code(analysis)
+    return code
+
+
+def answers(output: str) -> Answer:
+    """Prints an analysis in a format and returns its exit code."""
+
+    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path) -> int:
+        del experiment
+        print_analysis(analysis, run_directory, page, output)
+        return exit_code(analysis)
+
+    return answer
 
 
 def _announce(experiment: Experiment, observer: Observer) -> None:

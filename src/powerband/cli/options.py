@@ -26,6 +26,14 @@ format_option = click.option(
     show_default=True,
     help="What stdout gets: text for people, or one JSON document.",
 )
+answer_format_option = click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "json", "junit"]),
+    default="text",
+    show_default=True,
+    help="What stdout gets: text for people, one JSON document, or JUnit XML for CI.",
+)
 profile_option = click.option("--profile", metavar="NAME", help="Apply a profile of the file (most have `smoke`).")
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), help="Seed of every random choice.  [default: drawn, and recorded]"
@@ -97,11 +105,16 @@ def print_json(value: Any) -> None:
 
 
 def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
-    """The answer on stdout, as text or as the documented JSON."""
+    """The answer on stdout, as text, as the documented JSON, or as JUnit XML."""
     if output == "json":
         from powerband.report.json import render_json
 
         click.echo(render_json(analysis, run.path), nl=False)
+        return
+    if output == "junit":
+        from powerband.report.junit import render_analysis
+
+        click.echo(render_analysis(analysis, run.path), nl=False)
         return
     from rich.console import Console
 

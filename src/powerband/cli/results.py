@@ -1,19 +1,29 @@
-"""report, compare: from run directories that are there already."""
+"""report, compare: a run told again; two runs, or two revisions of a server, held against each other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from powerband.cli.measure import exit_code
-from powerband.cli.options import format_option, print_analysis, print_json
-from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError
+from powerband.cli.measure import exit_code, measure, tune, tuned
+from powerband.cli.options import answer_format_option, print_analysis, print_json
+from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UsageError
+
+if TYPE_CHECKING:
+    from powerband.analyze.changes import RunComparison
+    from powerband.analyze.results import Analysis
+    from powerband.experiment import Experiment
+    from powerband.store import RunDir
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@format_option
+@answer_format_option
 def report(directory: Path, output: str) -> int:
     """Analyse a run again, and write its report anew.
 
@@ -30,36 +40,129 @@ def report(directory: Path, output: str) -> int:
     return exit_code(analysis)
 
 
-@click.command()
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
-@format_option
-def compare(first: Path, second: Path, output: str) -> int:
-    """Compare two runs, setting by setting.
+def _options_of_tune(command: click.Command) -> click.Command:
+    """Every option of `tune`: the two differ in nothing but the revisions, and share one list."""
+    for parameter in reversed([found for found in tune.params if isinstance(found, click.Option)]):
+        command.params.insert(0, parameter)
+    return command
 
-    FIRST and SECOND are run directories. The exit code is 1 where a setting became worse.
+
+@_options_of_tune
+@click.command()
+@click.argument("first", metavar="OLD")
+@click.argument("second", metavar="[NEW]", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND WITH {revision}]")
+@click.pass_context
+def compare(
+    context: click.Context, /, *, first: str, second: str | None, command: tuple[str, ...], output: str, **options: Any
+) -> int:
+    """Compare two revisions of a server, or two runs.
+
+    With a command after --, OLD and NEW are what {revision} stands for in it: a binary, a jar, a folder, an image
+    tag. Both are started in turn, in the same blocks, until it is decided. All options are those of `tune`, -P among
+    them: then each setting gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the
+    directory of such a comparison, told again.
+
+    The exit code is 1 where NEW is worse, and 5 where nothing can be compared.
+
+    \b
+    powerband compare ./server-1.4 ./server-1.5 -- {revision} --port {port}
+    powerband compare runs/20260101-120000-tune runs/20260102-120000-tune
     """
-    from powerband.analyze.between import compare_runs
-    from powerband.analyze.results import Analysis, Verdict
+    if command:
+        return _compare_revisions(first, second, command, output, options)
+    if given := [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
+        names = [option.opts[-1] for option in tune.params if option.name in given]
+        raise click.UsageError(
+            f"{', '.join(names)} is for two revisions of a server, whose command is missing: write it after --, with "
+            "{revision} where OLD and NEW go"
+        )
+    return _show(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
+
+
+def _compare_revisions(
+    first: str, second: str | None, command: tuple[str, ...], output: str, options: dict[str, Any]
+) -> int:
+    from powerband.analyze.revisions import compare_revisions
+
+    if second is None:
+        raise click.UsageError("name two revisions, OLD and NEW, before the --")
+
+    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
+        found = compare_revisions(experiment, analysis)
+        code = _show(found, output, run, page)
+        return exit_code(analysis) if code == MeasurementError.exit_code else code
+
+    runs, live = options.pop("runs"), options.pop("live")
+    return measure(tuned(command, **options, revisions=(first, second)), runs, live, answer)
+
+
+def _told_again(directory: Path) -> RunComparison:
+    """The comparison of two revisions that a run directory holds."""
+    from powerband.analyze.revisions import compare_revisions, holds_revisions
+
+    experiment, analysis, _ = _analysed(directory)
+    if not holds_revisions(experiment):
+        raise UsageError(
+            f"{directory} compares no revisions (its experiment has no factor `revision` of two levels): name two "
+            "runs, or write the server's command after --"
+        )
+    return compare_revisions(experiment, analysis)
+
+
+def _two_runs(first: Path, second: Path) -> RunComparison:
+    from powerband.analyze.between import compare_runs, experiment_differences, host_differences
+
+    try:
+        (before, a, host_before), (after, b, host_after) = _analysed(first), _analysed(second)
+    except UsageError as error:
+        raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
+    differences = [*experiment_differences(before, after), *host_differences(host_before, host_after)]
+    return replace(compare_runs(a, b, differences), names=(str(first), str(second)))
+
+
+def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]:
     from powerband.experiment_file import load_experiment
+    from powerband.report.gather import read_host
     from powerband.search.session import analyse_run
     from powerband.store import RunDir
 
-    def analysis(directory: Path) -> Analysis:
-        run = RunDir.open(directory)
-        return analyse_run(load_experiment(run.experiment), run)
+    run = RunDir.open(directory)
+    experiment = load_experiment(run.experiment)
+    return experiment, analyse_run(experiment, run), read_host(run.host)
 
-    found = compare_runs(analysis(first), analysis(second))
-    if not found.changes:
-        raise MeasurementError(
-            f"no setting has a valid trial in both {first} and {second}: there is nothing to compare"
-        )
+
+def _show(found: RunComparison, output: str, run: RunDir | None = None, page: Path | None = None) -> int:
+    """Prints a comparison and returns its exit code."""
+    from powerband.analyze.results import Verdict
+
     if output == "json":
-        print_json({"first": str(first.resolve()), "second": str(second.resolve()), **found.to_json()})
+        first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
+        print_json(
+            {
+                "first": first,
+                "second": second,
+                "run": None if run is None else str(run.path.resolve()),
+                **found.to_json(),
+            }
+        )
+    elif output == "junit":
+        from powerband.report.junit import render_changes
+
+        click.echo(render_changes(found), nl=False)
     else:
         from rich.console import Console
+        from rich.text import Text
 
         from powerband.report.comparison import render_comparison
 
-        Console().print(render_comparison(found))
-    return EXIT_THRESHOLD if any(change.verdict is Verdict.WORSE for change in found.changes) else EXIT_OK
+        console = Console()
+        console.print(render_comparison(found))
+        if page is not None:
+            console.print(Text(f"\nReport: {page}"), soft_wrap=True)
+    if found.verdict is Verdict.WORSE:
+        return EXIT_THRESHOLD
+    if any(change.first is not None and change.second is not None for change in found.changes):
+        return EXIT_OK
+    click.echo(f"powerband: no setting has a valid trial in both {' and '.join(found.names)}", err=True)
+    return MeasurementError.exit_code

@@ -1,4 +1,4 @@
-"""Two runs side by side, for a terminal."""
+"""Two runs, or two revisions of a server, side by side for a terminal. Values enter, rich renderables leave."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from powerband.analyze.between import Change, RunComparison
+from powerband.analyze.changes import Change, RunComparison
+from powerband.analyze.results import Verdict
 from powerband.metrics import METRICS
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_estimate
@@ -16,22 +17,39 @@ from powerband.report.words import gap_words, margin_words
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
-    """A row for each setting that both runs measured, and the names of the others."""
+    """The verdict, a row for each setting that both measured, the names of the others, what to mind."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("setting", f"{comparison.objective}, first", "second", "change", "interval", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("setting", "verdict") else "right")
+    first, second = ("old", "new") if comparison.paired else ("first", "second")
+    headings = ("setting", first, second, "change", "interval", "smallest", "verdict")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("setting", "verdict") else "right", no_wrap=True)
     for change in comparison.changes:
         table.add_row(*_row(change, comparison))
-    direction = "more" if comparison.direction == "maximise" else "less"
     notes = [
-        f"Verdicts are the second run's towards the first, at {comparison.confidence:.0%} confidence for all settings "
-        f"together; {direction} {METRICS[comparison.objective].name} is better; differences within "
-        f"{margin_words(comparison.margin, comparison.objective)} count as none. "
-        "What the machine did meanwhile counts as a difference too.",
+        *(f"{change.setting.id}: {change.because}" for change in comparison.changes if change.because),
+        _note(comparison),
         *_absent("first", comparison.only_first),
         *_absent("second", comparison.only_second),
     ]
-    return Group(table, Text(), *(Text(note) for note in notes))
+    warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
+    style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
+    return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *map(Text, notes), *warnings)
+
+
+def _note(comparison: RunComparison) -> str:
+    """What the verdicts mean."""
+    direction = "more" if comparison.direction == "maximise" else "less"
+    drift = (
+        "Both were measured in the same blocks, so that drift of the machine cancels."
+        if comparison.paired
+        else "What the machine did meanwhile counts as a difference too."
+    )
+    return (
+        f"Verdicts are on {comparison.names[1]} towards {comparison.names[0]}, at {comparison.confidence:.0%} "
+        f"confidence for all settings together; {direction} {METRICS[comparison.objective].name} is better; "
+        f"differences within {margin_words(comparison.margin, comparison.objective)} count as none, and those "
+        f"below `smallest` would most likely stay inconclusive. {drift}"
+    )
 
 
 def _row(change: Change, comparison: RunComparison) -> list[str]:
@@ -41,8 +59,15 @@ def _row(change: Change, comparison: RunComparison) -> list[str]:
         format_estimate(change.second, comparison.objective),
         gap_words(change.ratio, change.first, change.second, comparison.objective),
         _interval(change, comparison.objective),
+        _smallest(change, comparison.objective),
         change.verdict.value,
     ]
+
+
+def _smallest(change: Change, objective: str) -> str:
+    if change.smallest_difference is None:
+        return ABSENT
+    return f"{100 * change.smallest_difference:.1f} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
 
 
 def _interval(change: Change, objective: str) -> str:
@@ -51,7 +76,7 @@ def _interval(change: Change, objective: str) -> str:
     if ratio is None or ratio.low is None or ratio.high is None:
         return ABSENT
     share = METRICS[objective].unit == "ratio"
-    scale = 100 * (change.first.value if share else 1.0)
+    scale = 100 * (change.first.value if share and change.first is not None else 1.0)
     ends = " to ".join(f"{(end - 1) * scale:+.1f}".replace("-", "−") for end in (ratio.low, ratio.high))
     return f"{ends} {'pts' if share else '%'}"
 

@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from powerband.analyze.between import Change, RunComparison, compare_runs
+from powerband.analyze.between import compare_runs
+from powerband.analyze.changes import Change, RunComparison
 from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, TrialResult, Verdict
 from powerband.plan import Setting
 from powerband.report.comparison import render_comparison
 
 
 def shown(comparison: RunComparison) -> list[str]:
-    console = Console(file=io.StringIO(), width=160)
+    console = Console(file=io.StringIO(), width=300)
     console.print(render_comparison(comparison))
     assert isinstance(console.file, io.StringIO)
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
@@ -36,14 +37,14 @@ def comparison(verdict: Verdict = Verdict.WORSE, direction: str = "maximise") ->
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_row_holds_both_values_their_change_and_the_verdict(verdict: Verdict) -> None:
     lines = shown(comparison(verdict))
-    assert lines[0] == "setting goodput_per_s, first second change interval verdict"
-    assert lines[1] == f"threads=4 1,000/s 800/s −20 % −25.0 to −15.0 % {verdict.value}"
+    assert lines[2] == "setting first second change interval smallest verdict"
+    assert lines[3] == f"threads=4 1,000/s 800/s −20 % −25.0 to −15.0 % – {verdict.value}"
 
 
 def test_a_single_trial_has_no_interval() -> None:
     change = Change(threads(4), estimate(1000), estimate(800), estimate(0.8), Verdict.INCONCLUSIVE)
     alone = RunComparison("goodput_per_s", "maximise", 0.95, 0.03, (change,), (), ())
-    assert shown(alone)[1] == "threads=4 1,000/s 800/s −20 % – inconclusive"
+    assert shown(alone)[3] == "threads=4 1,000/s 800/s −20 % – – inconclusive"
 
 
 def test_settings_of_one_run_only_are_named() -> None:
@@ -70,7 +71,7 @@ def test_runs_that_were_compared_are_shown_whole() -> None:
         return Analysis("x", "", "goodput_per_s", "maximise", (), 0.95, 0.03, answer, (), trials)
 
     lines = shown(compare_runs(run({1: [100, 101, 99], 2: [200, 201]}), run({1: [150, 151, 149]})))
-    assert lines[1].startswith("threads=1") and lines[1].endswith("better")
+    assert lines[3].startswith("threads=1") and lines[3].endswith("better")
     assert "Measured in the first run only: threads=2" in lines
 
 

@@ -1,0 +1,157 @@
+"""Two revisions of a server in one run: the verdict on NEW, setting by setting, against answers known otherwise."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from scipy.stats import ttest_rel
+
+from fakes.trials import experiment
+from powerband.analyze.changes import RunComparison
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Problem, TrialResult, Verdict
+from powerband.analyze.revisions import compare_revisions, holds_revisions
+from powerband.experiment import Experiment, Objective
+from powerband.plan import Setting
+
+FACTORS = {"threads": (2, 4), "revision": ("old", "new")}
+
+
+def case(pairs: bool = True, **objective: object) -> Experiment:
+    factors = FACTORS if pairs else {"revision": ("old", "new")}
+    return experiment(factors, objective=Objective.model_validate(objective))
+
+
+def trials(
+    values: dict[tuple[object, ...], list[float]], metric: str = "goodput_per_s", names: tuple[str, ...] = ()
+) -> list[TrialResult]:
+    """By levels of the factors: one value a block."""
+    names = names or (("threads", "revision") if len(next(iter(values))) == 2 else ("revision",))
+    results = []
+    for levels, row in values.items():
+        setting = Setting(tuple(zip(names, levels, strict=True)))  # type: ignore[arg-type]
+        for block, value in enumerate(row):
+            metrics = {"error_rate": 0.0, metric: value}
+            results.append(TrialResult(len(results) + 1, block, 1, setting, "measured", (), metrics))
+    return results
+
+
+def compared(of: Experiment, results: list[TrialResult]) -> RunComparison:
+    return compare_revisions(of, analyse(of, results))
+
+
+DRIFT = [100.0, 130.0, 80.0, 110.0, 95.0, 120.0]
+
+
+def test_drift_of_the_machine_cancels_within_a_block() -> None:
+    old = DRIFT
+    new = [value * 0.9 * shift for value, shift in zip(DRIFT, (1.001, 0.999, 1.0, 1.002, 0.998, 1.0), strict=True)]
+    found = compared(case(pairs=False), trials({("old",): old, ("new",): new}))
+    (change,) = found.changes
+    known = ttest_rel([math.log(x) for x in new], [math.log(x) for x in old]).confidence_interval(0.95)
+    assert change.verdict is found.verdict is Verdict.WORSE
+    assert change.ratio is not None
+    assert change.ratio.low == pytest.approx(math.exp(known.low), rel=1e-6)
+    assert change.ratio.high == pytest.approx(math.exp(known.high), rel=1e-6)
+    assert change.smallest_difference == pytest.approx(math.exp((known.high - known.low) / 2) - 1)
+    assert found.paired and found.names == ("old", "new")
+    assert "new is worse than old: goodput −10.0 %" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("direction", "factor", "verdict"),
+    [
+        ("maximise", 1.2, Verdict.BETTER),
+        ("maximise", 0.8, Verdict.WORSE),
+        ("minimise", 1.2, Verdict.WORSE),
+        ("minimise", 0.8, Verdict.BETTER),
+        ("maximise", 1.004, Verdict.EQUIVALENT),
+        ("maximise", 0.996, Verdict.EQUIVALENT),
+    ],
+)
+def test_whichever_leads_the_verdict_is_on_the_new_one(direction: str, factor: float, verdict: Verdict) -> None:
+    objective = {"metric": "response_time_ns_p99", "direction": direction}
+    values = {("old",): DRIFT, ("new",): [value * factor for value in DRIFT]}
+    (change,) = compared(case(pairs=False, **objective), trials(values, "response_time_ns_p99")).changes
+    assert change.verdict is verdict
+    assert change.ratio is not None and change.ratio.value == pytest.approx(factor)
+
+
+def test_each_setting_has_a_verdict_and_the_worst_is_that_of_all() -> None:
+    rng = random.Random(3)
+    wobble = [[rng.uniform(0.998, 1.002) for _ in DRIFT] for _ in range(4)]
+    factors = {(2, "old"): 1.0, (2, "new"): 1.0, (4, "old"): 2.0, (4, "new"): 1.6}
+    values: dict[tuple[object, ...], list[float]] = {
+        levels: [value * factor * off for value, off in zip(DRIFT, noise, strict=True)]
+        for (levels, factor), noise in zip(factors.items(), wobble, strict=True)
+    }
+    found = compared(case(), trials(values))
+    assert {change.setting.id: change.verdict for change in found.changes} == {
+        "threads=2": Verdict.EQUIVALENT,
+        "threads=4": Verdict.WORSE,
+    }
+    assert found.verdict is Verdict.WORSE
+    assert "in 1 of 2 settings: threads=4, goodput −20" in found.sentence
+    assert all(change.ratio is not None and change.ratio.confidence == pytest.approx(0.975) for change in found.changes)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_not_known() -> None:
+    results = trials({("old",): DRIFT})
+    new = Setting((("revision", "new"),))
+    died = Problem("died", "the subject exited with code 1")
+    failed = [TrialResult(9, 0, 1, new, "failed", (died,), {})]
+    (change,) = compared(case(pairs=False), [*results, *failed]).changes
+    assert (change.verdict, change.second) == (Verdict.WORSE, None)
+    assert change.because == "new could not be measured: the subject exited with code 1"
+    disturbed = [replace(failed[0], status="measured", problems=(Problem("host_foreign", "others took CPU"),))]
+    (change,) = compared(case(pairs=False), [*results, *disturbed]).changes
+    assert change.verdict is Verdict.INCONCLUSIVE
+    (change,) = compared(case(pairs=False), results).changes
+    assert (change.verdict, change.because) == (Verdict.INCONCLUSIVE, "new was not tried")
+
+
+def test_who_breaks_a_constraint_is_worse_whatever_it_serves() -> None:
+    objective = {"subject_to": "error_rate < 1%"}
+    results = trials({("old",): DRIFT, ("new",): [2 * value for value in DRIFT]})
+    broken = [
+        replace(trial, metrics={**trial.metrics, "error_rate": 0.05 + trial.block / 1000})
+        if trial.setting.id == "revision=new"
+        else trial
+        for trial in results
+    ]
+    found = compared(case(pairs=False, **objective), broken)
+    assert found.verdict is Verdict.WORSE
+    assert found.sentence.startswith("new is worse than old: new does not meet the constraints (error_rate < 1%")
+
+
+def test_one_block_decides_nothing() -> None:
+    (change,) = compared(case(pairs=False), trials({("old",): [100.0], ("new",): [50.0]})).changes
+    assert change.verdict is Verdict.INCONCLUSIVE
+    assert change.ratio is not None and change.ratio.value == pytest.approx(0.5)
+
+
+def test_what_holds_revisions() -> None:
+    assert holds_revisions(case())
+    assert not holds_revisions(experiment({"threads": (1, 2)}))
+    assert not holds_revisions(experiment({"revision": ("a", "b", "c")}))
+
+
+def test_equal_revisions_differ_in_at_most_five_percent_of_comparisons() -> None:
+    """A/A under drift: three settings, 300 comparisons; 5 % and 1.64 standard errors of it."""
+    of = experiment({"threads": (1, 2, 4), "revision": ("old", "new")})
+    rng = random.Random(11)
+    false = 0
+    for _ in range(300):
+        drift = [math.exp(rng.gauss(0, 0.1)) for _ in range(5)]
+        values = {
+            setting.levels: [100 * drift[block] * math.exp(rng.gauss(0, 0.02)) for block in range(5)]
+            for setting in of.settings()
+        }
+        results = trials({tuple(level for _, level in levels): row for levels, row in values.items()})
+        analysis = replace(analyse(experiment({"threads": (1,)}), []), trials=tuple(results), objective="goodput_per_s")
+        verdicts = {change.verdict for change in compare_revisions(of, analysis).changes}
+        false += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
+    assert false / 300 <= 0.05 + 1.64 * (0.05 * 0.95 / 300) ** 0.5

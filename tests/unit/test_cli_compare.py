@@ -1,0 +1,104 @@
+"""`powerband compare`: two runs, a run of two revisions, its formats and exit codes. Nothing is started."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
+from powerband.cli import invoke
+from powerband.resolved import resolved_yaml
+from powerband.search.planners import dry_run
+from powerband.store import RunDir
+
+SETTINGS: dict[str, Any] = {"measure": {"warmup": "1s", "repeats": 4}}
+
+
+def run_of(
+    root: Path, factors: Mapping[str, Any], goodput: Mapping[str, float], host: Mapping[str, Any] | None = None
+) -> Path:
+    """A run directory whose trials show these rates by setting; a rate of 0: the server did not start."""
+    command = ("fake", "{port}", *(f"{{{name}}}" for name in factors))
+    subject = {"name": "fake", "command": command}
+    of = experiment(factors, subject=subject, **SETTINGS)
+    run = RunDir.create(root, "fake", resolved_yaml(of), host or {})
+    for spec in dry_run(of, 7):
+        run.append_plan(spec)
+        rate = goodput[spec.setting.id] * (1 + 0.003 * spec.block + 0.0003 * (spec.number % 3))
+        failed = rate == 0
+        figures = None if failed else Figures(goodput_per_s=rate, response_ns=10 / rate * 1e9)
+        record = failed_record(spec) if figures is None else record_of(spec, figures)
+        run.trial(spec.number).begin(spec)
+        write_trial(run.trial(spec.number), record, figures)
+    return run.path
+
+
+REVISIONS = {"revision": ("old", "new")}
+
+
+@pytest.mark.parametrize(
+    ("new", "code", "verdict"),
+    [(800.0, 1, "worse"), (1200.0, 0, "better"), (1001.0, 0, "equivalent"), (0.0, 1, "worse")],
+)
+def test_a_run_of_two_revisions_is_told_again(
+    new: float, code: int, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": new})
+    assert invoke(["compare", str(run), "--format", "json"]) == code
+    document = json.loads(capsys.readouterr().out)
+    assert (document["first"], document["second"], document["verdict"]) == ("old", "new", verdict)
+    assert invoke(["compare", str(run), "--format", "junit"]) == code
+    assert len(Xml.fromstring(capsys.readouterr().out).findall("testsuite/testcase")) == 1
+    assert invoke(["compare", str(run)]) == code
+    assert capsys.readouterr().out.startswith(document["sentence"][:40])
+
+
+def test_two_runs_and_what_differs_between_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    factors = {"threads": (1, 2)}
+    rates = {"threads=1": 1000.0, "threads=2": 2000.0}
+    a = run_of(tmp_path / "a", factors, rates, {"kernel": "6.1", "load_average": [1.0]})
+    b = run_of(tmp_path / "b", factors, {**rates, "threads=2": 1500.0}, {"kernel": "6.2", "load_average": [2.0]})
+    assert invoke(["compare", str(a), str(b)]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "in 1 of 2 settings: threads=2, goodput −25" in text
+    assert "the hosts differ: kernel 6.1 in the first run, 6.2 in the second" in text
+    assert "load average" not in text
+    assert invoke(["compare", str(a), str(a), "--format", "junit"]) == 0
+    capsys.readouterr()
+    assert invoke(["compare", str(a), str(b), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["first"], document["second"], document["run"]) == (str(a.resolve()), str(b.resolve()), None)
+
+
+def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = run_of(tmp_path / "a", {"threads": (1,)}, {"threads=1": 1000.0})
+    b = run_of(tmp_path / "b", {"threads": (2,)}, {"threads=2": 1000.0})
+    assert invoke(["compare", str(a), str(b)]) == 5
+    captured = capsys.readouterr()
+    assert "Measured in the first run only: threads=1" in captured.out
+    assert f"no setting has a valid trial in both {a} and {b}" in captured.err
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tmp_path, {"threads": (1, 2)}, {"threads=1": 1.0, "threads=2": 1.0})
+    for arguments, said in (
+        ([str(run)], "compares no revisions"),
+        (["./old", "./new"], "write its command after --"),
+        (["./old", "./new", "--users", "8"], "--users is for two revisions of a server, whose command is missing"),
+        (["a", "b", "--maximise", "p99", "--minimise", "p99", "--", "./s", "{revision}"], "exclude each other"),
+    ):
+        assert invoke(["compare", *arguments]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and not captured.out
+    assert invoke(["compare", "a", "b", "--", "./server", "{port}"]) == 3
+    assert "revision" in capsys.readouterr().err
+
+
+def test_a_run_as_junit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tmp_path, {"threads": (1, 2)}, {"threads=1": 1000.0, "threads=2": 2000.0})
+    assert invoke(["report", str(run), "--format", "junit"]) == 0
+    names = [case.get("name") for case in Xml.fromstring(capsys.readouterr().out).iter("testcase")]
+    assert names == ["answer", "threads=1", "threads=2"]
