@@ -60,6 +60,8 @@ class Figures:
     busy_cores: float = 0.85
     cpus: int = 2
     steal_share: float = 0.0
+    memory_pressure: float = 0.0
+    io_pressure: float = 0.0
     threads: int = 4
     rss_bytes: int = 50_000_000
     engines: int = 1
@@ -156,8 +158,8 @@ def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str
                     "load_average_1m": 1.0,
                     "memory_available_bytes_now": 10**9,
                     "psi_cpu_some_ns": passed // 100,
-                    "psi_memory_some_ns": 0,
-                    "psi_io_some_ns": 0,
+                    "psi_memory_some_ns": round(figures.memory_pressure * passed),
+                    "psi_io_some_ns": round(figures.io_pressure * passed),
                     "listen_overflows": 0,
                     "listen_drops": 0,
                     "accept_queue_now": 0,

@@ -30,6 +30,7 @@ from powerband.analyze.results import (
 )
 from powerband.analyze.rules import judge_rules
 from powerband.analyze.standing import Standing
+from powerband.analyze.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
@@ -82,7 +83,8 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
         race = replace(race, confirmation=confirmation)
         standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
-    answer = _answer(standing, decision)
+    restless = never_stabilised(results)
+    answer = with_caveat(_answer(standing, decision), restless)
     return Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -94,7 +96,10 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         answer=answer,
         settings=rows,
         trials=tuple(sorted(results, key=lambda result: result.number)),
-        warnings=tuple(_warnings(experiment, rows, results, progress or Progress())),
+        warnings=(
+            *_warnings(experiment, rows, results, progress or Progress()),
+            *warnings_of(results, restless),
+        ),
         claims=judge_claims(experiment, results),
         race=race,
         rules=judge_rules(experiment, rows, results, answer),
@@ -251,9 +256,6 @@ def _warnings(
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
         yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
-    unsteady = sum(1 for r in results if r.valid and any(problem.code == "not_steady" for problem in r.problems))
-    if unsteady:
-        yield f"{unsteady} valid trials were still changing while measured: their figures may shift with time"
     for row in rows:
         for unsure in row.uncertain_because:
             yield f"{row.setting.id}: whether it meets a constraint is not certain ({unsure})"

@@ -25,6 +25,7 @@ WAKE_UP_NS = 100_000
 STARVED_RESPONSE_SHARE = 0.10
 STEAL_MAX = 0.02
 FOREIGN_SHARE_NOTE = 0.03
+PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 SCHEDULE_SHARE = 0.02
 FEW_REQUESTS = 100
 
@@ -63,6 +64,7 @@ def problems_of(evidence: Evidence) -> tuple[Problem, ...]:
         _starved,
         _schedule,
         _machine,
+        _pressure,
         _steadiness,
     )
     found = [problem for check in checks for problem in check(evidence)]
@@ -245,6 +247,26 @@ def _machine(evidence: Evidence) -> Iterator[Problem]:
         )
     elif share > FOREIGN_SHARE_NOTE:
         yield Problem("host_foreign_some", f"{used}: stop them, or expect wider intervals", fatal=False)
+
+
+def _pressure(evidence: Evidence) -> Iterator[Problem]:
+    """Notes only: the kernel tells of the whole host, and the subject may be the one that waits."""
+    share = evidence.metrics.get("psi_memory_share", 0.0)
+    if share > PRESSURE_NOTES["memory"]:
+        yield Problem(
+            "memory_pressure",
+            f"tasks of this machine waited for memory in {share:.0%} of the window: it is short of it, which slows "
+            "down whatever touches a page; end other programs, or give the subject less",
+            fatal=False,
+        )
+    share = evidence.metrics.get("psi_io_share", 0.0)
+    if share > PRESSURE_NOTES["io"]:
+        yield Problem(
+            "io_pressure",
+            f"tasks of this machine waited for a disk in {share:.0%} of the window: if the subject uses none, other "
+            "programs do; end them",
+            fatal=False,
+        )
 
 
 def _steadiness(evidence: Evidence) -> Iterator[Problem]:

@@ -225,6 +225,9 @@ def _host_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:
     overflows = probe.host.growth("listen_overflows", start, end)
     if overflows is not None:
         metrics["accept_overflows"] = overflows
+    for kind in ("cpu", "memory", "io"):
+        if (stalled := probe.host.growth(f"psi_{kind}_some_ns", start, end)) is not None:
+            metrics[f"psi_{kind}_share"] = min(1.0, stalled / (end - start))
     busy, idle = probe.host.growth("cpu_busy_ns", start, end), probe.host.growth("cpu_idle_ns", start, end)
     steal = probe.host.growth("cpu_steal_ns", start, end)
     if busy is None or idle is None or steal is None or busy + idle + steal <= 0:

@@ -30,6 +30,7 @@ SHIFT_MIN = 0.02
 TREND_P = 0.05
 STEP_P = 0.05
 BATCHES_MIN = 8
+DEPENDENCE_MAX = 0.9
 BATCH_INTERVALS = 5
 BATCH_REQUESTS = 10
 
@@ -95,7 +96,8 @@ def _series_settled(series: Array, truncate: bool) -> bool:
             return False
         # Too short to halve: a trend from the very start counts as well.
         series = series[series.size // 2 :] if series.size >= 2 * BATCHES_MIN else series
-    return not (_has_trend(series) or _has_step(series))
+    # A warm-up is asked again half a second later; a window only once, so there dependence must not look like change.
+    return not (_has_trend(series, dependent=not truncate) or _has_step(series, dependent=not truncate))
 
 
 def mser(series: Array) -> int:
@@ -108,7 +110,7 @@ def mser(series: Array) -> int:
     return int(np.argmin(statistic[: max(1, n - 5)]))
 
 
-def _has_trend(series: Array) -> bool:
+def _has_trend(series: Array, *, dependent: bool) -> bool:
     """Mann-Kendall with normal approximation, and Sen's slope over the series beyond `SHIFT_MIN`."""
     n = series.size
     later, earlier = np.triu_indices(n, 1)[1], np.triu_indices(n, 1)[0]
@@ -116,17 +118,42 @@ def _has_trend(series: Array) -> bool:
     score = float(np.sign(differences).sum())
     deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     z = (abs(score) - 1) / deviation if score else 0.0
-    shift = abs(float(np.median(differences / (later - earlier)))) * (n - 1)
-    return math.erfc(z / math.sqrt(2)) < TREND_P and shift > SHIFT_MIN * abs(float(np.median(series)))
+    slope = float(np.median(differences / (later - earlier)))
+    if dependent:
+        z /= math.sqrt(_dependence(_without_curve(series)))
+    changes = abs(slope) * (n - 1) > SHIFT_MIN * abs(float(np.median(series)))
+    return changes and math.erfc(z / math.sqrt(2)) < TREND_P
 
 
-def _has_step(series: Array) -> bool:
+def _has_step(series: Array, *, dependent: bool) -> bool:
     """Pettitt's test, and medians before and after the likeliest step further apart than `SHIFT_MIN`."""
     n = series.size
     signs = np.sign(series[:, None] - series[None, :])
     # U_t = sum over i <= t < j of sign(x_i - x_j)
     statistics = np.array([signs[: t + 1, t + 1 :].sum() for t in range(n - 1)])
     at = int(np.argmax(np.abs(statistics)))
-    p = 2 * math.exp(-6 * float(statistics[at]) ** 2 / (n**3 + n**2))
     before, after = float(np.median(series[: at + 1])), float(np.median(series[at + 1 :]))
+    stepless = series - np.where(np.arange(n) <= at, before, after)
+    inflated = min(_dependence(stepless), _dependence(_without_curve(series))) if dependent else 1.0
+    p = 2 * math.exp(-6 * float(statistics[at]) ** 2 / (n**3 + n**2) / inflated)
     return p < STEP_P and abs(after - before) > SHIFT_MIN * abs(float(np.median(series)))
+
+
+def _without_curve(series: Array) -> Array:
+    """What is left of it beside a parabola, which takes out trends that level off as well as straight ones."""
+    at = np.linspace(-1, 1, series.size)
+    return np.asarray(series - np.polynomial.polynomial.polyval(at, np.polynomial.polynomial.polyfit(at, series, 2)))
+
+
+def _dependence(rest: Array) -> float:
+    """How many times larger the variance of a sum is than of independent values: (1 + r) / (1 - r) for a first-order
+    autoregression (Bayley & Hammersley 1946; for trend tests Yue & Wang 2004), from what is left of the series without
+    its trend or step, r freed of its bias (Marriott & Pope 1954). Never below 1."""
+    centred = rest - rest.mean()
+    square = float((centred**2).sum())
+    if square == 0:
+        return 1.0
+    n = rest.size
+    r = float((centred[1:] * centred[:-1]).sum()) / square
+    r = min(max((r + 1 / n) / (1 - 3 / n), 0.0), DEPENDENCE_MAX)
+    return (1 + r) / (1 - r)

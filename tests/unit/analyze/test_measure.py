@@ -123,6 +123,15 @@ def test_some_foreign_cpu_is_noted_but_not_fatal(tmp_path: Path) -> None:
     assert codes(result) == {"host_foreign_some"} and result.valid
 
 
+def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
+    calm = measured(tmp_path / "a", Figures(memory_pressure=0.005, io_pressure=0.05))
+    assert calm.problems == ()
+    shares = [calm.metrics[name] for name in ("psi_cpu_share", "psi_memory_share", "psi_io_share")]
+    assert shares == pytest.approx([0.01, 0.005, 0.05])
+    pressed = measured(tmp_path / "b", Figures(memory_pressure=0.03, io_pressure=0.2))
+    assert codes(pressed) == {"memory_pressure", "io_pressure"} and pressed.valid
+
+
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     refused = measured(tmp_path / "a", Figures(busy_cores=1.5))
     (problem,) = refused.problems

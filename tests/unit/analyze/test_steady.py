@@ -106,6 +106,41 @@ def test_mser_finds_where_a_start_ends() -> None:
     assert 18 <= mser(series) <= 50
 
 
+def called_unsteady(server: Server, window_s: float) -> float:
+    """The share of measured windows that are said to be still changing."""
+    t = np.arange(0, window_s, INTERVAL_S)
+    windows = (server(np.random.default_rng(seed), t) for seed in range(150))
+    return float(np.mean([settled(counts, times, truncate=False) is False for counts, times in windows]))
+
+
+def dependent(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
+    """A steady server whose queue remembers: each interval takes over 0.7 of the last one's deviation."""
+    noise = 0.03 * dice.standard_normal((2, t.size))
+    for at in range(1, t.size):
+        noise[:, at] += 0.7 * noise[:, at - 1]
+    return 50 * (1 + noise[0]), 1e6 * (1 + noise[1])
+
+
+@pytest.mark.parametrize("window_s", [3.0, 10.0])
+def test_the_window_of_a_steady_server_is_rarely_called_unsteady(window_s: float) -> None:
+    """Two tests of two series, each at 5 %, and a shift that matters: 10 %; more where noise has memory."""
+    for server in (level(np.ones_like, 0.03), level(np.ones_like, 0.2), poisson(500), poisson(50)):
+        assert called_unsteady(server, window_s) <= 0.14
+    assert called_unsteady(dependent, window_s) <= 0.28
+
+
+@pytest.mark.parametrize("window_s", [3.0, 10.0])
+def test_a_change_of_a_tenth_within_the_window_is_found(window_s: float) -> None:
+    """And one of a twentieth nearly always; the start of a compiler's work above all."""
+    for shape in (
+        lambda t: 1 + 0.1 * t / window_s,
+        lambda t: np.where(t < window_s / 3, 1.0, 1.1),
+        lambda t: 1 - 0.5 * np.exp(-4 * t / window_s),
+    ):
+        assert called_unsteady(level(shape), window_s) >= 0.97
+    assert called_unsteady(level(lambda t: 1 + 0.05 * t / window_s), window_s) >= 0.8
+
+
 def test_the_window_is_judged_after_the_fact() -> None:
     even = interval_lines(Figures())
     start, end = even[0]["start_ns"], even[-1]["end_ns"]

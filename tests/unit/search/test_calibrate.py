@@ -64,6 +64,16 @@ def checked(deviations: list[float], *, lost: int = 0, quick: bool = True) -> mo
     return module._check(case, results, served, quick)
 
 
+@pytest.mark.parametrize(
+    ("code", "usable", "disturbed"),
+    [("generator_starved", True, True), ("host_steal", True, True), ("generator_cpu", False, True)],
+)
+def test_an_engine_without_a_cpu_was_disturbed(code: str, usable: bool, disturbed: bool) -> None:
+    made = TrialResult(1, 0, 1, Setting(()), "measured", (Problem(code, "why"),), {})
+    assert module._usable(made) is usable
+    assert module._disturbed(made, alone=False) is disturbed
+
+
 def test_sampling_error_of_the_quick_form_counts_up_to_five_points() -> None:
     check = checked([0.03, 0.05, 0.07, 0.09])
     assert check.passed and 0.06 < check.allowed < 0.10

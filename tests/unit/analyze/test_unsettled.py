@@ -1,0 +1,79 @@
+"""What is said of settings that never stabilised, from trials that say whether they were steady."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Analysis, Problem, TrialResult
+from powerband.plan import Setting, Stage
+
+
+def trial(number: int, threads: int, steady: bool | None, **parts: Any) -> TrialResult:
+    metrics = {"goodput_per_s": 100.0 * threads * (1 + 0.001 * (number % 3))}
+    block = (number - 1) // 2
+    return TrialResult(
+        number,
+        block,
+        1,
+        Setting((("threads", threads),)),
+        "measured",
+        metrics=metrics,
+        **{"steady": steady, "problems": (), **parts},
+    )
+
+
+def analysed(*steady: bool | None, **parts: Any) -> Analysis:
+    """threads=64 as told, beside a steady threads=8 in the same blocks."""
+    trials = [
+        one
+        for block, mark in enumerate(steady)
+        for one in (trial(2 * block + 1, 64, mark, **parts), trial(2 * block + 2, 8, True))
+    ]
+    return analyse(experiment({"threads": (8, 64)}), trials)
+
+
+NEVER = (
+    "threads=64 never stabilised in 4 of 5 trials: its figures are those of a moving target; lengthen "
+    "measure.warmup_max or load.duration"
+)
+
+
+def test_a_setting_that_never_stabilised_is_named_in_a_warning_and_in_the_answer() -> None:
+    found = analysed(False, False, True, False, False)
+    assert NEVER in found.warnings
+    assert found.answer.sentences[-1] == "threads=64 never stabilised in 4 of 5 trials: this may change with time."
+    assert not any("still changing" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize("steady", [(True, True, True, False, False), (True, False), (False,)])
+def test_what_may_be_chance_is_only_counted(steady: tuple[bool, ...]) -> None:
+    found = analysed(*steady)
+    assert not any("never stabilised" in text for text in (*found.warnings, *found.answer.sentences))
+    assert f"{steady.count(False)} valid trials were still changing while measured" in " ".join(found.warnings)
+
+
+def test_a_warm_up_at_its_limit_counts_where_the_window_is_too_short_to_say() -> None:
+    cut_short = analysed(None, None, None, warmup_ended_by="limit")
+    assert any("never stabilised in 3 of 3 trials" in text for text in cut_short.warnings)
+    settled_later = analysed(True, True, True, warmup_ended_by="limit")
+    assert settled_later.warnings == analysed(True, True, True).warnings
+    assert analysed(None, None, None, warmup_ended_by="steady").warnings == settled_later.warnings
+
+
+def test_a_steady_answer_beside_an_unsettled_setting_has_no_caveat() -> None:
+    found = analyse(
+        experiment({"threads": (8, 64)}),
+        [one for block in range(3) for one in (trial(2 * block + 1, 64, True), trial(2 * block + 2, 8, False))],
+    )
+    assert any("threads=8 never stabilised in 3 of 3 trials" in text for text in found.warnings)
+    assert not any("never stabilised" in text for text in found.answer.sentences)
+
+
+def test_trials_that_do_not_count_or_search_for_capacity_say_nothing() -> None:
+    for parts in ({"stage": Stage.CAPACITY}, {"problems": (Problem("host_steal", "stolen"),)}):
+        found = analysed(False, False, False, **parts)
+        assert not any("never stabilised" in text for text in found.warnings)
