@@ -121,6 +121,13 @@ fn contradictions_are_refused_in_one_sentence_with_exit_code_2() {
         (&["--model", "fixed", "--threads", "0"], "--threads must be at least 1"),
         (&["--model", "event-loop", "--instances", "0"], "--instances must be at least 1"),
         (&["--stall-every", "1s", "--stall-for", "1s"], "--stall-for must be shorter"),
+        (&["--gc-every", "1s", "--gc-for", "2s"], "--gc-for must be shorter than --gc-every"),
+        (
+            &["--model", "event-loop", "--downstream-limit", "1", "--downstream-kind", "tcp"],
+            "it needs --loop-waits block",
+        ),
+        (&["--descriptors", "5"], "at least 16"),
+        (&["--memory", "99999999999"], "--memory"),
         (&["--payload", "99999999999"], "--payload"),
         (&["--wait", "10"], "write a number and ns, us, ms"),
         (&["--misbehave", "explode"], "die-after:TIME"),

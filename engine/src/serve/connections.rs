@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::door;
 use super::http::{self, LAST_ANSWER, Parsed};
 use super::pool::{Pool, Rules, STACK_BYTES, Submitted};
 use super::service::{Service, Socket, Step};
@@ -55,10 +56,9 @@ fn accept_each(
 ) -> io::Result<()> {
     std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
         loop {
-            if let Ok(fd) = sys::accept(&listener, false) {
-                service.work.stall_gate();
-                handle(service.admit(fd));
-            }
+            let fd = door::accept(&listener, false, service.accept_delay_ns);
+            service.work.gate();
+            handle(service.admit(fd));
         }
     })?;
     Ok(())
@@ -69,7 +69,7 @@ fn serve(service: &Service, socket: &Socket) {
     let mut input = Vec::new();
     let mut buffer = [0u8; READ_BYTES];
     while let Ok(n @ 1..) = sys::read(socket.fd(), &mut buffer) {
-        service.work.stall_gate();
+        service.work.gate();
         input.extend_from_slice(&buffer[..n]);
         match serve_input(service, socket, &input) {
             Some(taken) => drop(input.drain(..taken)),

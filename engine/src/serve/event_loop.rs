@@ -9,10 +9,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use super::door::{self, Door};
 use super::http::{self, Parsed};
 use super::metrics::LoopGauges;
 use super::service::{Job, Service, Socket, Step};
@@ -29,7 +30,8 @@ const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
 const CLOSING: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// Starts the loops: one for each listener, or, with a single listener, `instances` that are dealt its connections.
-pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usize) -> io::Result<()> {
+/// Their threads are called `name-N`.
+pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usize, name: &str) -> io::Result<()> {
     let mut epolls = Vec::new();
     let dealt = listeners.len() < instances;
     let dealer = if dealt { listeners.pop() } else { None };
@@ -37,7 +39,7 @@ pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usi
         let listener = if dealt { None } else { listeners.pop() };
         let mut event_loop = EventLoop::new(Arc::clone(service), index, listener)?;
         epolls.push(Arc::clone(&event_loop.epoll));
-        std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?;
+        std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || event_loop.run())?;
     }
     if let Some(listener) = dealer {
         let service = Arc::clone(service);
@@ -48,11 +50,7 @@ pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usi
 
 fn deal(service: &Arc<Service>, listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
     for (index, epoll) in epolls.iter().enumerate().cycle() {
-        let socket = loop {
-            if let Ok(socket) = sys::accept(listener, true) {
-                break socket;
-            }
-        };
+        let socket = door::accept(listener, true, service.accept_delay_ns);
         hand_over(service, socket, index, epoll);
     }
 }
@@ -101,8 +99,10 @@ type Grants = Mutex<Vec<(RawFd, u64)>>;
 struct EventLoop {
     service: Arc<Service>,
     index: usize,
+    /// Whether the work of a request holds the loop up to its end.
+    blocks: bool,
     epoll: Arc<Epoll>,
-    listener: Option<OwnedFd>,
+    door: Option<Door>,
     bell: Arc<Bell>,
     grants: Arc<Grants>,
     /// By descriptor.
@@ -119,15 +119,14 @@ impl EventLoop {
         let epoll = Arc::new(Epoll::new()?);
         let bell = Arc::new(Bell::new()?);
         epoll.add(bell.fd(), libc::EPOLLIN, BELL)?;
-        if let Some(listener) = &listener {
-            sys::set_nonblocking(listener)?;
-            epoll.add(listener.as_raw_fd(), libc::EPOLLIN, LISTENER)?;
-        }
+        let door =
+            listener.map(|listener| Door::open(listener, &epoll, LISTENER, service.accept_delay_ns)).transpose()?;
         Ok(EventLoop {
+            blocks: service.loop_blocks,
             service,
             index,
             epoll,
-            listener,
+            door,
             bell,
             grants: Arc::default(),
             connections: Vec::new(),
@@ -140,10 +139,12 @@ impl EventLoop {
     fn run(&mut self) {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         loop {
-            let timeout_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
+            let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
+            let door_ns = self.door.as_mut().and_then(|door| door.shut_for_ns(&self.epoll));
+            let timeout_ns = timer_ns.into_iter().chain(door_ns).min();
             let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
             let turn_start_ns = now_ns();
-            self.service.work.stall_gate();
+            self.service.work.gate();
             for event in &events[..n] {
                 match event.u64 {
                     LISTENER => self.accept(),
@@ -152,7 +153,7 @@ impl EventLoop {
                 }
             }
             // After the events, because a timer may close a connection that has an event in this batch.
-            self.fire_timers(n == 0);
+            self.fire_timers(n == 0 && timer_ns == timeout_ns);
             self.gauges().note_turn(now_ns() - turn_start_ns);
         }
     }
@@ -161,11 +162,9 @@ impl EventLoop {
         &self.service.metrics.loops[self.index]
     }
 
-    fn accept(&self) {
-        let listener = self.listener.as_ref().expect("only a loop with a listener hears of it");
-        while let Ok(socket) = sys::accept(listener, true) {
-            hand_over(&self.service, socket, self.index, &self.epoll);
-        }
+    fn accept(&mut self) {
+        let door = self.door.as_mut().expect("only a loop with a listener hears of it");
+        door.accept_all(&self.epoll, |socket| hand_over(&self.service, socket, self.index, &self.epoll));
     }
 
     fn on_event(&mut self, fd: RawFd, events: u32) {
@@ -294,6 +293,10 @@ impl EventLoop {
     }
 
     fn begin(&mut self, connection: &mut Connection, job: Job) {
+        if self.blocks {
+            self.service.work.all(&job.plan);
+            return self.finish(connection, &job);
+        }
         self.service.work.cpu_and_lock(&job.plan);
         let Some(downstream) = &self.service.work.downstream else { return self.begin_wait(connection, job) };
         let fd = connection.socket.fd();
@@ -368,7 +371,7 @@ impl EventLoop {
     }
 
     fn on_timer(&mut self, fd: RawFd) {
-        self.service.work.stall_gate();
+        self.service.work.gate();
         let mut connection = self.check_out(fd);
         self.gauges().pending.fetch_sub(1, Relaxed);
         match connection.pending.take() {
@@ -406,7 +409,7 @@ impl EventLoop {
         if self.out.is_empty() {
             return !connection.ending;
         }
-        self.service.work.stall_gate();
+        self.service.work.gate();
         let fd = connection.socket.fd();
         let written = match sys::write(fd, &self.out) {
             Ok(n) => n,

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use super::door;
 use super::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::service::Service;
 use super::sys;
@@ -15,9 +16,7 @@ const PATIENCE_MS: i32 = 1_000;
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
     std::thread::Builder::new().name("management-1".into()).spawn(move || {
         loop {
-            if let Ok(socket) = sys::accept(&listener, false) {
-                answer(&service, &socket);
-            }
+            answer(&service, &door::accept(&listener, false, 0));
         }
     })?;
     Ok(())

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use super::door;
 use super::http::{self, Parsed};
 use super::options::Misbehave;
 use super::pool::STACK_BYTES;
@@ -19,7 +20,7 @@ const ESCAPED_SECONDS: libc::c_uint = 600;
 pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {
     std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
         loop {
-            let Ok(socket) = sys::accept(&listener, false) else { continue };
+            let socket = door::accept(&listener, false, 0);
             if how == Misbehave::Close {
                 continue;
             }

@@ -3,7 +3,10 @@
 //! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. It ends, with exit
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. No TLS, no HTTP/2.
 
+mod collector;
 mod connections;
+mod door;
+mod downstream;
 mod event_loop;
 mod http;
 mod management;
@@ -23,6 +26,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use downstream::Remote;
 pub use options::Args;
 use options::{Accept, Concurrency, Config, Misbehave, Unit};
 use service::Service;
@@ -47,7 +51,12 @@ pub fn main(args: Args) -> ExitCode {
 
 /// Starts everything, then waits to be stopped. The error is a sentence for the user.
 fn run(config: &Config) -> Result<ExitCode, String> {
-    crate::limits::raise_descriptor_limit();
+    match config.descriptors {
+        Some(limit) => {
+            sys::limit_descriptors(limit).map_err(|error| format!("cannot limit its descriptors: {error}"))?
+        }
+        None => drop(crate::limits::raise_descriptor_limit()),
+    }
     sys::set_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {
         let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;
@@ -77,7 +86,10 @@ fn open(config: &Config) -> Result<(), String> {
     };
     let listeners = listen(config, config.port, sockets)?;
     let address = address_of(&listeners[0])?;
-    let service = Service::new(config);
+    let service = Service::new(config, Remote::start(config)?);
+    if let Some(collector) = &service.work.collector {
+        collector.start().map_err(no_thread)?;
+    }
     let mut lines = format!("listening on {address}\n");
     if let Some(port) = config.management_port {
         let listener = listen(config, port, 1)?.remove(0);
@@ -103,7 +115,7 @@ fn start_model(config: &Config, service: &Arc<Service>, mut listeners: Vec<Owned
         Concurrency::Pool { rules, unit: Unit::Request } => {
             pooled_requests::start(service, listeners.remove(0), rules.clone())
         }
-        Concurrency::EventLoop { instances, .. } => event_loop::start(&service, listeners, *instances),
+        Concurrency::EventLoop { instances, .. } => event_loop::start(&service, listeners, *instances, "loop"),
     }
 }
 

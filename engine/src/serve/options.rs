@@ -85,12 +85,39 @@ pub struct Args {
     /// How long each request is with the downstream
     #[arg(long, default_value = "5ms", value_name = "TIME")]
     pub downstream_wait: Span,
+    /// What the downstream is
+    #[arg(long, value_enum, default_value = "permits")]
+    pub downstream_kind: DownstreamName,
+    /// tcp: connections to the downstream, shared by all threads; 0: as many as there are threads that ask
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub downstream_connections: usize,
+    /// Memory that each request maps, touches page by page, and gives back
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub memory: usize,
+    /// How often a request gives the CPU up to other threads in the course of its CPU time
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub yields: u32,
     /// The whole server freezes once in this time, counted from its start; 0: never
     #[arg(long, default_value = "0", value_name = "TIME")]
     pub stall_every: Span,
     /// How long each freeze lasts
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub stall_for: Span,
+    /// A garbage collection stops the world once in this time; 0: never
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub gc_every: Span,
+    /// CPU time of each collection
+    #[arg(long, default_value = "50ms", value_name = "TIME")]
+    pub gc_for: Span,
+    /// event-loop: whether waits and the downstream are timers and queues, or block the loop
+    #[arg(long, value_enum, default_value = "timer")]
+    pub loop_waits: LoopWaits,
+    /// The thread that accepts connections sleeps this long for each
+    #[arg(long, default_value = "0", value_name = "TIME")]
+    pub accept_delay: Span,
+    /// Descriptors that this server may have open; 0: as many as the system allows
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub descriptors: u64,
     /// Seed of the random times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -143,6 +170,20 @@ pub enum Accept {
 pub enum Framing {
     ContentLength,
     Chunked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DownstreamName {
+    /// K permits of this server's own
+    Permits,
+    /// A server behind loopback TCP, which serves K requests at once; threads block in its socket
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoopWaits {
+    Timer,
+    Block,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,8 +262,15 @@ pub struct Config {
     pub backlog: u32,
     pub concurrency: Concurrency,
     pub plan: Plan,
+    /// 0: there is no downstream.
     pub downstream_limit: usize,
-    pub stall: Option<StallSpec>,
+    pub downstream_kind: DownstreamKind,
+    pub loop_blocks: bool,
+    pub accept_delay_ns: u64,
+    /// Absent: the system's limit.
+    pub descriptors: Option<u64>,
+    pub stall: Option<Pauses>,
+    pub pauses: Option<Pauses>,
     pub seed: u64,
     pub misbehave: Misbehave,
 }
@@ -235,19 +283,43 @@ pub enum Concurrency {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StallSpec {
+pub enum DownstreamKind {
+    Permits,
+    /// `connections` 0: no limit.
+    Tcp {
+        connections: usize,
+    },
+}
+
+/// Something that happens from each k * every on, k = 1, 2, ..., for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pauses {
     pub every_ns: u64,
     pub length_ns: u64,
 }
 
+/// With fewer descriptors than this a server can hardly start.
+const DESCRIPTORS_MIN: u64 = 16;
+
 /// Largest payload that a request may ask for.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Most memory that a request may ask for.
+pub const MEMORY_BYTES_MAX: usize = 1 << 30;
 
 impl Args {
     /// Checks what clap cannot, and resolves the rest. The error is a sentence for the user.
     pub fn resolve(&self) -> Result<Config, String> {
         if self.payload > PAYLOAD_BYTES_MAX {
             return Err(format!("--payload {} is more than {PAYLOAD_BYTES_MAX} bytes", self.payload));
+        }
+        if self.memory > MEMORY_BYTES_MAX {
+            return Err(format!("--memory {} is more than {MEMORY_BYTES_MAX} bytes", self.memory));
+        }
+        if self.descriptors > 0 && self.descriptors < DESCRIPTORS_MIN {
+            return Err(format!(
+                "--descriptors {} is too few to start with: at least {DESCRIPTORS_MIN}",
+                self.descriptors
+            ));
         }
         Ok(Config {
             host: self.host,
@@ -263,9 +335,16 @@ impl Args {
                 downstream_ns: self.downstream_wait.ns,
                 payload_bytes: self.payload,
                 chunked: self.response == Framing::Chunked,
+                memory_bytes: self.memory,
+                yields: self.yields,
             },
             downstream_limit: self.downstream_limit,
-            stall: self.stall()?,
+            downstream_kind: self.downstream()?,
+            loop_blocks: self.loop_waits == LoopWaits::Block,
+            accept_delay_ns: self.accept_delay.ns,
+            descriptors: (self.descriptors > 0).then_some(self.descriptors),
+            stall: pauses(("--stall-every", self.stall_every), ("--stall-for", self.stall_for))?,
+            pauses: pauses(("--gc-every", self.gc_every), ("--gc-for", self.gc_for))?,
             seed: self.seed,
             misbehave: self.misbehave,
         })
@@ -313,15 +392,29 @@ impl Args {
         Ok(Rules { core: self.core, max: self.max, queue_limit: Some(self.queue), keep_alive, policy })
     }
 
-    fn stall(&self) -> Result<Option<StallSpec>, String> {
-        if self.stall_every.ns == 0 || self.stall_for.ns == 0 {
-            return Ok(None);
+    fn downstream(&self) -> Result<DownstreamKind, String> {
+        let tcp = self.downstream_kind == DownstreamName::Tcp && self.downstream_limit > 0;
+        if tcp && self.model == Model::EventLoop && self.loop_waits == LoopWaits::Timer {
+            return Err(
+                "--downstream-kind tcp blocks whoever asks: with --model event-loop it needs --loop-waits block \
+                        (or use --downstream-kind permits)"
+                    .into(),
+            );
         }
-        if self.stall_for.ns >= self.stall_every.ns {
-            return Err("--stall-for must be shorter than --stall-every, or the server never runs".into());
-        }
-        Ok(Some(StallSpec { every_ns: self.stall_every.ns, length_ns: self.stall_for.ns }))
+        let connections = self.downstream_connections;
+        Ok(if tcp { DownstreamKind::Tcp { connections } } else { DownstreamKind::Permits })
     }
+}
+
+/// None unless both times are given.
+fn pauses((every_name, every): (&str, Span), (for_name, length): (&str, Span)) -> Result<Option<Pauses>, String> {
+    if every.ns == 0 || length.ns == 0 {
+        return Ok(None);
+    }
+    if length.ns >= every.ns {
+        return Err(format!("{for_name} must be shorter than {every_name}, or the server never runs"));
+    }
+    Ok(Some(Pauses { every_ns: every.ns, length_ns: length.ns }))
 }
 
 fn at_least_one(option: &str, value: usize) -> Result<(), String> {

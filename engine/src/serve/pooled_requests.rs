@@ -6,9 +6,10 @@
 //! data), the poller while it is read, a task while it is served.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::door::Door;
 use super::http::{self, Parsed};
 use super::pool::{Pool, Rules, Submitted};
 use super::service::{Job, Service, Socket, Step};
@@ -39,26 +40,26 @@ struct Front {
 /// Starts the poller; the pool starts its threads as tasks come.
 pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
-    sys::set_nonblocking(&listener)?;
-    front.epoll.add(listener.as_raw_fd(), libc::EPOLLIN, LISTENER)?;
+    let door = Door::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
     let in_pool = Arc::clone(&front);
     let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
     let watched = Arc::clone(&pool);
     service.metrics.watch_pool(rules, move || watched.snapshot());
-    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(&listener, &pool))?;
+    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(door, &pool))?;
     Ok(())
 }
 
 impl Front {
-    fn poll(&self, listener: &OwnedFd, pool: &Arc<Pool<Task>>) {
+    fn poll(&self, mut door: Door, pool: &Arc<Pool<Task>>) {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
-            let n = self.epoll.wait(&mut events, None).expect("the epoll descriptor is open");
-            self.service.work.stall_gate();
+            let timeout_ns = door.shut_for_ns(&self.epoll);
+            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            self.service.work.gate();
             for event in &events[..n] {
                 if event.u64 == LISTENER {
-                    self.accept(listener);
+                    door.accept_all(&self.epoll, |fd| self.accept(fd));
                 } else {
                     // SAFETY: the pointer was made by `arm` from a box; being one-shot, its event comes once per arming.
                     let connection = unsafe { Box::from_raw(event.u64 as *mut Connection) };
@@ -68,12 +69,9 @@ impl Front {
         }
     }
 
-    /// Takes all connections that wait. Out of descriptors, they keep waiting in the accept queue.
-    fn accept(&self, listener: &OwnedFd) {
-        while let Ok(fd) = sys::accept(listener, true) {
-            let socket = self.service.admit(fd);
-            self.arm(Box::new(Connection { socket, input: Vec::new(), silenced: false }), libc::EPOLL_CTL_ADD);
-        }
+    fn accept(&self, fd: OwnedFd) {
+        let socket = self.service.admit(fd);
+        self.arm(Box::new(Connection { socket, input: Vec::new(), silenced: false }), libc::EPOLL_CTL_ADD);
     }
 
     /// Gives an idle connection to the kernel until it can be read.

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::downstream::Remote;
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
 use super::metrics::{self, Metrics};
 use super::options::{Concurrency, Config};
@@ -17,6 +18,10 @@ const FILLER: &[u8] = b"The quick brown fox jumps over the lazy dog. 0123456789 
 pub struct Service {
     pub work: Work,
     pub metrics: Metrics,
+    /// How long the acceptance of each connection takes.
+    pub accept_delay_ns: u64,
+    /// Whether event loops block where they could set a timer.
+    pub loop_blocks: bool,
     plan: Plan,
     /// The answer to a request that overrides nothing and keeps its connection: by far the most frequent.
     usual_answer: Vec<u8>,
@@ -45,15 +50,17 @@ pub enum Step {
 }
 
 impl Service {
-    pub fn new(config: &Config) -> Arc<Service> {
+    pub fn new(config: &Config, remote: Option<Remote>) -> Arc<Service> {
         let loops = match config.concurrency {
             Concurrency::EventLoop { instances, .. } => instances,
             _ => 0,
         };
         let mut service = Service {
-            work: Work::new(config),
+            work: Work::new(config, remote),
             metrics: Metrics::new(loops),
             plan: config.plan,
+            accept_delay_ns: config.accept_delay_ns,
+            loop_blocks: config.loop_blocks,
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();
@@ -81,7 +88,7 @@ impl Service {
         match path {
             "/health" => http::respond(out, Status::Ok, TEXT, b"ok\n", reply),
             "/metrics" => {
-                let page = self.metrics.render(self.work.downstream.as_ref());
+                let page = self.metrics.render(self.work.downstream_permits());
                 http::respond(out, Status::Ok, metrics::CONTENT_TYPE, page.as_bytes(), reply);
             }
             _ => http::respond(out, Status::NotFound, TEXT, b"there are /, /work, /health and /metrics\n", reply),
@@ -113,7 +120,7 @@ impl Service {
         self.work.all(&job.plan);
         let mut out = Vec::with_capacity(self.usual_answer.len());
         self.answer(job, &mut out);
-        self.work.stall_gate();
+        self.work.gate();
         // Counted before the client can know of it: whoever has its answer finds it in the count.
         self.metrics.requests.fetch_add(1, Relaxed);
         super::sys::write_all(fd, &out)
@@ -123,7 +130,7 @@ impl Service {
     pub fn refuse(&self, fd: RawFd, reply: ReplyForm) -> io::Result<()> {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
-        self.work.stall_gate();
+        self.work.gate();
         super::sys::write_all(fd, &out)
     }
 

@@ -88,8 +88,7 @@ pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The next connection. Connections that died while they waited are passed over; out of descriptors, it waits
-/// 10 ms before it reports, so that no caller's loop can spin on it.
+/// The next connection; `nonblocking` is what it is to be itself. Connections that died while they waited are passed over.
 pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     loop {
@@ -100,10 +99,6 @@ pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
         };
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => continue,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                return Err(error);
-            }
             other => return other,
         }
     }
@@ -303,7 +298,44 @@ pub fn note_lateness(late_ns: u64) {
     }
 }
 
+/// Gives the CPU up to any other thread that is ready to run.
+pub fn yield_cpu() {
+    // SAFETY: sched_yield takes nothing and always succeeds.
+    unsafe { libc::sched_yield() };
+}
+
 // ---------------------------------------------------------------------------------------------------------- process
+
+/// Allows this process so many descriptors and no more. Errors: more than the system allows.
+pub fn limit_descriptors(limit: u64) -> io::Result<()> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid during both calls.
+    unsafe {
+        checked(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits))?;
+        limits.rlim_cur = limit;
+        checked(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
+    }
+    Ok(())
+}
+
+/// Maps memory, writes to each of its pages (4 KiB each, also where the kernel would rather give larger ones), and gives
+/// it back: a page fault for each. Where the system has no such memory, nothing happens.
+pub fn touch_memory(bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice, written within its length and unmapped once.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return;
+        }
+        libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
+        for offset in (0..bytes).step_by(PAGE_BYTES) {
+            start.cast::<u8>().add(offset).write_volatile(1);
+        }
+        libc::munmap(start, bytes);
+    }
+}
 
 /// Makes the process deaf to a signal.
 pub fn ignore(signal: libc::c_int) {

@@ -1,14 +1,17 @@
-//! The work of one request, in this order: CPU, lock, downstream, wait. Its amounts come from the command line, each
+//! The work of one request, in this order: memory, CPU, lock, downstream, wait. Its amounts come from the command line, each
 //! may be overridden by the request's query. The parts that may wait are separate calls, so that an event loop can
 //! wait by timer; `Work::all` is the blocking whole. Nothing is known here about HTTP or sockets.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
-use super::options::{Config, Framing, PAYLOAD_BYTES_MAX, Span, StallSpec};
+use super::collector::Collector;
+use super::downstream::Remote;
+use super::options::{Config, DownstreamKind, Framing, MEMORY_BYTES_MAX, PAYLOAD_BYTES_MAX, Pauses, Span};
 use super::permits::Permits;
-use super::sys::{note_lateness, now_ns, sleep_until, thread_cpu_ns, wake_early_ns};
+use super::sys::{note_lateness, now_ns, sleep_until, thread_cpu_ns, touch_memory, wake_early_ns, yield_cpu};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Distribution {
@@ -42,6 +45,9 @@ pub struct Plan {
     pub downstream_ns: u64,
     pub payload_bytes: usize,
     pub chunked: bool,
+    pub memory_bytes: usize,
+    /// How often the CPU is given up in the course of the CPU time.
+    pub yields: u32,
 }
 
 impl Plan {
@@ -59,7 +65,11 @@ impl Plan {
                 "lock" => self.lock_ns = time()?,
                 "lock-kind" => self.lock_kind = choice(name, value)?,
                 "downstream-wait" => self.downstream_ns = time()?,
-                "payload" => self.payload_bytes = payload(value)?,
+                "payload" => self.payload_bytes = bytes(name, value, PAYLOAD_BYTES_MAX)?,
+                "memory" => self.memory_bytes = bytes(name, value, MEMORY_BYTES_MAX)?,
+                "yields" => {
+                    self.yields = value.parse().map_err(|_| format!("`yields={value}`: expected a whole number"))?
+                }
                 "response" => self.chunked = choice::<Framing>(name, value)? == Framing::Chunked,
                 // Clients add such things to defeat caches; they are no business of ours.
                 _ => {}
@@ -77,27 +87,34 @@ fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {
     })
 }
 
-fn payload(value: &str) -> Result<usize, String> {
+fn bytes(name: &str, value: &str, most: usize) -> Result<usize, String> {
     match value.parse::<usize>() {
-        Ok(bytes) if bytes <= PAYLOAD_BYTES_MAX => Ok(bytes),
-        _ => Err(format!("`payload={value}`: expected a number of bytes up to {PAYLOAD_BYTES_MAX}")),
+        Ok(bytes) if bytes <= most => Ok(bytes),
+        _ => Err(format!("`{name}={value}`: expected a number of bytes up to {most}")),
     }
 }
 
 /// What all requests share: the lock, the downstream, the random times and the freezes.
 pub struct Work {
     lock: Permits,
+    /// A downstream that is permits.
     pub downstream: Option<Permits>,
+    /// One that is a server.
+    remote: Option<Remote>,
     draws: Draws,
     stall: Option<Stall>,
+    pub collector: Option<Arc<Collector>>,
 }
 
 impl Work {
     /// The schedule of freezes starts here.
-    pub fn new(config: &Config) -> Work {
+    pub fn new(config: &Config, remote: Option<Remote>) -> Work {
+        let permits = config.downstream_limit > 0 && config.downstream_kind == DownstreamKind::Permits;
         Work {
             lock: Permits::new(1),
-            downstream: (config.downstream_limit > 0).then(|| Permits::new(config.downstream_limit)),
+            downstream: permits.then(|| Permits::new(config.downstream_limit)),
+            remote,
+            collector: config.pauses.map(|pauses| Arc::new(Collector::new(pauses))),
             draws: Draws { seed: config.seed, drawn: AtomicU64::new(0) },
             stall: config.stall.map(|spec| Stall { spec, start_ns: now_ns() }),
         }
@@ -111,17 +128,28 @@ impl Work {
             wait_from(granted_ns, plan.downstream_ns);
             downstream.release();
         }
+        if let Some(remote) = &self.remote {
+            remote.call(plan.downstream_ns);
+        }
         wait_from(now_ns(), self.draw(plan.wait));
     }
 
-    /// The part that no thread can do otherwise than itself: CPU time, and holding the lock.
+    /// The part that no thread can do otherwise than itself: touching memory, CPU time, and holding the lock.
     pub fn cpu_and_lock(&self, plan: &Plan) {
-        burn(self.draw(plan.cpu));
+        if plan.memory_bytes > 0 {
+            touch_memory(plan.memory_bytes);
+        }
+        let piece_ns = self.draw(plan.cpu) / (u64::from(plan.yields) + 1);
+        self.burn(piece_ns);
+        for _ in 0..plan.yields {
+            yield_cpu();
+            self.burn(piece_ns);
+        }
         if plan.lock_ns > 0 {
             let held_since_ns = self.lock.acquire();
             match plan.lock_kind {
                 LockKind::Sleep => wait_from(held_since_ns, plan.lock_ns),
-                LockKind::Burn => burn(plan.lock_ns),
+                LockKind::Burn => self.burn(plan.lock_ns),
             }
             self.lock.release();
         }
@@ -136,8 +164,24 @@ impl Work {
         }
     }
 
-    /// Blocks the calling thread while the server is frozen.
-    pub fn stall_gate(&self) {
+    /// The downstream's permits, wherever it keeps them.
+    pub fn downstream_permits(&self) -> Option<&Permits> {
+        self.downstream.as_ref().or_else(|| self.remote.as_ref()?.permits())
+    }
+
+    /// Burns CPU, with a safe point for the collector every half microsecond.
+    fn burn(&self, cpu_ns: u64) {
+        match &self.collector {
+            Some(collector) => burn_with(cpu_ns, || collector.gate()),
+            None => burn(cpu_ns),
+        }
+    }
+
+    /// Blocks the calling thread while the server is frozen, or its garbage is collected.
+    pub fn gate(&self) {
+        if let Some(collector) = &self.collector {
+            collector.gate();
+        }
         if let Some(stall) = &self.stall
             && let Some(end_ns) = stall.end_ns(now_ns())
         {
@@ -168,7 +212,7 @@ impl Draws {
 
 /// Freezes on an exact schedule: from k * every to k * every + length after the start, k = 1, 2, ...
 struct Stall {
-    spec: StallSpec,
+    spec: Pauses,
     start_ns: u64,
 }
 
@@ -184,12 +228,18 @@ impl Stall {
 /// Uses this much CPU time of the calling thread, by its own CPU clock: preemption does not count, and neither does
 /// the time a hypervisor took where the kernel accounts for it.
 pub fn burn(cpu_ns: u64) {
+    burn_with(cpu_ns, || ());
+}
+
+/// The same, with something to do every half microsecond.
+fn burn_with(cpu_ns: u64, meanwhile: impl Fn()) {
     if cpu_ns == 0 {
         return;
     }
     let end_ns = thread_cpu_ns() + cpu_ns;
     let mut x = 1u64;
     while thread_cpu_ns() < end_ns {
+        meanwhile();
         // About half a microsecond between two looks at the clock, which is a system call.
         for _ in 0..400 {
             x = std::hint::black_box(x.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(7));
@@ -219,6 +269,8 @@ mod tests {
         downstream_ns: 0,
         payload_bytes: 128,
         chunked: false,
+        memory_bytes: 0,
+        yields: 0,
     };
 
     #[test]
@@ -230,6 +282,10 @@ mod tests {
         assert!(PLAN.with_query("wait=5").is_err());
         assert!(PLAN.with_query("lock-kind=spin").unwrap_err().contains("sleep, burn"));
         assert!(PLAN.with_query("payload=999999999999").is_err());
+        let plan = PLAN.with_query("memory=4096&yields=3").unwrap();
+        assert_eq!((plan.memory_bytes, plan.yields), (4096, 3));
+        assert!(PLAN.with_query("memory=4MiB").unwrap_err().contains("number of bytes"));
+        assert!(PLAN.with_query("yields=-1").is_err());
     }
 
     #[test]
@@ -252,7 +308,7 @@ mod tests {
 
     #[test]
     fn freezes_follow_their_schedule() {
-        let stall = Stall { spec: StallSpec { every_ns: 10, length_ns: 2 }, start_ns: 100 };
+        let stall = Stall { spec: Pauses { every_ns: 10, length_ns: 2 }, start_ns: 100 };
         for (now, end) in [
             (100, None),
             (109, None),

@@ -1,0 +1,85 @@
+//! A garbage collector's pauses: on a fixed schedule one thread burns CPU while every other thread is stopped at its next
+//! safe point, as a collector that stops the world has it. There is no garbage; how often and how long is an option.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::options::Pauses;
+use super::sys::{now_ns, sleep_until};
+use super::work::burn;
+
+pub struct Collector {
+    pauses: Pauses,
+    stopped: AtomicBool,
+    lock: Mutex<()>,
+    resumed: Condvar,
+}
+
+impl Collector {
+    pub fn new(pauses: Pauses) -> Collector {
+        Collector { pauses, stopped: AtomicBool::new(false), lock: Mutex::new(()), resumed: Condvar::new() }
+    }
+
+    /// Starts its thread, which bears the name that a JVM gives it.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let collector = Arc::clone(self);
+        std::thread::Builder::new().name("GC Thread#0".into()).spawn(move || collector.run())?;
+        Ok(())
+    }
+
+    /// Collects from k * every on, k = 1, 2, ..., until it has burned its CPU time; a start that falls into a
+    /// collection (the machine was too busy for it) is left out.
+    fn run(&self) {
+        let start_ns = now_ns();
+        let mut turn = 1;
+        loop {
+            sleep_until(start_ns + turn * self.pauses.every_ns);
+            self.stopped.store(true, Relaxed);
+            burn(self.pauses.length_ns);
+            let guard = self.lock.lock().expect("nothing panics with it");
+            self.stopped.store(false, Relaxed);
+            self.resumed.notify_all();
+            drop(guard);
+            turn = (now_ns() - start_ns) / self.pauses.every_ns + 1;
+        }
+    }
+
+    /// A safe point: blocks the calling thread while a collection runs.
+    pub fn gate(&self) {
+        if !self.stopped.load(Relaxed) {
+            return;
+        }
+        let mut guard = self.lock.lock().expect("nothing panics with it");
+        while self.stopped.load(Relaxed) {
+            guard = self.resumed.wait(guard).expect("nothing panics with it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::sys::thread_cpu_ns;
+
+    #[test]
+    fn whoever_reaches_the_gate_during_a_collection_waits_for_its_end() {
+        let collector = Arc::new(Collector::new(Pauses { every_ns: 20_000_000, length_ns: 5_000_000 }));
+        collector.gate();
+        collector.start().unwrap();
+        let (mut pauses, mut longest_ns) = (0, 0);
+        let started_ns = now_ns();
+        while pauses < 3 {
+            let before_ns = now_ns();
+            if collector.stopped.load(Relaxed) {
+                let cpu_ns = thread_cpu_ns();
+                collector.gate();
+                pauses += 1;
+                longest_ns = longest_ns.max(now_ns() - before_ns);
+                assert!(thread_cpu_ns() - cpu_ns < 4_000_000, "it waits without the CPU");
+            }
+            std::thread::yield_now();
+        }
+        assert!(now_ns() - started_ns >= 60_000_000, "the third begins at three periods");
+        assert!(longest_ns > 1_000_000, "{longest_ns}");
+    }
+}

@@ -1,0 +1,130 @@
+//! A downstream behind TCP: a database of our own, on one event loop in this process, and the blocking client that the
+//! threads of the server call it with over loopback, through a pool of kept connections.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::event_loop;
+use super::options::{Accept, Concurrency, Config, DownstreamKind};
+use super::permits::Permits;
+use super::service::Service;
+use super::sys;
+
+/// Every answer of the database has this body.
+const BODY_BYTES: usize = 64;
+/// Without a connection (no descriptors left), it is tried again after this.
+const PAUSE: Duration = Duration::from_millis(10);
+const BACKLOG: u32 = 4096;
+
+pub struct Remote {
+    address: SocketAddr,
+    /// The connections that may be open at once; none: as many as there are callers.
+    connections: Option<Permits>,
+    idle: Mutex<Vec<OwnedFd>>,
+    database: Arc<Service>,
+}
+
+impl Remote {
+    /// The database that the options ask for, listening; none where the downstream is no server.
+    pub fn start(config: &Config) -> Result<Option<Remote>, String> {
+        let DownstreamKind::Tcp { connections } = config.downstream_kind else { return Ok(None) };
+        let explain = |error: io::Error| format!("cannot start its downstream: {error}");
+        let listener = sys::listen(Ipv4Addr::LOCALHOST.into(), 0, BACKLOG, false).map_err(explain)?;
+        let address = sys::local_address(&listener).map_err(explain)?;
+        let database = Service::new(&database(config), None);
+        event_loop::start(&database, vec![listener], 1, "database").map_err(explain)?;
+        let connections = (connections > 0).then(|| Permits::new(connections));
+        Ok(Some(Remote { address, connections, idle: Mutex::default(), database }))
+    }
+
+    /// Asks the database for work of this length and blocks until it has answered, first for a free connection.
+    pub fn call(&self, wait_ns: u64) {
+        if let Some(connections) = &self.connections {
+            connections.acquire();
+        }
+        let request = format!("GET /?downstream-wait={wait_ns}ns HTTP/1.1\r\n\r\n");
+        let connection = loop {
+            match self.connection().and_then(|connection| exchange(connection, request.as_bytes())) {
+                Ok(connection) => break connection,
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        };
+        self.idle.lock().expect("nothing panics with it").push(connection);
+        if let Some(connections) = &self.connections {
+            connections.release();
+        }
+    }
+
+    /// What the database has to give: its permits, those in use, and who waits.
+    pub fn permits(&self) -> Option<&Permits> {
+        self.database.work.downstream.as_ref()
+    }
+
+    /// The connection used last, or a new one.
+    fn connection(&self) -> io::Result<OwnedFd> {
+        let idle = self.idle.lock().expect("nothing panics with it").pop();
+        if let Some(connection) = idle {
+            return Ok(connection);
+        }
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        Ok(stream.into())
+    }
+}
+
+/// The database is this same server, with nothing to do but its limited wait.
+fn database(config: &Config) -> Config {
+    let mut plan = config.plan;
+    (plan.cpu.mean_ns, plan.wait.mean_ns, plan.lock_ns, plan.memory_bytes, plan.yields) = (0, 0, 0, 0, 0);
+    (plan.payload_bytes, plan.chunked) = (BODY_BYTES, false);
+    Config {
+        plan,
+        concurrency: Concurrency::EventLoop { instances: 1, accept: Accept::Dealt },
+        downstream_kind: DownstreamKind::Permits,
+        loop_blocks: false,
+        stall: None,
+        pauses: None,
+        accept_delay_ns: 0,
+        ..config.clone()
+    }
+}
+
+/// One request and its whole answer; the connection back for the next one.
+fn exchange(connection: OwnedFd, request: &[u8]) -> io::Result<OwnedFd> {
+    sys::write_all(connection.as_raw_fd(), request)?;
+    let mut buffer = [0u8; 1024];
+    let mut length = 0;
+    while !is_whole(&buffer[..length]) {
+        match sys::read(connection.as_raw_fd(), &mut buffer[length..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => length += n,
+        }
+    }
+    Ok(connection)
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; 16];
+    match httparse::Response::new(&mut headers).parse(answer) {
+        Ok(httparse::Status::Complete(head)) => answer.len() >= head + BODY_BYTES,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_with_its_last_byte() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n";
+        let answer = [&head[..], &[b'x'; BODY_BYTES]].concat();
+        assert!(is_whole(&answer));
+        for end in 0..answer.len() {
+            assert!(!is_whole(&answer[..end]), "{end}");
+        }
+    }
+}
