@@ -30,7 +30,7 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
         when=_when(records),
         facts=tuple(facts for facts in (*_host_facts(host), _pinning(records), _started(run, host)) if facts.rows),
         distributions=distributions(analysis, records),
-        trials=trial_views(run, records),
+        trials=trial_views(run, analysis, records),
     )
 
 

@@ -51,7 +51,7 @@ def render_page(page: Page) -> str:
         style=_template("report.css"),
         body=body(page, charts),
         packed_charts=base64.b64encode(packed_library).decode(),
-        packed_data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
+        packed_data=base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode(),
         script=script,
     )
 

@@ -10,25 +10,50 @@ from powerband.analyze.fleet import Times, merge_fleet
 from powerband.analyze.measure import quantile_table
 from powerband.analyze.results import Analysis
 from powerband.analyze.series import PoolSeries, TrialSeries, trial_series
+from powerband.plan import Setting, Stage
 from powerband.report.numbers import unit_scale
 from powerband.report.page import Distribution, Quantiles, Track, TrialView
 from powerband.store import RunDir, TrialRecord
 
 POINTS_MAX = 400  # of one line; a longer one keeps every n-th
+TRIALS_MAX = 200  # with series on the page; 500 of them would make it three times as long to open
 POOLS_SHOWN = 2  # the busiest
 NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
 
 Values = Sequence[float | None]
 
 
-def trial_views(run: RunDir, records: Iterable[TrialRecord]) -> tuple[TrialView, ...]:
-    """Every recorded trial over time."""
-    return tuple(_view(trial_series(run.trial(record.spec.number), record), record.spec.number) for record in records)
+def trial_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[TrialView, ...]:
+    """The recorded trials over time: all of them, or of a long run those of `trials_shown`."""
+    shown = trials_shown(analysis, TRIALS_MAX)
+    return tuple(
+        _view(trial_series(run.trial(number), record), number)
+        for record in records
+        if (number := record.spec.number) in shown
+    )
+
+
+def trials_shown(analysis: Analysis, most: int) -> frozenset[int]:
+    """Numbers of at most so many trials: a quarter for those that do not count, as somebody will ask about them, the
+    others dealt out to the settings in turn, so that each has its share."""
+    trials = analysis.trials
+    if len(trials) <= most:
+        return frozenset(trial.number for trial in trials)
+    chosen = [trial.number for trial in trials if not trial.valid][: most // 4]
+    turns: dict[Setting, int] = {}
+    waiting = []
+    for trial in trials:
+        if trial.valid:
+            turns[trial.setting] = turns.get(trial.setting, 0) + 1
+            waiting.append((turns[trial.setting], trial.number))
+    chosen += [number for _, number in sorted(waiting)[: most - len(chosen)]]
+    return frozenset(chosen)
 
 
 def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[Distribution, ...]:
-    """Per setting, in plan order, the times of all its valid trials in one histogram; settings without are left out."""
-    valid = {trial.number for trial in analysis.trials if trial.valid}
+    """Per setting, in plan order, the times of its comparable trials in one histogram; settings without are left
+    out."""
+    valid = _comparable(analysis)
     by_setting: dict[str, list[TrialRecord]] = {}
     for record in records:
         if record.spec.number in valid:
@@ -40,6 +65,25 @@ def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[D
         if response.count and service.count:
             made.append(Distribution(result.setting.id, _quantiles(response), _quantiles(service)))
     return tuple(made)
+
+
+def _comparable(analysis: Analysis) -> set[int]:
+    """Trials whose requests may stand in one histogram: those of blocks, which had one load; of a capacity search those
+    at the highest rate at which the constraints held each time."""
+    highest = {
+        result.setting: max((p.rate_per_s for p in result.capacity.curve if p.held == p.trials), default=None)
+        for result in analysis.settings
+        if result.capacity is not None
+    }
+    return {
+        trial.number
+        for trial in analysis.trials
+        if trial.valid
+        and (
+            trial.stage is Stage.COMPARE
+            or (trial.stage is Stage.CAPACITY and trial.rate_per_s == highest.get(trial.setting, trial.rate_per_s))
+        )
+    }
 
 
 def _merged(records: Iterable[TrialRecord], name: str) -> Times:

@@ -36,7 +36,7 @@ def trial_map(analysis: Analysis) -> str:
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'
         '<p id="trial-why" class="bad" hidden></p>'
-        '<p id="trial-none" hidden>No time series of this trial was recorded.</p>'
+        '<p id="trial-none" hidden></p>'
         '</div></div><div class="grid two" id="trial-panels"></div>'
     )
 

@@ -281,3 +281,10 @@ def test_a_run_without_host_facts_still_has_a_report(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "x", "name: x\n", {})
     run.host.write_text('{"cpu": ')
     assert "name: x" in write_report(run, synthetic.analysis()).read_text()
+
+
+def test_a_trial_whose_series_is_left_out_still_has_its_button() -> None:
+    page = synthetic.page()
+    html = render_page(replace(page, trials=page.trials[:10]))
+    assert len(data_of(html)["trials"]) == 10
+    assert html.count("data-trial=") - html.count("data-trial='") >= len(page.analysis.trials)

@@ -1,6 +1,10 @@
 """Series for the page: one unit a panel, nothing before the start, long lines thinned."""
 
-from powerband.report.tracks import POINTS_MAX, _panel
+from dataclasses import replace
+
+from fakes import synthetic, synthetic_verdicts
+from powerband.plan import Stage
+from powerband.report.tracks import POINTS_MAX, _comparable, _panel, trials_shown
 
 
 def test_lines_of_a_panel_share_the_unit_of_the_largest() -> None:
@@ -25,3 +29,31 @@ def test_long_lines_are_thinned_evenly() -> None:
     assert POINTS_MAX / 2 <= len(track.points) <= POINTS_MAX
     steps = {round(b[0] - a[0], 6) for a, b in zip(track.points, track.points[1:], strict=False)}
     assert steps == {2.5}
+
+
+def test_a_short_run_shows_every_trial() -> None:
+    analysis = synthetic.analysis()
+    assert trials_shown(analysis, 200) == {trial.number for trial in analysis.trials}
+
+
+def test_a_long_run_shows_each_setting_and_what_went_wrong() -> None:
+    analysis = synthetic.analysis(blocks=60)
+    shown = trials_shown(analysis, 100)
+    assert len(shown) == 100
+    assert {12, 30} <= shown  # the ones that do not count
+    by_setting = {row.setting: 0 for row in analysis.settings}
+    for trial in analysis.trials:
+        by_setting[trial.setting] += trial.number in shown and trial.valid
+    assert min(by_setting.values()) >= 10
+    assert max(by_setting.values()) - min(by_setting.values()) <= 1
+    broken = replace(analysis, trials=tuple(replace(trial, status="failed") for trial in analysis.trials))
+    assert len(trials_shown(broken, 100)) == 25
+
+
+def test_only_trials_under_one_load_share_a_histogram() -> None:
+    race = synthetic_verdicts.race_analysis()
+    assert _comparable(race) == {t.number for t in race.trials if t.valid and t.stage is Stage.COMPARE}
+    search = synthetic_verdicts.capacity_analysis()
+    rates = {t.setting.id: t.rate_per_s for t in search.trials if t.number in _comparable(search)}
+    assert "threads=4" not in rates  # its constraints held at no rate
+    assert rates["threads=8"] == next(p.rate_per_s for p in synthetic_verdicts.capacity(8).curve[3:4])

@@ -117,7 +117,11 @@ function showTrial(trial, button) {
   holder.replaceChildren();
   const panels = new Map();
   for (const track of trial?.tracks ?? []) panels.set(track.panel, [...(panels.get(track.panel) ?? []), track]);
-  document.getElementById("trial-none").hidden = panels.size > 0;
+  const none = document.getElementById("trial-none");
+  none.hidden = panels.size > 0;
+  none.textContent = trial
+    ? "No time series of this trial was recorded."
+    : "The time series of this trial is left out, to keep the page of a long run small; the run directory holds it.";
   const boxes = [...panels].map(([name, tracks]) => {
     const figure = document.createElement("figure");
     const caption = document.createElement("figcaption");
