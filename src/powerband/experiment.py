@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from powerband.claim_expression import parse_claim
 from powerband.hosts import split_url
 from powerband.metrics import metric_named
-from powerband.plan import Level, Setting, grid
+from powerband.plan import Level, Setting, Stage, grid
 from powerband.units import LONGEST_NS, parse_duration_ns, parse_quantity, parse_rate, parse_share
 
 # Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
@@ -273,6 +273,12 @@ class Load(Section):
 
 
 FOREIGN_CPU_MAX = 0.10
+# Of capacity trials.
+CAPACITY_USERS = 64  # of the first look, where no users are named
+CAPACITY_WARMUP_NS = 2_000_000_000
+CAPACITY_PATIENCE_NS = 2_000_000_000
+CAPACITY_IN_FLIGHT_MIN = 256
+CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: what the descriptors of one engine process hold
 
 
 class Measure(Section):
@@ -424,8 +430,10 @@ class Experiment(Frozen):
     def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field.
 
-        `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate."""
-        changes: dict[str, Level | None] = {
+        `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate, with a short
+        drain and room for some seconds of arrivals in flight. Without it, where the objective is capacity: what the
+        server gives its users at most, so they do not think."""
+        changes: dict[str, Level | Constant | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
             if name.startswith("load.")
@@ -433,7 +441,32 @@ class Experiment(Frozen):
         if rate_per_s is not None:
             changes |= {"users": None, "requests_per_user": None, "rate_per_s": rate_per_s, "arrivals": "poisson"}
             changes |= {"ramp_ns": 0, "ramp_from_per_s": 0.0}
+            changes |= self._overload_bounds(rate_per_s)
+        elif self.objective.is_capacity:
+            changes |= {"requests_per_user": None, "think": Constant()}
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+
+    def warmup_ns_of(self, stage: Stage) -> int | None:
+        """None: until steady. Capacity trials have a fixed one: overload is never steady, and how much has piled up
+        when the window begins must not depend on the trial."""
+        if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
+            return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns)
+        return self.measure.warmup_ns
+
+    def _overload_bounds(self, rate_per_s: float) -> dict[str, int | None]:
+        """Drain and in-flight bound of a capacity trial: what is later than several times the slowest time allowed
+        misses the conditions anyway, and is not waited for."""
+        patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
+        bounds: dict[str, int | None] = {"drain_ns": min(self.load.drain_ns, round(patience_ns))}
+        held = max(CAPACITY_IN_FLIGHT_MIN, self.load.engine_threads, math.ceil(rate_per_s * patience_ns / 1e9))
+        if self.load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
+            bounds["max_in_flight"] = held
+        return bounds
+
+    def allowed_times_ns(self) -> list[float]:
+        """Limits of response times among the constraints."""
+        constraints = self.objective.constraints
+        return [constraint.threshold for constraint in constraints if constraint.metric.startswith("response_time")]
 
 
 def field_named(model: type[BaseModel], key: str) -> str:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from powerband.capacity_checks import check_capacity
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Subject
 from powerband.experiment_checks import check_budget, check_claims, check_factors, check_load, check_subject, check_url
@@ -89,6 +90,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
         node = _default_scenario(node, subject)
     check_factors(node, subject, problems)
     check_claims(node, problems)
+    node = check_capacity(node, problems)
     reported: list[Location] = [("subject",)] if "subject" in root.children and subject_node is None else []
     if check_load(node, problems):
         reported.append(("load",))
@@ -251,7 +253,9 @@ def _step(node: Node, problems: list[Problem]) -> Node:
 
 
 def _objective(node: Node, problems: list[Problem]) -> Node:
-    """`{maximise: goodput}` as metric and direction."""
+    """`{maximise: goodput}` as metric and direction; a metric alone is to be maximised."""
+    if isinstance(node.value, str):
+        return Node({"metric": node}, node.key, node.position)
     directions = [key for key in ("maximise", "minimise") if key in node.children]
     if len(directions) == 2:
         problems.append(node.children["minimise"].key_problem("an objective either maximises or minimises"))

@@ -183,8 +183,11 @@ def _request(url: str, request: Mapping[str, str], headers: Sequence[str]) -> No
 
 def _objective(objective: tuple[str, str], slo: Sequence[str]) -> Node:
     direction, metric = objective
-    constraints = [Node(text, f"--slo {text}") for text in slo]
-    if not any(_concerns_errors(text) for text in slo):
+    conditions = [(text, condition.strip()) for text in slo for condition in text.split(",") if condition.strip()]
+    constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
+    # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
+    asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
+    if asked and not any(_concerns_errors(condition) for _, condition in conditions):
         constraints.append(Node(DEFAULT_SLO, "--slo"))
     entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.constraints import shortfall
 from powerband.analyze.results import AnswerKind, SettingResult, Verdict
 from powerband.analyze.standing import Standing, names, verb
@@ -66,6 +67,9 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
     second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
     rest = [clause for clause in (_failed(standing),) if clause]
+    if standing.experiment.objective.is_capacity:
+        rest.append("loosen the condition or change what the server does, for fewer requests will not help")
+        return (f"No setting meets {_wanted(standing)} at any rate.", f"{'; '.join([second, *rest])}.")
     return (f"No setting meets {_wanted(standing)}.", f"{'; '.join([second, *rest])}.")
 
 
@@ -98,7 +102,12 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
                        "quieter machine or with longer trials.")  # fmt: skip
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
-    if standing.blocks < 2:
+    if standing.experiment.objective.is_capacity:
+        if rivals:
+            parts.append(f"{names(rivals)} may still hold a higher rate by more than {standing.margin}")
+        allows = f"each measure.repeats allows {TRIALS_PER_REPEAT} of a setting"
+        parts.append(f"more trials ({allows}) or longer ones would tell")
+    elif standing.blocks < 2:
         parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
     elif rivals:
         parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
@@ -108,7 +117,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         parts.append(
             f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
         )
-    if parts and standing.blocks >= 2:
+    if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
         budget = standing.race is not None and standing.race.ended_by == "budget"
         more = "a longer budget (design.budget)" if budget else "more blocks (measure.repeats)"
         parts.append(f"{more} or longer trials would tell")
@@ -132,6 +141,8 @@ def _none_seen(standing: Standing) -> tuple[str, ...]:
 
 def _figure(standing: Standing, setting: Setting) -> str:
     """The objective with its interval, as a person reads it."""
+    if standing.experiment.objective.is_capacity:
+        return _capacity_figure(standing, standing.row(setting))
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
     found = standing.row(setting).estimates[metric]
@@ -141,6 +152,17 @@ def _figure(standing: Standing, setting: Setting) -> str:
     return (
         f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
         f"{found.n} trials)"
+    )
+
+
+def _capacity_figure(standing: Standing, row: SettingResult) -> str:
+    assert row.capacity is not None
+    found, wanted = row.capacity.estimate, _wanted(standing)
+    if found is None or found.low is None or found.high is None:
+        return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
+    return (
+        f"it holds {wanted} up to {format_value(found.value, 'per_s')} ({found.confidence:.0%} interval "
+        f"{significant(found.low)} to {significant(found.high)}, {found.n} trials)"
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from powerband.analyze.answer import NOT_TRIED, word_answer
 from powerband.analyze.bottleneck import commonest
+from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
+from powerband.analyze.capacity import capacity_of, holds, misses, short_windows
 from powerband.analyze.claims import judge_claims
 from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
@@ -53,11 +55,42 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
     another one could not be measured for no fault of its own."""
     settings = list(dict.fromkeys([*experiment.settings(), *(result.setting for result in results)]))
+    progress = progress or Progress()
+    if experiment.objective.is_capacity:
+        standing = _by_capacity(experiment, settings, results)
+        decision = _decide(standing)
+    else:
+        standing, decision = _by_blocks(experiment, settings, results, progress.race)
+    rows = standing.rows
+    # Past its capacity a server is never steady, and that is what was asked.
+    restless = never_stabilised([r for r in results if r.stage is not Stage.CAPACITY or holds(experiment, r)])
+    answer = with_caveat(_answer(standing, decision), restless)
+    return Analysis(
+        name=experiment.name,
+        question=experiment.question,
+        objective=experiment.objective.metric,
+        direction=experiment.objective.direction,
+        constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
+        confidence=experiment.objective.confidence,
+        margin=experiment.objective.margin,
+        answer=answer,
+        settings=tuple(rows),
+        trials=tuple(sorted(results, key=lambda result: result.number)),
+        warnings=(*_warnings(experiment, rows, results, progress), *warnings_of(results, restless)),
+        claims=judge_claims(experiment, results),
+        race=standing.race,
+        rules=judge_rules(experiment, rows, results, answer),
+    )
+
+
+def _by_blocks(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], race: Race | None
+) -> tuple[Standing, _Decision]:
+    """All settings under one load, paired within blocks; a race's winner is confirmed."""
     table = Table(experiment, settings, results)
     scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
     compliance = compliance_of(experiment, table)
-    race = None if progress is None else progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
     contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
@@ -77,32 +110,50 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         )
         for setting in settings
     )
-    standing = replace(_standing(experiment, results, rows, contest, table), race=race)
+    blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
+    standing = replace(_standing(experiment, results, rows, contest, blocks), race=race)
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
         confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
         race = replace(race, confirmation=confirmation)
         standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
-    restless = never_stabilised(results)
-    answer = with_caveat(_answer(standing, decision), restless)
-    return Analysis(
-        name=experiment.name,
-        question=experiment.question,
-        objective=experiment.objective.metric,
-        direction=experiment.objective.direction,
-        constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
-        confidence=experiment.objective.confidence,
-        margin=experiment.objective.margin,
-        answer=answer,
-        settings=rows,
-        trials=tuple(sorted(results, key=lambda result: result.number)),
-        warnings=(
-            *_warnings(experiment, rows, results, progress or Progress()),
-            *warnings_of(results, restless),
-        ),
-        claims=judge_claims(experiment, results),
-        race=race,
-        rules=judge_rules(experiment, rows, results, answer),
+    return standing, decision
+
+
+def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> Standing:
+    """Each setting by the highest rate at which it holds the constraints."""
+    contest = hold_capacity_contest(experiment, settings, results)
+    rows = tuple(_capacity_row(experiment, contest, setting, results) for setting in settings)
+    blocks = 0 if contest.leader is None else len(contest.searches[contest.leader].answers)
+    return _standing(experiment, results, rows, contest, blocks)
+
+
+def _capacity_row(
+    experiment: Experiment, contest: CapacityContest, setting: Setting, results: Sequence[TrialResult]
+) -> SettingResult:
+    """Its other metrics are those of its trials near the capacity."""
+    search = contest.searches[setting]
+    capacity = capacity_of(search)
+    estimates = {} if capacity is None else _estimates(experiment, search.near_edge())
+    if capacity is not None and capacity.estimate is not None:
+        estimates[experiment.objective.metric] = capacity.estimate
+    answered = len(search.answers)
+    because: tuple[str, ...] = ()
+    if answered and search.nowhere:
+        because = misses(search)
+    elif not answered:
+        because = _absent_because(setting, results, experiment.objective.metric)
+    return SettingResult(
+        setting=setting,
+        trials=answered,
+        invalid=sum(1 for result in search.trials if _spoilt(result) and holds(experiment, result) is None),
+        estimates=estimates,
+        effect=contest.effect(setting),
+        verdict=contest.verdict(setting),
+        feasible=bool(answered) and not search.nowhere,
+        infeasible_because=because,
+        bottleneck=commonest(search.near_edge()),
+        capacity=capacity,
     )
 
 
@@ -142,8 +193,8 @@ def _standing(
     experiment: Experiment,
     results: Sequence[TrialResult],
     rows: Sequence[SettingResult],
-    contest: Contest,
-    table: Table,
+    contest: Contest | CapacityContest,
+    blocks: int,
 ) -> Standing:
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}
@@ -159,7 +210,7 @@ def _standing(
         rows=rows,
         leader=contest.leader,
         contenders=frozenset(setting for setting in contest.contenders() if setting in in_play),
-        blocks=0 if contest.leader is None else len(table.valid(contest.leader)),
+        blocks=blocks,
         failed=failed,
         unmeasured=unmeasured,
     )
@@ -239,6 +290,11 @@ def _warnings(
             f"the race is not over after {len(done)} trials, at most {progress.to_come} are to come: "
             "its intervals hold at any time; resume the run to finish it"
         )
+    elif progress.to_come > 0 and experiment.objective.is_capacity:
+        yield (
+            f"{len(done)} trials were run and the search was not over: it may take {progress.to_come} more; "
+            "resume the run to finish it"
+        )
     elif progress.to_come > 0:
         repeats = experiment.measure.repeats
         wanted = {setting for setting in experiment.settings() if setting not in progress.left}
@@ -252,6 +308,8 @@ def _warnings(
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
             "intervals and verdicts hold at the end of a fixed plan; resume the run to finish it"
         )
+    if experiment.objective.is_capacity and (note := short_windows(experiment)):
+        yield note
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):

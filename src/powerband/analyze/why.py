@@ -33,6 +33,8 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
         cores = standing.value(chosen, "subject_cpu_cores")
         used = f" ({significant(cores)} cores)" if cores is not None else ""
         return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
+    if standing.experiment.objective.is_capacity:
+        return None  # its trials are at many rates, and what is served is what was searched
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
     if load.rate_per_s is not None and offered and goodput and goodput >= 0.99 * offered:

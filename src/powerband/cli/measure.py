@@ -63,8 +63,11 @@ _SERVER = "SERVER AND ARGUMENTS"
     help="A host that --url may name, besides this one.",
 )
 @click.option("--slo", multiple=True, metavar="CONDITION",
-              help="What must hold, for example 'p99<50ms'. May be repeated.  [default: error_rate < 1%]")  # fmt: skip
-@click.option("--maximise", metavar="METRIC", help="What is best.  [default: goodput]")
+              help="What must hold, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
+              "[default: error_rate < 1%]")  # fmt: skip
+@click.option("--maximise", "--objective", metavar="METRIC",
+              help="What is best; `capacity`: the highest rate at which --slo holds, searched for.  "
+              "[default: goodput]")  # fmt: skip
 @click.option("--minimise", metavar="METRIC", help="What is best, the other way round: p99, memory, ...")
 @click.option("--profile", type=click.Choice(["quick", "normal", "thorough"]), default="normal", show_default=True,
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip

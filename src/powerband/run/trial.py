@@ -180,9 +180,8 @@ class _Trial:
     @property
     def _warmup_ns(self) -> int | None:
         """A fixed warm-up; None: until steady. Where each user sends a set number of requests, none may be missed."""
-        if self.experiment.measure.warmup_ns is None and self.load.requests_per_user is not None:
-            return 0
-        return self.experiment.measure.warmup_ns
+        warmup_ns = self.experiment.warmup_ns_of(self.spec.stage)
+        return 0 if warmup_ns is None and self.load.requests_per_user is not None else warmup_ns
 
     @property
     def _warmup_max_ns(self) -> int:

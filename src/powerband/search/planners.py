@@ -13,6 +13,7 @@ from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import TrialSpec
 from powerband.search.blocks import BlockPlanner
+from powerband.search.capacity import CapacityPlanner
 from powerband.search.race import RacePlanner
 
 
@@ -42,6 +43,8 @@ def planner_for(experiment: Experiment, seed: int) -> Planner:
     """The planner of an experiment's own design and objective."""
     if experiment.is_race:
         return RacePlanner(experiment, seed)
+    if experiment.objective.is_capacity:
+        return CapacityPlanner(experiment, seed)
     return BlockPlanner(experiment, seed)
 
 

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import numpy as np
+
+from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import AnswerKind, TrialResult
+from powerband.experiment import Design, Objective
+from powerband.plan import Stage, TrialSpec
+from powerband.search.capacity import CapacityPlanner
+
+
+def dice(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_the_first_round_looks_and_the_others_search() -> None:
+    made = capacity_experiment((1, 2, 4))
+    servers = {threads: Server(1000.0 * threads) for threads in (1, 2, 4)}
+    _, results = search(made, answers_of(servers, dice()))
+    looks, rest = results[:3], results[3:]
+    assert {trial.setting for trial in looks} == set(made.settings())
+    assert all(trial.stage is Stage.SATURATE and trial.rate_per_s is None for trial in looks)
+    assert all(trial.stage is Stage.CAPACITY and trial.rate_per_s for trial in rest)
+    assert [trial.number for trial in results] == list(range(1, len(results) + 1))
+
+
+def test_every_round_gives_every_live_setting_one_trial_with_the_same_seed() -> None:
+    made = capacity_experiment((1, 2, 4))
+    planner, specs = CapacityPlanner(made, 7), []
+    answer = answers_of({threads: Server() for threads in (1, 2, 4)}, dice())
+    while (spec := planner.ask()) is not None:
+        specs.append(spec)
+        planner.tell(answer(spec))
+    orders = set()
+    for number in range(max(spec.block for spec in specs) + 1):
+        block = [spec for spec in specs if spec.block == number]
+        assert len({spec.setting for spec in block}) == len(block)
+        assert len({spec.seed for spec in block}) == 1
+        orders.add(tuple(spec.setting.id for spec in block))
+    assert len(orders) > 2
+    assert planner.planned_total == len(specs)
+    assert planner.progress.to_come == 0
+
+
+def test_the_same_results_give_the_same_trials() -> None:
+    made = capacity_experiment((1, 2))
+    servers = {1: Server(), 2: Server(2000.0)}
+    assert search(made, answers_of(servers, dice(3)))[1] == search(made, answers_of(servers, dice(3)))[1]
+
+
+def test_worse_settings_leave_and_the_best_is_named_with_its_capacity() -> None:
+    made = capacity_experiment((1, 2, 4))
+    servers = {threads: Server(1000.0 * threads) for threads in (1, 2, 4)}
+    planner, results = search(made, answers_of(servers, dice()))
+    analysis = analyse(made, results, planner.progress)
+    assert analysis.answer.kind is AnswerKind.BEST and analysis.answer.setting == setting(4)
+    best = next(row for row in analysis.settings if row.setting == setting(4))
+    assert best.capacity is not None and best.capacity.estimate is not None
+    found = best.capacity.estimate
+    assert found.low is not None and found.high is not None
+    assert found.low <= servers[4].capacity_per_s <= found.high
+    assert set(planner.left) == {setting(1), setting(2)}
+    tried = {threads: sum(trial.setting == setting(threads) for trial in results) for threads in (1, 2, 4)}
+    assert tried[1] < tried[4] and tried[2] < tried[4]
+    assert analysis.answer.sentences[0].startswith("Use threads=4: it holds p99 < 50ms and errors < 0.1% up to ")
+    assert [point.rate_per_s for point in best.capacity.curve] == sorted(p.rate_per_s for p in best.capacity.curve)
+
+
+def test_of_equal_settings_none_is_best() -> None:
+    made = capacity_experiment((1, 2))
+    servers = {threads: Server(sd=0.005, p99_sd=0.02) for threads in (1, 2)}
+    planner, results = search(made, answers_of(servers, dice(2)))
+    answer = analyse(made, results, planner.progress).answer
+    assert answer.kind is AnswerKind.EQUIVALENT_SET
+    assert answer.setting == setting(1)
+
+
+def test_one_setting_alone_is_searched_to_the_margin() -> None:
+    made = capacity_experiment((4,))
+    planner, results = search(made, answers_of({4: Server()}, dice()))
+    analysis = analyse(made, results, planner.progress)
+    assert analysis.answer.kind is AnswerKind.BEST
+    (row,) = analysis.settings
+    assert row.capacity is not None and row.capacity.estimate is not None
+    found = row.capacity.estimate
+    assert found.low is not None and found.high is not None
+    assert found.high / found.low <= 1.0301**2
+    assert len(results) < 26
+
+
+def test_an_slo_that_holds_at_no_rate_says_what_was_seen() -> None:
+    made = capacity_experiment((1, 2))
+    planner, results = search(made, answers_of({n: Server(base_ns=80e6) for n in (1, 2)}, dice()))
+    analysis = analyse(made, results, planner.progress)
+    assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE
+    first, second = analysis.answer.sentences
+    assert first == "No setting meets p99 < 50ms and errors < 0.1% at any rate."
+    assert "p99 < 50ms: it was 82." in second and "the lowest rate tried" in second and "loosen" in second
+    assert all("no rate" in reason for reason in planner.left.values())
+    assert len(results) < 40
+    assert all(row.capacity is not None and row.capacity.estimate is None for row in analysis.settings)
+
+
+def test_a_capacity_beyond_the_generator_is_said_to_be_so() -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server(1e6)}, dice())
+
+    def limited(spec: TrialSpec) -> TrialResult:
+        if spec.rate_per_s is not None and spec.rate_per_s > 50_000:
+            return result(spec, {}, "generator_cpu")
+        if spec.stage is Stage.SATURATE:
+            return result(spec, {"goodput_per_s": 40_000.0}, "generator_cpu")
+        return honest(spec)
+
+    planner, results = search(made, limited)
+    analysis = analyse(made, results, planner.progress)
+    (row,) = analysis.settings
+    assert row.capacity is not None and row.capacity.estimate is None
+    assert "load.engine_threads" in row.capacity.note
+    assert "at every rate that the load engine could offer" in analysis.answer.sentences[0]
+    assert max(trial.rate_per_s or 0.0 for trial in results if trial.valid) <= 50_000
+    assert len(results) < 26
+
+
+def test_a_disturbed_trial_is_repeated_at_its_rate_and_says_nothing() -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server()}, dice())
+    planner, results = search(made, lambda spec: result(spec, {}, "host_steal") if spec.number == 3 else honest(spec))
+    assert (results[3].attempt, results[3].rate_per_s) == (2, results[2].rate_per_s)
+    row = analyse(made, results, planner.progress).settings[0]
+    assert row.invalid == 1 and row.trials == len(results) - 2
+
+
+def test_a_server_that_dies_under_a_rate_does_not_bear_it() -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server()}, dice())
+
+    def dying(spec: TrialSpec) -> TrialResult:
+        if spec.rate_per_s is not None and spec.rate_per_s > 700:
+            return result(spec, {}, "died", status="failed")
+        return honest(spec)
+
+    planner, results = search(made, dying)
+    (row,) = analyse(made, results, planner.progress).settings
+    assert row.capacity is not None and row.capacity.estimate is not None
+    assert 650 < row.capacity.estimate.value < 750
+    assert row.invalid == 0
+
+
+def test_a_setting_that_never_answers_leaves_after_its_attempts() -> None:
+    made = capacity_experiment((1, 2))
+    honest = answers_of({2: Server()}, dice())
+
+    def half(spec: TrialSpec) -> TrialResult:
+        return result(spec, {}, "not_ready", status="failed") if spec.setting == setting(1) else honest(spec)
+
+    planner, results = search(made, half)
+    assert sum(trial.setting == setting(1) for trial in results) == 1 + made.measure.retries
+    assert "because of not_ready" in planner.left[setting(1)]
+    answer = analyse(made, results, planner.progress).answer
+    assert answer.setting == setting(2)
+
+
+def test_an_interrupted_trial_is_asked_for_again() -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server()}, dice())
+    _, results = search(made, lambda spec: result(spec, {}, status="interrupted") if spec.number == 4 else honest(spec))
+    assert (results[4].rate_per_s, results[4].attempt, results[4].block) == (
+        results[3].rate_per_s,
+        results[3].attempt,
+        results[3].block,
+    )
+
+
+def test_no_round_begins_that_would_not_end_within_the_budget() -> None:
+    made = capacity_experiment((1, 2), design=Design(budget="100s"))
+    servers = {threads: Server() for threads in (1, 2)}
+    planner, results = search(made, answers_of(servers, dice()))
+    assert len(results) == 10
+    assert planner.progress.to_come > 0
+
+
+def test_trials_are_bounded_by_the_repeats() -> None:
+    made = capacity_experiment(
+        (1, 2), repeats=2, objective=Objective(metric="capacity", subject_to=["p99 < 50ms"], margin=0.001)
+    )
+    _, results = search(made, answers_of({threads: Server() for threads in (1, 2)}, dice()))
+    assert len(results) == 2 * (1 + 2 * 5)
