@@ -15,9 +15,10 @@ from powerband.analyze.results import (
     RuleVerdict,
     SettingResult,
 )
+from powerband.analyze.unsettled import never_stabilised
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
-from powerband.report.words import counted, verdict_words
+from powerband.report.words import verdict_words
 
 # In a column of a table, and in a sentence.
 _BOTTLENECKS: dict[BottleneckName, tuple[str, str]] = {
@@ -35,6 +36,7 @@ _BOTTLENECKS: dict[BottleneckName, tuple[str, str]] = {
     BottleneckName.EVENT_LOOP_BLOCKED: ("event loop", "the event loop is blocked"),
     BottleneckName.NONE: ("none", "nothing in the server is short"),
 }
+_RATIO_SHOWN_MAX = 10.0  # an interval from two blocks reaches to where digits say nothing
 _ENDED = {
     "decided": "The race was decided after {blocks}",
     "blocks": "The race was not decided after {blocks}, the most that were allowed",
@@ -58,7 +60,7 @@ def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
     """`At threads=4 the limit is: the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
     proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
     limit = "" if bottleneck.name is BottleneckName.NONE else "the limit is: "
-    advice = f" {_ended(bottleneck.advice)}" if bottleneck.advice else ""
+    advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
     return f"At {setting.id} {limit}{bottleneck_words(bottleneck)}{proof}.{advice}"
 
 
@@ -138,17 +140,12 @@ def rule_result(rule: RuleVerdict) -> str:
     return "no tried setting is near" if rule.setting is None else ratio_phrase(rule.cost)
 
 
-def unsteady(analysis: Analysis) -> str:
-    """Which trials never stabilised, in a sentence; empty where all did, as far as is known."""
-    trials = [trial for trial in counted(analysis.trials) if trial.steady is False]
-    if not trials:
-        return ""
-    settings: dict[str, int] = {}
-    for trial in trials:
-        settings[trial.setting.id] = settings.get(trial.setting.id, 0) + 1
-    shown = [f"{name} ({n})" for name, n in list(settings.items())[:6]] + (["others"] if len(settings) > 6 else [])
-    total = len(counted(analysis.trials))
-    return f"{len(trials)} of {plural(total, 'trial')} never stabilised within the window: {', '.join(shown)}."
+def restless_settings(analysis: Analysis) -> dict[Setting, str]:
+    """Settings that never stabilised, with `in 3 of 5 trials`; the warnings say what to do about them."""
+    return {
+        setting: f"in {seen.times} of {plural(seen.trials, 'trial')}"
+        for setting, seen in never_stabilised(analysis.trials).items()
+    }
 
 
 def plural(count: int, noun: str) -> str:
@@ -156,10 +153,14 @@ def plural(count: int, noun: str) -> str:
 
 
 def _signed(ratio: float) -> str:
+    if ratio > _RATIO_SHOWN_MAX:
+        return f"over +{100 * (_RATIO_SHOWN_MAX - 1):.0f}"
     percent = 100 * (ratio - 1)
     text = f"{abs(percent):.0f}" if abs(percent) >= 10 else f"{abs(percent):.1f}"
     return text if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text}"
 
 
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
+def whole_sentence(clause: str) -> str:
+    """With a capital and a full stop."""
+    text = clause[:1].upper() + clause[1:]
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."

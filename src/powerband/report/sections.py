@@ -12,7 +12,7 @@ from powerband.plan import format_level
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table
 from powerband.report.figures import figure, table
-from powerband.report.findings import bottleneck_short, state_words
+from powerband.report.findings import bottleneck_short, restless_settings, state_words
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.trial_map import trial_map
@@ -181,8 +181,9 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
     invalid = f"<small>+{result.invalid} not counted</small>" if result.invalid else ""
+    moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
-    return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}</td></tr>"
+    return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{moving}</td></tr>"
 
 
 def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:

@@ -19,7 +19,6 @@ from powerband.report.findings import (
     proposal_words,
     race_words,
     rule_result,
-    unsteady,
 )
 from powerband.report.numbers import ABSENT, format_number
 
@@ -35,8 +34,6 @@ def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
         if confirmation is not None:
             lines.append(confirmation.sentence)
     if said := _bottleneck(analysis):
-        lines.append(said)
-    if said := unsteady(analysis):
         lines.append(said)
     if lines:
         yield Text()

@@ -77,7 +77,7 @@ def _trial_button(trial: TrialResult, first: bool) -> str:
             about.append(f"{metric_name(name)} {format_number(trial.metrics[name], METRICS[name].unit)}")
     if trial.bottleneck is not None:
         about.append(bottleneck_words(trial.bottleneck))
-    restless = ["it never stabilised within the window"] if trial.steady is False else []
+    restless = ["it was still changing while measured"] if trial.steady is False else []
     why = "; ".join([*(problem.message for problem in trial.problems), *restless])
     title = f"Trial {trial.number}, {trial.setting.id}" + ("" if trial.valid else f" ({state})")
     steady = "no" if restless else "yes"

@@ -20,7 +20,7 @@ from powerband.report.findings import (
     race_words,
     ratio_phrase,
     rule_result,
-    unsteady,
+    whole_sentence,
 )
 from powerband.report.numbers import ABSENT, format_number
 from powerband.report.verdict_charts import CapacityChart, RaceChart, pool_trial
@@ -134,8 +134,6 @@ def why_section(analysis: Analysis, pools: Chart | None) -> str:
     named = [row for row in analysis.settings if row.bottleneck is not None]
     if not named and pools is None:
         return ""
-    restless = unsteady(analysis)
-    note = f'<ul class="notes"><li>{escape(restless)}</li></ul>' if restless else ""
     lead = (
         '<p class="lead">What limits each setting, named from the threads’ states, the CPU’s use and the operating '
         "system’s counters in its trials, with the figures that prove it.</p>"
@@ -151,7 +149,7 @@ def why_section(analysis: Analysis, pools: Chart | None) -> str:
         else ""
     )
     picture = "" if pools is None else f'<div class="below">{figure(pools)}</div>{_pool_table(analysis)}'
-    return lead + named_table + note + picture
+    return lead + named_table + picture
 
 
 def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
@@ -167,7 +165,7 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     return (
         f'<tr{chosen}><th scope="row">{escape(result.setting.id)}</th>'
         f'<td class="words"><b class="{tone}">{escape(name[:1].upper() + name[1:])}</b>{share}</td>'
-        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(found.advice)}</td></tr>'
+        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(whole_sentence(found.advice))}</td></tr>'
     )
 
 

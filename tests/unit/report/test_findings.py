@@ -87,9 +87,19 @@ def test_ratios_as_changes() -> None:
     assert findings.range_phrase(None) == "–"
 
 
-def test_trials_that_never_stabilised_are_counted_by_setting() -> None:
+def test_an_interval_without_a_bound_worth_saying_shows_no_digits() -> None:
+    assert findings.ratio_phrase(Estimate(0.21, 7.8e-14, 5.7e11, 0.95, 2)) == "−79 % (−100 to over +900)"
+    assert findings.range_phrase(Estimate(0.96, 2e-17, 4.7e16, 0.95, 2)) == "−100 to over +900 %"
+
+
+def test_a_clause_becomes_a_sentence() -> None:
+    assert findings.whole_sentence("raise the pool") == "Raise the pool."
+    assert findings.whole_sentence("Is it? Yes.") == "Is it? Yes."
+    assert findings.whole_sentence("") == ""
+
+
+def test_settings_that_never_stabilised() -> None:
     analysis = synthetic_verdicts.race_analysis()
-    assert findings.unsteady(analysis) == "1 of 31 trials never stabilised within the window: threads=128 (1)."
-    restless = replace(analysis, trials=tuple(replace(trial, steady=False) for trial in analysis.trials))
-    assert findings.unsteady(restless).endswith(", others.")
-    assert findings.unsteady(synthetic.analysis()) == ""
+    assert findings.restless_settings(analysis) == {}  # one trial is no evidence
+    moving = tuple(replace(t, steady=t.setting.id != "threads=64") for t in analysis.trials)
+    assert findings.restless_settings(replace(analysis, trials=moving)) == {setting(threads=64): "in 8 of 8 trials"}

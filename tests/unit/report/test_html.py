@@ -145,15 +145,23 @@ def test_a_race_has_its_picture_its_table_and_its_confirmation() -> None:
         "0.6 % (−0.9 to 2.1)",
         "The pool is too small",
         "named in 4 of 4 trials",
-        "1 of 31 trials never stabilised",
         "1 CPU x (1 + 20.0 ms / 0.30 ms)",
         "refused: the data do not pass a peak",
         "out after block 4",
     ):
         assert words in outline.text, words
     assert ("data-steady", "no") in outline.attributes
+    assert "never stabilised" not in outline.text
     charts = data_of(html)["charts"]
     assert outline.tags.count("figure") == len(charts) + 1
+
+
+def test_a_setting_that_never_stabilised_is_marked() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    moving = tuple(replace(t, steady=t.setting.id != "threads=64") for t in analysis.trials)
+    html = render_page(synthetic.page(replace(analysis, trials=moving)))
+    assert html.count('<small class="unsure">never stabilised</small>') == 1
+    assert html.count("it was still changing while measured") == 8
 
 
 def test_a_race_that_was_not_upheld_says_so() -> None:
