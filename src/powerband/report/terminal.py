@@ -165,12 +165,9 @@ class _Progress:
             why = "; ".join(problem.message for problem in result.problems if problem.fatal)
             return f"{head} {word}: {why}" if why else f"{head} {word}"
         objective = self.experiment.objective.metric if self.experiment else "goodput_per_s"
-        names = [objective, *(n for n in ("goodput_per_s", "response_time_ns_p99") if n != objective)][:2]
-        shown = [
-            f"{metric_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}"
-            for n in names
-            if n in result.metrics
-        ]
+        names = dict.fromkeys((objective, "goodput_per_s", "response_time_ns_p99"))
+        measured = [name for name in names if name in result.metrics][:2]
+        shown = [f"{metric_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}" for n in measured]
         left = f"; {self.left()}" if self.done < self.planned else ""
         return f"{head}: {', '.join(shown)}{left}"
 
