@@ -1,0 +1,83 @@
+"""A real JVM: its warm-up is seen and left out of what is measured.
+
+Needs a JDK. Without it these tests are skipped, and fail instead where POWERBAND_NO_SKIP=1 says it must be there. Only
+rates of one and the same process are compared: compiled code is several times faster, however busy the machine is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fakes.stand import MS, experiment, run_one, short_load
+from powerband.analyze.measure import measure
+from powerband.analyze.results import TrialResult
+from powerband.analyze.steady import is_steady
+from powerband.experiment import Measure, Ready, Subject
+from powerband.store import TrialDir, TrialRecord
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+SOURCE = Path(__file__).parents[2] / "examples" / "JitServer.java"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    """Compiled beforehand: started from its source, the JVM would have warmed up on its own compiler."""
+    if shutil.which("javac") is None or shutil.which("java") is None:
+        if os.environ.get("POWERBAND_NO_SKIP") == "1":
+            pytest.fail("no JDK on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install default-jdk-headless")
+        pytest.skip("needs a JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
+    classes = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-d", classes, SOURCE], check=True, timeout=120)
+    command = ("java", "-cp", str(classes), "JitServer", "{port}", "4")
+    return Subject(name="jit", command=command, ready=Ready(timeout_ns=60_000 * MS))
+
+
+def trial(server: Subject, folder: Path, measuring: Measure) -> tuple[TrialRecord, TrialResult]:
+    case = experiment(server, short_load(users=4, duration_ns=2000 * MS), measure=measuring)
+    record = run_one(case, folder, steady=is_steady)
+    assert (record.status, record.failure) == ("measured", None)
+    return record, measure(TrialDir(folder / "0001"), record, case)
+
+
+def rates(folder: Path, start_ns: int, end_ns: int) -> list[float]:
+    """Requests answered per second, in each interval of a stretch."""
+    return [
+        line["outcomes"].get("ok", 0) / (line["end_ns"] - line["start_ns"]) * 1e9
+        for line in TrialDir(folder / "0001").read_events()
+        if line["type"] == "interval" and start_ns <= line["start_ns"] and line["end_ns"] <= end_ns
+    ]
+
+
+def tried(look: Callable[[Path], bool], folder: Path) -> bool:
+    """Whether one of three trials shows it: other programs that take the CPUs for seconds can hide it."""
+    return any(look(folder / str(attempt)) for attempt in range(3))
+
+
+def test_the_warm_up_lasts_until_the_compiler_is_done_and_is_not_measured(server: Subject, tmp_path: Path) -> None:
+    """It goes on beyond the shortest warm-up of 1 s, and what is measured is faster than the start was."""
+
+    def seen(folder: Path) -> bool:
+        record, _ = trial(server, folder, Measure(warmup_max=20_000 * MS))
+        begun, measured, drained = (record.phases[name] for name in ("go", "measure", "drain"))
+        first = rates(folder, begun, begun + 700 * MS)
+        window = rates(folder, measured, drained)
+        return measured - begun > 1500 * MS and float(np.mean(first)) < 0.7 * float(np.median(window))
+
+    assert tried(seen, tmp_path)
+
+
+def test_a_warm_up_cut_short_is_seen_in_the_window(server: Subject, tmp_path: Path) -> None:
+    def seen(folder: Path) -> bool:
+        _, result = trial(server, folder, Measure(warmup=50 * MS))
+        said = "not_steady" in {problem.code for problem in result.problems}
+        assert said is (result.steady is False)
+        return said
+
+    assert tried(seen, tmp_path)
