@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import control_plane, http, probe
+from benchmarks import analysis, control_plane, http, probe
 
 SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "http": http.cpu_per_request,
@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "open-loop": http.open_loop,
     "probe": probe.cost,
     "control-plane": control_plane.cost,
+    "analysis": analysis.speed,
 }
 
 

@@ -1,0 +1,117 @@
+"""How long a run of 500 trials takes to analyse, and in how much memory: the analysis alone, and `powerband report` whole.
+
+One trial of the reference subject is taken for real (10 s, 16 threads, ten samples a second), and its files stand in for
+all others; only the number of answers differs a little, so that there is something to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from powerband.experiment import Experiment
+from powerband.experiment_file import load_experiment
+from powerband.resolved import resolved_yaml
+from powerband.search.planners import dry_run
+from powerband.store import RunDir, TrialDir
+
+SETTINGS, BLOCKS = 20, 25
+SEED = 1
+ANALYSE = """
+import sys
+from pathlib import Path
+from powerband.experiment_file import load_experiment
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
+run = RunDir.open(Path(sys.argv[1]))
+assert sum(trial.valid for trial in analyse_run(load_experiment(run.experiment), run).trials) > 0
+"""
+
+
+def speed(engine: str, pairs: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
+        run = large_run(engine, Path(folder), SETTINGS, BLOCKS)
+        size = sum(path.stat().st_size for path in run.trials.rglob("*") if path.is_file())
+        yield f"{SETTINGS * BLOCKS} trials ({SETTINGS} settings x {BLOCKS} blocks), {size / 2**20:.0f} MiB"
+        yield "| what | seconds (best, worst) | largest resident set | target | |"
+        yield "|---|---|---|---|---|"
+        for name, argv in (
+            ("analysis", ["-c", ANALYSE, str(run.path)]),
+            ("`powerband report`, HTML included", ["-m", "powerband", "report", str(run.path)]),
+        ):
+            took = sorted(_timed([sys.executable, *argv]) for _ in range(min(3, pairs)))
+            seconds, peak = took[0][0], max(rss for _, rss in took)
+            target = "5 s, 500 MB" if name == "analysis" else "-"
+            met = "" if name != "analysis" else "met" if seconds < 5 and peak < 500e6 else "NOT met"
+            yield f"| {name} | {seconds:.2f}, {took[-1][0]:.2f} | {peak / 1e6:.0f} MB | {target} | {met} |"
+        yield f"report.html: {run.report.stat().st_size / 2**20:.1f} MiB"
+
+
+def large_run(engine: str, folder: Path, settings: int, blocks: int) -> RunDir:
+    """A run directory of `settings` x `blocks` trials, all copies of one that was really run."""
+    template = _one_trial(engine, folder / "one")
+    experiment = _of_size(load_experiment(template.experiment), settings, blocks)
+    run = RunDir.create(folder / "runs", "large", resolved_yaml(experiment), json.loads(template.host.read_text()))
+    number = max(record.spec.number for record in template.records())
+    rng = random.Random(SEED)
+    for spec in dry_run(experiment, SEED):
+        run.append_plan(spec)
+        trial = run.trial(spec.number)
+        shutil.copytree(template.trial(number).path, trial.path)
+        trial.spec.write_text(json.dumps(spec.to_json()))
+        _vary(trial, spec.to_json(), rng)
+    return run
+
+
+def _one_trial(engine: str, folder: Path) -> RunDir:
+    """The last trial of the run is the one to copy, whether or not the machine was quiet enough for it to be valid."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "powerband", "tune", "-P", "threads=16", "--duration", "10s", "--warmup", "1s"),
+            *("--repeats", "1", "--seed", str(SEED), "--no-live", "--runs", str(folder), "--"),
+            *(engine, "serve", "--model", "fixed", "--threads", "{threads}", "--wait", "5ms", "--port", "{port}"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "POWERBAND_ENGINE": engine},
+        check=False,
+    )
+    return RunDir.open(next(folder.iterdir()))
+
+
+def _of_size(experiment: Experiment, settings: int, blocks: int) -> Experiment:
+    """All blocks of a full grid, and every copy valid: the copies of a disturbed trial would all be disturbed."""
+    return experiment.model_copy(
+        update={
+            "factors": {"threads": tuple(range(1, settings + 1))},
+            "measure": experiment.measure.model_copy(update={"repeats": blocks, "foreign_cpu_max": 1.0}),
+            "design": experiment.design.model_copy(update={"order": "blocks"}),
+        }
+    )
+
+
+def _vary(trial: TrialDir, spec: dict[str, object], rng: random.Random) -> None:
+    record = json.loads(trial.record.read_text())
+    record["spec"] = spec
+    for engine in record["engines"]:
+        outcomes = engine["window"]["outcomes"]
+        outcomes["ok"] = round(outcomes["ok"] * rng.uniform(0.995, 1.005))
+    trial.record.write_text(json.dumps(record))
+
+
+def _timed(argv: Sequence[str]) -> tuple[float, int]:
+    """(seconds, bytes of the largest resident set) of one command, which must end with 0, or 1 for its verdict."""
+    start = time.monotonic()
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"{argv} ended with {process.returncode}")
+    return time.monotonic() - start, usage.ru_maxrss * 1024
