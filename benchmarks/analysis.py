@@ -1,7 +1,7 @@
-"""How long a run of 500 trials takes to analyse, and in how much memory: the analysis alone, and `powerband report` whole.
+"""How long a run of 500 trials takes to analyse, and in how much memory: the analysis alone, and `powerband report`.
 
-One trial of the reference subject is taken for real (10 s, 16 threads, ten samples a second), and its files stand in for
-all others; only the number of answers differs a little, so that there is something to compare."""
+One trial of the reference subject is taken for real (10 s, 16 threads, ten samples a second), and its files stand in
+for all others; only the number of answers differs a little, so that there is something to compare."""
 
 from __future__ import annotations
 

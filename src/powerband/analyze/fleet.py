@@ -13,29 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hdrh.histogram import HdrHistogram
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from powerband.analyze.histogram import bounds, decode, merge
 
-HISTOGRAM_MAX_NS = 3_600_000_000_000
 SECOND_NS = 1e9
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
 class Times:
-    """A distribution of times in ns: HdrHistograms with 3 significant digits, merged without loss.
-
-    hdrh decodes and adds; its queries walk 33,000 cells in Python, so those are done here on an array."""
+    """A distribution of times in ns: HdrHistograms with 3 significant digits, merged without loss."""
 
     def __init__(self, encoded: Iterable[str]) -> None:
-        merged = HdrHistogram(1, HISTOGRAM_MAX_NS, 3)
-        for text in encoded:
-            if text:
-                merged.decode_and_add(text)
-        counts = np.array(merged.counts, dtype=np.int64)
-        occupied = np.flatnonzero(counts)
-        low, size = _cell(occupied, merged.sub_bucket_half_count_magnitude)
-        self._counts = counts[occupied]
+        cells, self._counts = merge([decode(text) for text in encoded if text])
+        low, size = bounds(cells)
         self._highest = low + size - 1
         self._middle = (low + self._highest) / 2
         self._passed = np.cumsum(self._counts)
@@ -58,15 +48,6 @@ class Times:
     def moment(self, order: int) -> float:
         """The mean of value ** order, each value taken at the middle of its cell; 0 where there are no values."""
         return float(np.dot(self._middle**order, self._counts) / self.count) if self.count else 0.0
-
-
-def _cell(index: Ints, half_magnitude: int) -> tuple[Ints, Ints]:
-    """Lowest value and width of cells of an HdrHistogram with unit 1 (HdrHistogram's `get_value_from_index`)."""
-    half = 1 << half_magnitude
-    bucket = (index >> half_magnitude) - 1
-    within = (index & (half - 1)) + np.where(bucket < 0, 0, half)
-    bucket = np.maximum(bucket, 0)
-    return within << bucket, np.int64(1) << bucket
 
 
 @dataclass(frozen=True)

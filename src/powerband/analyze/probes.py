@@ -119,7 +119,8 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
 
 def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
     names = [name for name, value in rows[0][1].items() if not isinstance(value, str)]
-    fields = {name: np.array([_number(row.get(name)) for _, row in rows]) for name in names}
+    # dtype float makes NaN of None
+    fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in names}
     repeated = _repeated(fields)
     for name in READ_TOGETHER:
         if name in fields:
@@ -138,7 +139,3 @@ def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]
         if name in fields:
             repeated[1:] &= np.diff(fields[name]) == 0
     return repeated
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
