@@ -7,7 +7,7 @@ ENGINE = .venv/bin/powerband-engine
 absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's package $(3))" >&2; \
 	  test "$$POWERBAND_NO_SKIP" != 1
 
-.PHONY: demo test lint format golden schemas bundle bench bench-peers calibrate setup uv chromium
+.PHONY: demo test lint format golden schemas bundle bench aa bench-peers calibrate setup uv chromium
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -43,6 +43,10 @@ bundle:
 
 bench: setup
 	$(RUN) python -m benchmarks --engine $(ENGINE)
+
+# A hundred real sweeps of equal settings, 20 minutes on a quiet machine; goes on where it was stopped.
+aa: setup
+	$(RUN) python -m benchmarks.aa_sweeps --engine $(ENGINE)
 
 bench-peers: setup
 	benchmarks/install_peers.sh

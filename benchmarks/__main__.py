@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import analysis, control_plane, http, probe
+from benchmarks import analysis, control_plane, http, probe, race
 
 SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "http": http.cpu_per_request,
@@ -24,6 +24,7 @@ SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "probe": probe.cost,
     "control-plane": control_plane.cost,
     "analysis": analysis.speed,
+    "race": race.against_grid,
 }
 
 

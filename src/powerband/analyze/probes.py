@@ -9,6 +9,7 @@ Not here: what the figures mean (`measure.py`), the per-second series for plots 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,7 @@ class Counters:
         filled = np.interp(self.at_ns, at, values, left=np.nan, right=np.nan)
         passed = np.diff(self.at_ns)
         rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
-        return tuple(None if np.isnan(rate) else float(rate) for rate in rates)
+        return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
 
     def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
         """The values of a gauge within the stretch; None where there are none."""

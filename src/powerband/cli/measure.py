@@ -206,7 +206,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, ans
     from powerband.search.session import run_session
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
-    with run_directory.locked(), StopRequest.on_signals(advice) as stop:
+    with StopRequest.on_signals(advice) as stop:
         with _view(live) as observer:
             if not run_directory.planned():
                 _announce(experiment, observer)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 @click.option("-r", "--rate", metavar="R", help="Open load instead: R requests per second.")
 @click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
 @click.option(
-    "--max-in-flight", metavar="N", help="Open load: what finds so many in flight is dropped.  [default: 10000]"
+    "--max-in-flight",
+    metavar="N",
+    help="Open load: what finds so many in flight is dropped.  [default: 10000, or what the descriptors allow]",
 )
 @click.option("-d", "--duration", metavar="TIME", help="How long to measure.  [default: 10s]")
 @click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before that.  [default: 0s]")

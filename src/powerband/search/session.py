@@ -44,9 +44,14 @@ def run_session(
     `stop`: a first request ends the trial in flight and returns the analysis of what there is. `trial`: how a trial is
     run (tests give a simulation). Raises MeasurementError for a full disk or a missing engine, SubjectError for a
     subject that cannot be built or started at all, UsageError where the directory was written by another experiment or
-    version."""
+    version, or another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
-    planner = planner_for(experiment, experiment.design.seed)
+    with run.locked():
+        return _go_on(experiment, run, observer, stop, trial)
+
+
+def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, trial: RunTrial) -> Analysis:
+    planner = planner_for(experiment, experiment.design.seed or 0)
     results = replay(experiment, run, planner)
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)

@@ -1,0 +1,169 @@
+"""Real A/A sweeps: three settings of the reference subject that are the same race each other, again and again.
+
+    python -m benchmarks.aa_sweeps --engine ENGINE [--sweeps 100] [--minutes 60] [--folder runs/aa-sweeps]
+
+Whoever wins, wins by chance: the share of sweeps with a false winner must not exceed 5 %. One line of JSON is kept for
+each finished sweep, and its run directory beside it: called again, it goes on until there are so many. Ctrl-C ends it
+after the trial in flight; the sweep that it cuts short does not count. Nothing else should run on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scipy.stats import binomtest
+
+from benchmarks.sweeps import sweep
+from powerband.analyze.results import AnswerKind, Verdict
+from powerband.run.stop import StopRequest
+
+ALLOWED = 0.05
+# No confirmation: it could only take a false winner back, and what is asked here is how often the race names one.
+EXPERIMENT = """
+name: aa-sweep
+subject: {use: reference, set: {model: fixed, threads: 16, wait: 5ms, cpu: 100us}}
+factors: {aa: [1, 2, 3]}
+load: {users: 16, duration: 500ms, drain: 1s}
+measure: {warmup: 500ms, repeats: 4}
+design: {order: race, confirm: 0}
+objective: {maximise: goodput, margin: 3%}
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One sweep. `false_winner`: a setting was called the best; `false_worse`: any was called worse than another."""
+
+    number: int
+    kind: str
+    answer: str | None
+    false_winner: bool
+    false_worse: bool
+    trials: int
+    invalid: int
+    blocks: int
+    seconds: float
+    run: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.aa_sweeps", description=__doc__)
+    parser.add_argument("--engine", required=True, help="the powerband-engine binary (a release build)")
+    parser.add_argument("--sweeps", type=int, default=100, help="how many there are to be in all")
+    parser.add_argument("--minutes", type=float, default=60, help="no further sweep begins after this time")
+    parser.add_argument("--folder", type=Path, default=Path("runs/aa-sweeps"), help="where they are kept")
+    options = parser.parse_args(arguments)
+    kept = options.folder / "sweeps.jsonl"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    done = read(kept)
+    deadline = time.monotonic() + 60 * options.minutes
+    with StopRequest.on_signals() as stop:
+        while len(_measured(done)) < options.sweeps and time.monotonic() < deadline:
+            outcome = _one(len(done) + 1, options.folder, options.engine, stop)
+            if outcome is None:
+                break
+            done.append(outcome)
+            with kept.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            print(
+                f"{outcome.number}: {outcome.kind}, {outcome.trials} trials, {outcome.seconds:.0f} s", file=sys.stderr
+            )
+    if not _measured(done):
+        print("no sweep was finished in which anything could be measured")
+        return 1
+    summary = summarise(done)
+    (options.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print(table(summary))
+    return 0
+
+
+def read(path: Path) -> list[Outcome]:
+    """The finished sweeps; a line that a kill cut short is none, and is taken away."""
+    if not path.is_file():
+        return []
+    whole = path.read_text().rpartition("\n")[0]
+    lines = whole.splitlines()
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return [Outcome(**json.loads(line)) for line in lines]
+
+
+def _one(number: int, folder: Path, engine: str, stop: StopRequest) -> Outcome | None:
+    """None where it was stopped."""
+    made = sweep(EXPERIMENT, folder / "runs", stop, engine=engine, seed=number)
+    if stop.requested:
+        return None
+    analysis = made.analysis
+    answer = analysis.answer
+    return Outcome(
+        number=number,
+        kind=answer.kind.value,
+        answer=None if answer.setting is None else answer.setting.id,
+        false_winner=answer.kind is AnswerKind.BEST,
+        false_worse=any(row.verdict in (Verdict.WORSE, Verdict.BETTER) for row in analysis.settings),
+        trials=len(analysis.trials),
+        invalid=made.invalid,
+        blocks=len({trial.block for trial in analysis.trials}),
+        seconds=made.seconds,
+        run=made.run.path.name,
+    )
+
+
+def _measured(done: Sequence[Outcome]) -> list[Outcome]:
+    """A sweep without any valid trial says nothing, and would only make the share of false winners look small."""
+    return [outcome for outcome in done if outcome.kind != AnswerKind.NONE_VALID.value]
+
+
+def summarise(all_done: Sequence[Outcome]) -> dict[str, object]:
+    """Shares with their exact 95 % intervals (Clopper & Pearson 1934)."""
+    done = _measured(all_done)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}",
+        "sweeps": len(done),
+        "sweeps_without_a_valid_trial": len(all_done) - len(done),
+        "false_winners": _share([outcome.false_winner for outcome in done]),
+        "false_worse": _share([outcome.false_worse for outcome in done]),
+        "answers": dict(Counter(outcome.kind for outcome in done).most_common()),
+        "trials": sum(outcome.trials for outcome in done),
+        "invalid": sum(outcome.invalid for outcome in done),
+        "trials_of_the_grid": len(done) * 12,
+        "seconds": sum(outcome.seconds for outcome in done),
+    }
+
+
+def _share(found: Sequence[bool]) -> dict[str, float]:
+    exact = binomtest(sum(found), len(found)).proportion_ci(0.95, method="exact")
+    return {"count": sum(found), "share": sum(found) / len(found), "low": float(exact.low), "high": float(exact.high)}
+
+
+def table(summary: dict[str, object]) -> str:
+    """The summary in Markdown."""
+    lines = [f"{summary['date']}, {summary['machine']}: {summary['sweeps']} A/A sweeps of 3 equal settings", ""]
+    if summary["sweeps_without_a_valid_trial"]:
+        lines[1:1] = [f"({summary['sweeps_without_a_valid_trial']} more without a valid trial: they count for nothing)"]
+    lines += ["| what | sweeps | share (95 % interval) | at most | |", "|---|---|---|---|---|"]
+    for key, name in (("false_winners", "a winner is named"), ("false_worse", "any setting is called worse")):
+        share = summary[key]
+        assert isinstance(share, dict)
+        interval = f"{share['share']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
+        met = "met" if share["share"] <= ALLOWED else "NOT met"
+        lines.append(f"| {name} | {share['count']} | {interval} | {ALLOWED:.0%} | {met} |")
+    answers = summary["answers"]
+    assert isinstance(answers, dict)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in answers.items())
+    lines += ["", f"Answers: {kinds}. {summary['trials']} trials ({summary['trials_of_the_grid']} in full grids), "
+              f"{summary['invalid']} of them invalid; {float(str(summary['seconds'])) / 60:.0f} min."]  # fmt: skip
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""A race against the full grid: the best of 16 pool sizes to 3 %, with a verdict, side by side in alternating pairs.
+
+Both are allowed 10 blocks, of the same trials; the race's time includes the confirmation of its winner."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.sweeps import Sweep, sweep
+from powerband.run.stop import StopRequest
+
+PAIRS_MOST = 3  # a pair takes some seven minutes
+AT_MOST = 0.5
+EXPERIMENT = """
+name: pool-of-16
+subject: {{use: reference, set: {{model: fixed, wait: 20ms, cpu: 100us}}}}
+factors: {{threads: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]}}
+load: {{users: 64, duration: 1s, drain: 2s}}
+measure: {{warmup: 500ms, repeats: 10}}
+design: {{order: {order}}}
+objective: {{maximise: goodput, margin: 3%}}
+"""
+
+
+def against_grid(engine: str, pairs: int) -> Iterator[str]:
+    yield "| pair | what | seconds | trials (invalid) | answer |"
+    yield "|---|---|---|---|---|"
+    ratios, agreed = [], 0
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals() as stop:
+        for number in range(min(pairs, PAIRS_MOST)):
+            orders = ("race", "blocks") if number % 2 == 0 else ("blocks", "race")
+            done = {
+                order: sweep(EXPERIMENT.format(order=order), Path(folder), stop, engine=engine, seed=number + 1)
+                for order in orders
+            }
+            if stop.requested:
+                return
+            for order in orders:
+                yield _row(number + 1, order, done[order])
+            ratios.append(done["race"].seconds / done["blocks"].seconds)
+            agreed += _agree(done["race"], done["blocks"])
+    ratio = statistics.median(ratios)
+    yield (
+        f"race / grid: {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f}) of the time; target at most {AT_MOST}: "
+        f"{'met' if ratio <= AT_MOST else 'NOT met'}; the same answer in {agreed} of {len(ratios)} pairs"
+    )
+
+
+def _row(pair: int, order: str, done: Sweep) -> str:
+    name = "race" if order == "race" else "full grid"
+    trials = len(done.analysis.trials)
+    return f"| {pair} | {name} | {done.seconds:.0f} | {trials} ({done.invalid}) | {done.answer} |"
+
+
+def _agree(race: Sweep, grid: Sweep) -> bool:
+    """Each names a setting that the other holds for as good as its own."""
+    a, b = race.analysis.answer, grid.analysis.answer
+    return a.setting is not None and b.setting is not None and a.setting in b.equivalent and b.setting in a.equivalent
