@@ -321,7 +321,7 @@ pub enum WaitKind {
     /// A futex: a lock, or a condition (an idle thread of a pool waits for work there, too).
     Lock,
     Sleep,
-    /// To receive, send, connect or accept on one socket.
+    /// To receive, send, connect or accept on one socket; polling a single one included.
     Socket,
     /// For any of several descriptors: an event loop without work.
     Poll,

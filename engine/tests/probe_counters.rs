@@ -160,6 +160,8 @@ held = threading.Lock(); held.acquire()
 listening = socket.create_server(('127.0.0.1', 0))
 sending = socket.create_connection(listening.getsockname())
 reading, _ = listening.accept()
+patient = socket.create_connection(listening.getsockname()); silent = listening.accept()
+patient.settimeout(600); patient = patient.makefile('rb', 0)
 quiet, _ = os.pipe()
 polled = select.epoll(); polled.register(quiet)
 def burn():
@@ -167,7 +169,7 @@ def burn():
 waits = {
     'lock': held.acquire, 'sleep': lambda: time.sleep(600), 'receive': lambda: reading.recv(1), 'accept': listening.accept,
     'read': lambda: os.read(sending.fileno(), 1), 'poll': polled.poll, 'select': lambda: select.select([quiet], [], []),
-    'pipe': lambda: os.read(quiet, 1), 'burn': burn, 'child': lambda: os.waitpid(child, 0),
+    'timeout': patient.read, 'pipe': lambda: os.read(quiet, 1), 'burn': burn, 'child': lambda: os.waitpid(child, 0),
 }
 child = os.fork()
 if child == 0: time.sleep(600)
@@ -193,6 +195,7 @@ time.sleep(600)
         ("receive", "socket"),
         ("accept", "socket"),
         ("read", "socket"),
+        ("timeout", "socket"),
         ("poll", "poll"),
         ("select", "poll"),
         ("pipe", "other"),

@@ -5,6 +5,7 @@ use std::ops::{Add, AddAssign};
 
 use super::clock_ns;
 use super::procfs::{Numbers, ProcDir, ProcFile, Stat, number_after, parse_stat};
+use super::waits::Surroundings;
 
 /// What a process has used up; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -220,11 +221,6 @@ impl Process {
         (scratch.len() as u32, sockets as u32)
     }
 
-    /// Whether a descriptor of the process is a socket; false where that may not be seen.
-    pub fn is_socket(&self, fd: i32) -> bool {
-        self.descriptors.as_ref().is_some_and(|dir| dir.is_socket(fd))
-    }
-
     /// Proportional set size. Dear: the kernel walks the page tables. None where not permitted.
     pub fn pss_bytes(&self) -> Option<u64> {
         if self.zombie {
@@ -234,6 +230,22 @@ impl Process {
         let file = ProcFile::open(&format!("/proc/{}/smaps_rollup", self.shown_by)).ok()?;
         let text = file.read(&mut buffer).ok()?;
         Some(number_after(text, b"\nPss:").unwrap_or(0) * 1024)
+    }
+}
+
+impl Surroundings for Process {
+    /// False where that may not be seen.
+    fn is_socket(&self, descriptor: i32) -> bool {
+        self.descriptors.as_ref().is_some_and(|dir| dir.is_socket(descriptor))
+    }
+
+    fn first_polled(&self, address: u64) -> Option<i32> {
+        let mut descriptor = [0u8; size_of::<i32>()]; // the first field of a pollfd
+        let local = libc::iovec { iov_base: descriptor.as_mut_ptr().cast(), iov_len: descriptor.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: descriptor.len() };
+        // SAFETY: writes at most the given length to a live buffer; the other address is the other process's.
+        let read = unsafe { libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0) };
+        (read == descriptor.len() as isize).then(|| i32::from_ne_bytes(descriptor))
     }
 }
 

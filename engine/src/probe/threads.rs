@@ -346,7 +346,7 @@ impl Files {
         }
         let mut buffer = [0u8; 256];
         match self.read(&process.tasks, &self.call, "syscall", &mut buffer).and_then(parse_call) {
-            Some(call) => kind_of_call(call, state, |fd| process.is_socket(fd)),
+            Some(call) => kind_of_call(call, state, process),
             None => kind_of_channel(channel, state),
         }
     }

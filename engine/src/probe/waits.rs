@@ -27,9 +27,16 @@ pub fn parse_call(text: &[u8]) -> Option<Call> {
     Some(Call::In(number, [argument()?, argument()?]))
 }
 
-/// None for a thread that is not blocked. `state`: the kernel's letter; `is_socket` tells a descriptor's kind, and is asked
-/// only of reads and writes.
-pub fn kind_of_call(call: Call, state: u8, is_socket: impl Fn(i32) -> bool) -> Option<WaitKind> {
+/// What is to be seen of the process that a thread belongs to; asked only where the call alone does not tell.
+pub trait Surroundings {
+    /// Whether a descriptor is a socket.
+    fn is_socket(&self, descriptor: i32) -> bool;
+    /// The first descriptor in a list for `poll` at this address.
+    fn first_polled(&self, address: u64) -> Option<i32>;
+}
+
+/// None for a thread that is not blocked. `state`: the kernel's letter.
+pub fn kind_of_call(call: Call, state: u8, process: &impl Surroundings) -> Option<WaitKind> {
     let (number, arguments) = match call {
         Call::Running => return None,
         Call::Outside => return Some(WaitKind::Memory),
@@ -44,19 +51,21 @@ pub fn kind_of_call(call: Call, state: u8, is_socket: impl Fn(i32) -> bool) -> O
         libc::SYS_connect | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => WaitKind::Socket,
         libc::SYS_epoll_pwait | SYS_EPOLL_PWAIT2 | libc::SYS_io_uring_enter => WaitKind::Poll,
         // Polling no descriptor is an old way to sleep.
-        libc::SYS_ppoll if arguments[1] == 0 => WaitKind::Sleep,
+        libc::SYS_ppoll => kind_of_poll(arguments, process),
         libc::SYS_pselect6 if arguments[0] == 0 => WaitKind::Sleep,
-        libc::SYS_ppoll | libc::SYS_pselect6 => WaitKind::Poll,
+        libc::SYS_pselect6 => WaitKind::Poll,
         libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mprotect | libc::SYS_madvise => {
             WaitKind::Memory
         }
         libc::SYS_brk => WaitKind::Memory,
-        libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev if is_socket(arguments[0] as i32) => {
+        libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev
+            if process.is_socket(arguments[0] as i32) =>
+        {
             WaitKind::Socket
         }
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_pread64 | libc::SYS_pwrite64 => WaitKind::Disk,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_wait4 | libc::SYS_waitid => WaitKind::Other,
-        number => kind_of_old_call(number, arguments).unwrap_or(match state {
+        number => kind_of_old_call(number, arguments, process).unwrap_or(match state {
             b'D' => WaitKind::Disk,
             _ => WaitKind::Other,
         }),
@@ -70,19 +79,28 @@ const SYS_FUTEX_WAITV: i64 = 449;
 
 /// Calls that newer architectures do without.
 #[cfg(target_arch = "x86_64")]
-fn kind_of_old_call(number: i64, arguments: [u64; 2]) -> Option<WaitKind> {
+fn kind_of_old_call(number: i64, arguments: [u64; 2], process: &impl Surroundings) -> Option<WaitKind> {
     match number {
-        libc::SYS_poll if arguments[1] == 0 => Some(WaitKind::Sleep),
+        libc::SYS_poll => Some(kind_of_poll(arguments, process)),
         libc::SYS_select if arguments[0] == 0 => Some(WaitKind::Sleep),
-        libc::SYS_epoll_wait | libc::SYS_poll | libc::SYS_select => Some(WaitKind::Poll),
+        libc::SYS_epoll_wait | libc::SYS_select => Some(WaitKind::Poll),
         libc::SYS_vfork | libc::SYS_fork => Some(WaitKind::Other),
         _ => None,
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn kind_of_old_call(_number: i64, _arguments: [u64; 2]) -> Option<WaitKind> {
+fn kind_of_old_call(_number: i64, _arguments: [u64; 2], _process: &impl Surroundings) -> Option<WaitKind> {
     None
+}
+
+/// Polling one socket is how clients with a timeout read from it (JDBC drivers, libpq, Python).
+fn kind_of_poll([address, count]: [u64; 2], process: &impl Surroundings) -> WaitKind {
+    match count {
+        0 => WaitKind::Sleep,
+        1 if process.first_polled(address).is_some_and(|fd| process.is_socket(fd)) => WaitKind::Socket,
+        _ => WaitKind::Poll,
+    }
 }
 
 /// By the kernel function, whose names differ from kernel to kernel: parts of them that have lasted. None where the
@@ -124,8 +142,21 @@ pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
 mod tests {
     use super::*;
 
+    /// Its only socket is descriptor 3, and the list at address 0x30 begins with it.
+    struct Process;
+
+    impl Surroundings for Process {
+        fn is_socket(&self, descriptor: i32) -> bool {
+            descriptor == 3
+        }
+
+        fn first_polled(&self, address: u64) -> Option<i32> {
+            (address != 0).then_some(if address == 0x30 { 3 } else { 8 })
+        }
+    }
+
     fn kind(text: &[u8]) -> Option<WaitKind> {
-        kind_of_call(parse_call(text).unwrap(), b'S', |fd| fd == 3)
+        kind_of_call(parse_call(text).unwrap(), b'S', &Process)
     }
 
     #[test]
@@ -140,6 +171,10 @@ mod tests {
             (b"0 0x8 0x7f90b7303e00 0x1 0x0 0x0 0x0 0x7f909fffea30 0x7f90b79162ec\n", WaitKind::Other),
             (b"232 0x6 0x7f90a4000ba0 0x3ff 0xffffffff 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
             (b"7 0x7f90a4000ba0 0x2 0xffffffff 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
+            (b"7 0x30 0x1 0x3e8 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Socket),
+            (b"271 0x30 0x1 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Socket),
+            (b"7 0x40 0x1 0x3e8 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
+            (b"7 0x30 0x2 0x3e8 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Poll),
             (b"7 0x0 0x0 0x3e8 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Sleep),
             (b"270 0x0 0x0 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Sleep),
             (b"11 0x7f90a4000000 0x100000 0x0 0x0 0x0 0x0 0x7f90b5242bc0 0x7f90b7926f36\n", WaitKind::Memory),
@@ -154,10 +189,10 @@ mod tests {
     #[test]
     fn an_uninterruptible_file_call_waits_for_a_disk() {
         let read = Call::In(libc::SYS_read, [9, 0]);
-        assert_eq!(kind_of_call(read, b'D', |_| false), Some(WaitKind::Disk));
-        assert_eq!(kind_of_call(Call::In(libc::SYS_fsync, [9, 0]), b'S', |_| false), Some(WaitKind::Disk));
+        assert_eq!(kind_of_call(read, b'D', &Process), Some(WaitKind::Disk));
+        assert_eq!(kind_of_call(Call::In(libc::SYS_fsync, [9, 0]), b'S', &Process), Some(WaitKind::Disk));
         let lock = Call::In(libc::SYS_futex, [9, 0]);
-        assert_eq!(kind_of_call(lock, b'D', |_| false), Some(WaitKind::Lock));
+        assert_eq!(kind_of_call(lock, b'D', &Process), Some(WaitKind::Lock));
     }
 
     #[test]
