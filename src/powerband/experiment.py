@@ -416,8 +416,7 @@ class Experiment(Frozen):
     @property
     def explores(self) -> bool:
         """Whether the space is too large to be raced whole: a race of its finalists follows."""
-        large = math.prod(len(levels) for levels in self.factors.values()) > self.design.explore_above
-        return large and self.design.order == "race" and not self.objective.is_capacity
+        return self.is_race and math.prod(len(levels) for levels in self.factors.values()) > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
         """With the folder in which the subject is started, where it has none of its own: a run that is gone on with

@@ -118,7 +118,8 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
         return None
     race, confidence = experiment.design.order == "race", objective.confidence
     blocks = parts.blocks_within(experiment.design.budget_ns)
-    finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, race=race) if blocks >= 2 else None
+    most = parts.blocks if race else None
+    finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, most=most) if blocks >= 2 else None
     enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
     margin_ns = None if enough is None else parts.ns_of(enough)
     return Reach(noise, blocks, finds, objective.margin, enough, margin_ns)

@@ -16,7 +16,7 @@ from fakes.trials import experiment as fake_experiment
 from powerband.analyze.results import Problem, TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import Setting, Stage, TrialSpec
-from powerband.search.session import Planner
+from powerband.search.planners import Planner
 
 SEED_BITS = 48
 GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_ready", "no_request_ok", "interrupted"
@@ -159,7 +159,7 @@ class PlannerContract:
         made = self.experiment()
         planner = self.planner(made)
         specs, _ = self.run(planner, lambda spec: NOT_READY, self.most_trials(made))
-        assert all("because of not_ready" in reason for reason in planner.left.values())
+        assert all("because of not_ready" in reason for reason in planner.progress.left.values())
         self.check_given_up(planner, specs, {spec.setting for spec in specs})
 
     def test_a_setting_that_always_fails_leaves_with_a_reason(self) -> None:
@@ -173,7 +173,7 @@ class PlannerContract:
     def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
         """Settings that only ever failed were not tried without end, and the planner says why."""
         for setting in failing:
-            assert "because of not_ready" in planner.left[setting]
+            assert "because of not_ready" in planner.progress.left[setting]
             assert sum(1 for spec in specs if spec.setting == setting) <= 2 * (1 + 2)
 
     @few

@@ -42,7 +42,7 @@ def test_a_large_space_is_explored_and_its_finalists_race() -> None:
 def test_what_it_finds_is_the_width_of_its_own_intervals() -> None:
     reach = expected(order="race").reach
     assert reach is not None and reach.finds is not None
-    assert reach.finds == smallest_difference(0.02, 4, 12, 0.95, race=True)
+    assert reach.finds == smallest_difference(0.02, 4, 12, 0.95, most=12)
     fixed = expected().reach
     assert fixed is not None and fixed.finds is not None
     assert fixed.finds < reach.finds, "looking after every block has its price"
@@ -57,8 +57,8 @@ def test_what_it_finds_is_the_width_of_its_own_intervals() -> None:
 def test_the_blocks_for_a_difference_are_the_fewest_that_find_it(settings: int, race: bool) -> None:
     blocks = blocks_to_find(0.03, 0.02, settings, race=race)
     assert blocks is not None and blocks > 2
-    assert smallest_difference(0.02, settings, blocks, race=race) <= 0.03
-    assert smallest_difference(0.02, settings, blocks - 1, race=race) > 0.03
+    assert smallest_difference(0.02, settings, blocks, most=blocks if race else None) <= 0.03
+    assert smallest_difference(0.02, settings, blocks - 1, most=blocks - 1 if race else None) > 0.03
     assert blocks_to_find(0.03, 0.5, settings, race=race) is None
 
 

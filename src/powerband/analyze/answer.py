@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.constraints import shortfall
-from powerband.analyze.results import AnswerKind, SettingResult, Verdict
+from powerband.analyze.results import AnswerKind, Exploration, SettingResult, Verdict
 from powerband.analyze.standing import Standing, names, verb
 from powerband.analyze.why import why
 from powerband.metrics import METRICS
@@ -29,19 +29,49 @@ def word_answer(
     undecided: Sequence[Setting],
 ) -> tuple[str, ...]:
     """One to three sentences."""
+    if standing.exploration is not None and not standing.rows:
+        return _none_raced(standing, standing.exploration)
     match kind:
         case AnswerKind.NONE_VALID:
             return _none_valid(standing)
         case AnswerKind.NONE_FEASIBLE:
-            return _none_feasible(standing)
+            first, second = _none_feasible(standing)
+            return (first, f"{second} {_explored(standing, named=False)}".rstrip())
         case AnswerKind.NOT_ENOUGH_DATA:
-            return _not_enough(standing)
+            first, second = _not_enough(standing)
+            return (first, f"{second} {_explored(standing, named=False)}".rstrip())
     assert chosen is not None
     first = f"Use {chosen.id}: {_figure(standing, chosen)}."
     sure = _how_sure(standing, kind, chosen, equivalent, undecided)
-    if raced := _raced(standing):
-        sure = f"{sure} {raced}"
+    sure = " ".join(part for part in (sure, _raced(standing), _explored(standing, named=True)) if part)
     return (first, sure, why(standing, chosen))
+
+
+def _explored(standing: Standing, *, named: bool) -> str:
+    """Of how many settings the race's are a part: nothing was shown of the others."""
+    exploration = standing.exploration
+    if exploration is None:
+        return ""
+    best = "the answer is the best of those that raced" if named else "nothing is said of the others"
+    return (
+        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once and {exploration.raced:,} raced: "
+        f"{best}."
+    )
+
+
+def _none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
+    """The run ended before the race began."""
+    tried = f"{exploration.tried:,} of {exploration.settings:,} settings were tried once"
+    if not standing.explored:
+        return ("No setting could be measured.", f"{_sentence(tried)} Each trial says why it does not count.")
+    metric, sign = standing.experiment.objective.metric, standing.experiment.objective.direction == "maximise"
+    best = (max if sign else min)(standing.explored, key=lambda result: result.metrics[metric])
+    found = f"{_metric_words(metric)} was {format_value(best.metrics[metric], METRICS[metric].unit)}"
+    return (
+        f"Not enough data to name a setting: {tried}, and none has raced yet.",
+        f"{_sentence(found)[:-1]} in the best trial, {best.setting.id}; one trial cannot tell a difference from noise: "
+        "let the race run (resume).",
+    )
 
 
 def _raced(standing: Standing) -> str:
@@ -146,7 +176,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
     found = standing.row(setting).estimates[metric]
-    text = f"{metric.removesuffix('_per_s').replace('_ns_', ' ').replace('_', ' ')} {format_value(found.value, unit)}"
+    text = f"{_metric_words(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
@@ -164,6 +194,10 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
         f"it holds {wanted} up to {format_value(found.value, 'per_s')} ({found.confidence:.0%} interval "
         f"{significant(found.low)} to {significant(found.high)}, {found.n} trials)"
     )
+
+
+def _metric_words(metric: str) -> str:
+    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
 
 
 def _how_sure(

@@ -25,6 +25,7 @@ from powerband.analyze.results import (
     AnswerKind,
     Confirmation,
     Estimate,
+    Exploration,
     Race,
     SettingResult,
     TrialResult,
@@ -41,11 +42,14 @@ from powerband.plan import Setting, Stage
 @dataclass(frozen=True)
 class Progress:
     """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
-    fail, with the reason; `race`: how a race went, its confirmation not yet judged."""
+    fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
+    it, and `raced`: the settings that race (None: all)."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
     race: Race | None = None
+    exploration: Exploration | None = None
+    raced: tuple[Setting, ...] | None = None
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -53,14 +57,15 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 
     Of several attempts at one setting in one block the last valid one counts. Settings that certainly miss a constraint
     cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
-    another one could not be measured for no fault of its own."""
-    settings = list(dict.fromkeys([*experiment.settings(), *(result.setting for result in results)]))
+    another one could not be measured for no fault of its own. Of a space that was explored first, those that raced are
+    judged, and no others."""
     progress = progress or Progress()
+    settings = _judged(experiment, results, progress)
     if experiment.objective.is_capacity:
         standing = _by_capacity(experiment, settings, results)
         decision = _decide(standing)
     else:
-        standing, decision = _by_blocks(experiment, settings, results, progress.race)
+        standing, decision = _by_blocks(experiment, settings, results, progress)
     rows = standing.rows
     # Past its capacity a server is never steady, and that is what was asked.
     restless = never_stabilised([r for r in results if r.stage is not Stage.CAPACITY or holds(experiment, r)])
@@ -79,18 +84,20 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         warnings=(*_warnings(experiment, rows, results, progress), *warnings_of(results, restless)),
         claims=judge_claims(experiment, results),
         race=standing.race,
+        exploration=progress.exploration,
         rules=judge_rules(experiment, rows, results, answer),
     )
 
 
 def _by_blocks(
-    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], race: Race | None
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, _Decision]:
     """All settings under one load, paired within blocks; a race's winner is confirmed."""
     table = Table(experiment, settings, results)
     scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
     compliance = compliance_of(experiment, table)
+    race = progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
     contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
@@ -111,7 +118,9 @@ def _by_blocks(
         for setting in settings
     )
     blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
-    standing = replace(_standing(experiment, results, rows, contest, blocks), race=race)
+    standing = replace(
+        _standing(experiment, results, rows, contest, blocks), race=race, exploration=progress.exploration
+    )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
         confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
@@ -155,6 +164,13 @@ def _capacity_row(
         bottleneck=commonest(search.near_edge()),
         capacity=capacity,
     )
+
+
+def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Progress) -> list[Setting]:
+    if progress.raced is not None:
+        return list(progress.raced)
+    met = (result.setting for result in results if result.stage is not Stage.EXPLORE)
+    return list(dict.fromkeys([*(() if experiment.explores else experiment.settings()), *met]))
 
 
 def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
@@ -213,7 +229,12 @@ def _standing(
         blocks=blocks,
         failed=failed,
         unmeasured=unmeasured,
+        explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
     )
+
+
+def _shows(experiment: Experiment, result: TrialResult) -> bool:
+    return result.valid and experiment.objective.metric in result.metrics
 
 
 @dataclass(frozen=True)
@@ -234,7 +255,8 @@ def _decide(standing: Standing) -> _Decision:
     undecided = tuple(row.setting for row in rows if row.setting in standing.unmeasured or _is_open(row))
     if leader is None:
         if not any(row.trials for row in rows):
-            return _Decision(AnswerKind.NONE_VALID, None, (), ())
+            waits = standing.explored and not rows  # the race of what was explored has not begun
+            return _Decision(AnswerKind.NOT_ENOUGH_DATA if waits else AnswerKind.NONE_VALID, None, (), ())
         kind = AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE
         return _Decision(kind, None, (), undecided)
     equivalent = tuple(
@@ -295,6 +317,8 @@ def _warnings(
             f"{len(done)} trials were run and the search was not over: it may take {progress.to_come} more; "
             "resume the run to finish it"
         )
+    elif progress.to_come > 0 and progress.exploration is not None:
+        yield f"the exploration is not over after {len(done)} trials: resume the run to finish it, and to race the best"
     elif progress.to_come > 0:
         repeats = experiment.measure.repeats
         wanted = {setting for setting in experiment.settings() if setting not in progress.left}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from powerband.analyze.results import Race, SettingResult
+from powerband.analyze.results import Exploration, Race, SettingResult, TrialResult
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting
@@ -18,7 +18,8 @@ LIST_MAX = 6
 class Standing:
     """`contenders`: those that may still be better than the leader by more than the margin; `blocks`: valid trials of
     the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
-    any other reason, so that nothing is known of them. `race`: where settings left on the way."""
+    any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
+    before it, with its valid trials `explored`."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -28,6 +29,8 @@ class Standing:
     failed: Mapping[Setting, str] = field(default_factory=dict)
     unmeasured: Mapping[Setting, str] = field(default_factory=dict)
     race: Race | None = None
+    exploration: Exploration | None = None
+    explored: Sequence[TrialResult] = ()
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

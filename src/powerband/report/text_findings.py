@@ -15,7 +15,6 @@ from powerband.report.findings import (
     bottleneck_sentence,
     capacity_trials,
     capacity_words,
-    exploration_words,
     proposal_words,
     race_words,
     rule_result,
@@ -26,8 +25,6 @@ from powerband.report.numbers import ABSENT, format_number
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
     """How the answer was come by and what limits it: lines without a heading; none where there is nothing to say."""
     lines = []
-    if analysis.exploration is not None:
-        lines.append(exploration_words(analysis.exploration))
     if analysis.race is not None:
         lines.append(race_words(analysis.race))
         confirmation = analysis.race.confirmation

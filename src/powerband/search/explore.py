@@ -48,10 +48,14 @@ class Explorer:
         self._next: tuple[Setting, int] | None = None  # to be repeated
         self._pending: TrialSpec | None = None
 
-    @property
-    def blind(self) -> int:
-        """So many trials at the beginning do not depend on what any of them shows."""
-        return min(self._space.blind, self._wanted)
+    def blind_trials(self) -> list[TrialSpec]:
+        """Those at the beginning, which do not depend on what any of them shows. To be asked of a new one, which is
+        of no use for anything else afterwards."""
+        specs: list[TrialSpec] = []
+        while len(specs) < self._space.blind and (spec := self.ask()) is not None:
+            specs.append(spec)
+            self.tell(TrialResult(spec.number, spec.block, spec.attempt, spec.setting, "measured", (), {}))
+        return specs
 
     @property
     def tried(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from powerband.analyze.intervals import DF_MANY, SMALL_SAMPLE
 from powerband.analyze.measure import measure
 from powerband.analyze.special import student_t, studentised_range
+from powerband.analyze.spending import Spending
 from powerband.experiment import Experiment, Load, Measure, Subject
 from powerband.observer import Observer
 from powerband.plan import Setting, TrialSpec
@@ -101,32 +102,28 @@ def smallest_difference(
     blocks: int = PLAN_BLOCKS,
     confidence: float = 0.95,
     *,
-    race: bool = False,
+    most: int | None = None,
 ) -> float:
-    """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race
-    after so many blocks, which may be looked at after each; see `intervals.compare_with_leader`. At least 2 of each."""
-    error = (1 - confidence) * (_spent(blocks) if race else 1.0)
-    if settings == 2:
-        critical = student_t(1 - error, blocks - 1)
-    else:
+    """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race of
+    `most` blocks after so many of them; see `intervals.compare_with_leader`. At least 2 settings and blocks."""
+    error = (1 - confidence) * (1.0 if most is None else Spending(most).share(blocks))
+    critical = student_t(1 - error, blocks - 1)  # of two; and few blocks hardly tell how large the noise is
+    if settings > 2:
         df = min(DF_MANY, float((settings - 1) * (blocks - 1)))
-        critical = studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1))
+        critical = max(critical, studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1)))
     return math.expm1(critical * sd * math.sqrt(2 / blocks))
 
 
 def blocks_to_find(
     difference: float, sd: float, settings: int, confidence: float = 0.95, *, race: bool = False
 ) -> int | None:
-    """The fewest blocks whose `smallest_difference` is no larger; None where `BLOCKS_MAX` are too few."""
+    """The fewest blocks whose `smallest_difference` is no larger, as the most blocks of a race; None where `BLOCKS_MAX`
+    are too few."""
 
     def found(blocks: int) -> bool:
-        return smallest_difference(sd, settings, blocks, confidence, race=race) <= difference
+        most = blocks if race else None
+        return smallest_difference(sd, settings, blocks, confidence, most=most) <= difference
 
     if not found(BLOCKS_MAX):
         return None
     return 2 + bisect_left(range(2, BLOCKS_MAX), True, key=found)
-
-
-def _spent(blocks: int) -> float:
-    looks = blocks - 1
-    return 1 / (looks * (looks + 1))

@@ -14,6 +14,8 @@ from powerband.experiment import Experiment
 from powerband.plan import TrialSpec
 from powerband.search.blocks import BlockPlanner
 from powerband.search.capacity import CapacityPlanner
+from powerband.search.explore import Explorer
+from powerband.search.exploring_race import ExploringRace
 from powerband.search.race import RacePlanner
 
 
@@ -41,6 +43,8 @@ class Planner(Protocol):
 
 def planner_for(experiment: Experiment, seed: int) -> Planner:
     """The planner of an experiment's own design and objective."""
+    if experiment.explores:
+        return ExploringRace(experiment, seed)
     if experiment.is_race:
         return RacePlanner(experiment, seed)
     if experiment.objective.is_capacity:
@@ -49,7 +53,10 @@ def planner_for(experiment: Experiment, seed: int) -> Planner:
 
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
-    """The trials of a run in which every trial is valid and nothing is learnt from any, in their order."""
+    """The trials of a run in which every trial is valid and nothing is learnt from any, in their order; those of an
+    exploration as far as they do not depend on what others show."""
+    if experiment.explores:
+        return Explorer(experiment, seed).blind_trials()
     planner = planner_for(experiment, seed)
     trials = []
     while (spec := planner.ask()) is not None:

@@ -60,7 +60,7 @@ class RacePlanner:
             grid_trials=len(self._settings) * self._experiment.measure.repeats,
             ended_by=self._ended_by,
         )
-        return Progress(self.planned_total - self._trials.told, self._trials.left, race)
+        return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
 
     @property
     def block_ended(self) -> bool:

@@ -100,7 +100,6 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
     assert all(len(line) <= width for line in text.splitlines())
     assert "…" not in text
     for words in (
-        "Of 240 settings 60 were tried once each",
         "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45.",
         "Three fresh starts uphold it",
         "out after block 4",

@@ -92,10 +92,11 @@ def test_seed_and_results_decide_what_is_tried_and_the_first_ones_the_seed_alone
     other_seed, _ = explore(Explorer(large(), 8))
     other_results, _ = explore(Explorer(large(), 7), lambda spec: told(spec, {"goodput_per_s": float(spec.number)}))
     nothing_learnt, _ = explore(Explorer(large(), 7), lambda spec: told(spec, {}))
-    blind = Explorer(large(), 7).blind
+    blind = Explorer(large(), 7).blind_trials()
     assert first == again
     assert first not in (other_seed, other_results)
-    assert first[:blind] == other_results[:blind] == nothing_learnt[:blind] and blind >= 10
+    count = len(blind)
+    assert blind == first[:count] == other_results[:count] == nothing_learnt[:count] and count >= 10
 
 
 def test_levels_are_numbers_in_their_order_or_names() -> None:

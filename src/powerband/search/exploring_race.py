@@ -1,0 +1,79 @@
+"""A race in a space too large to race whole: first an exploration, then a race of its finalists.
+
+In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end. Only joins `Explorer`
+and `RacePlanner`; the race knows nothing of what the exploration saw but who takes part. No I/O here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from powerband.analyze.compare import Progress
+from powerband.analyze.results import Exploration, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Setting, TrialSpec
+from powerband.search.explore import Explorer
+from powerband.search.race import RacePlanner
+
+
+class ExploringRace:
+    """Ask for a trial, run it, tell its result. Each `ask` must be answered by a `tell` before the next."""
+
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        self._experiment = experiment
+        self._seed = seed
+        self._explorer = Explorer(experiment, seed)
+        self._finalists: list[Setting] = []
+        self._explored = False
+        self._race: RacePlanner | None = None
+
+    @property
+    def planned_total(self) -> int:
+        """Told, in flight, and at most so many still to come, but for further retries."""
+        if self._race is not None:
+            return self._race.planned_total
+        told = len(self._explorer.told)
+        if self._explored:
+            return told
+        design = self._experiment.design
+        raced = design.finalists * self._experiment.measure.repeats + 2 * design.confirm
+        return told + self._explorer.to_come + raced
+
+    @property
+    def block_ended(self) -> bool:
+        """Whether the last result told was the last of a block of the race."""
+        return self._race is not None and self._race.block_ended
+
+    @property
+    def progress(self) -> Progress:
+        settings = len(self._experiment.settings())
+        exploration = Exploration(settings, self._explorer.tried, len(self._finalists))
+        race = Progress() if self._race is None else self._race.progress
+        to_come = self.planned_total - len(self._explorer.told) if self._race is None else race.to_come
+        return replace(race, to_come=to_come, exploration=exploration, raced=tuple(self._finalists))
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial; None when the race is over and its winner confirmed, or when there is nobody to race."""
+        if not self._explored:
+            spec = self._explorer.ask()
+            if spec is not None:
+                return spec
+            self._begin_race()
+        return None if self._race is None else self._race.ask()
+
+    def tell(self, result: TrialResult) -> None:
+        """What became of the trial asked for last."""
+        (self._explorer if self._race is None else self._race).tell(result)
+
+    def _begin_race(self) -> None:
+        self._explored = True
+        explorer = self._explorer
+        self._finalists = explorer.finalists()
+        if not self._finalists:
+            return
+        design = self._experiment.design
+        if design.budget_ns is not None:
+            left_ns = max(1, design.budget_ns - round(explorer.spent_s * 1e9))
+            design = design.model_copy(update={"budget_ns": left_ns})
+        rest = self._experiment.model_copy(update={"design": design})
+        self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=len(explorer.told))

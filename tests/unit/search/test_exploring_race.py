@@ -1,0 +1,153 @@
+"""A large space from its first look to the answer: who races, what is said, and what a budget or a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fakes.races import result_of, run_experiment, run_planner
+from fakes.trials import experiment
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Analysis, AnswerKind, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Level, Stage, TrialSpec
+from powerband.search.explore import finalists
+from powerband.search.exploring_race import ExploringRace
+from powerband.search.planners import dry_run, planner_for
+
+
+def space(**design: Any) -> Experiment:
+    """16 x 16 = 256 settings, a race of 8 blocks at most."""
+    factors: dict[str, tuple[Level, ...]] = {"threads": tuple(range(1, 17)), "queue": tuple(range(10, 170, 10))}
+    return experiment(factors, measure={"repeats": 8}, design={"order": "race", "seed": 7, **design})
+
+
+def served(spec: TrialSpec) -> Mapping[str, float]:
+    """Best, 1,000/s, at 10 threads and a queue of 80, with 1 % noise."""
+    levels = spec.setting.as_dict()
+    away = abs(float(levels["threads"]) - 10) / 16 + abs(float(levels["queue"]) - 80) / 160
+    noise = random.Random(f"{spec.number}/{spec.setting.id}").gauss(0, 0.01)
+    return {"goodput_per_s": 1000 * math.exp(noise - 2 * away), "error_rate": 0.0}
+
+
+def raced(analysis: Analysis) -> set[str]:
+    return {trial.setting.id for trial in analysis.trials if trial.stage is Stage.COMPARE}
+
+
+def test_the_best_of_a_large_space_is_found_and_said_to_be_the_best_of_those_raced() -> None:
+    made = space()
+    found = run_experiment(made, served)
+    assert found.answer.setting is not None
+    assert found.answer.setting.as_dict() == {"threads": 10, "queue": 80}
+    exploration = found.exploration
+    assert exploration is not None and (exploration.settings, exploration.tried, exploration.raced) == (256, 60, 12)
+    assert (
+        "Of 256 settings 60 were tried once and 12 raced: the answer is the best of those that raced."
+        in found.answer.sentences[1]
+    )
+    assert len(found.settings) == 12 and {row.setting.id for row in found.settings} == raced(found)
+    assert found.answer.undecided == (), "those not raced are not undecided"
+    assert found.race is not None and found.race.grid_trials == 12 * 8
+    assert found.race.trials < 12 * 8
+    assert found.race.confirmation is not None
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_what_was_explored_does_not_count_in_the_race() -> None:
+    found = run_experiment(space(), served)
+    for row in found.settings:
+        blocks = [t for t in found.trials if t.setting == row.setting and t.stage is Stage.COMPARE and t.valid]
+        assert row.trials == len(blocks)
+
+
+def test_without_its_progress_the_same_settings_are_judged() -> None:
+    made = space()
+    planner = planner_for(made, 7)
+    results = run_planner(planner, served)
+    with_progress, without = analyse(made, results, planner.progress), analyse(made, results)
+    assert {row.setting for row in without.settings} == {row.setting for row in with_progress.settings}
+
+
+def test_a_run_that_stops_while_exploring_names_no_setting() -> None:
+    made = space()
+    planner = ExploringRace(made, 7)
+    results = []
+    for _ in range(20):
+        spec = planner.ask()
+        assert spec is not None
+        results.append(result_of(spec, served(spec)))
+        planner.tell(results[-1])
+    assert not planner.block_ended
+    found = analyse(made, results, planner.progress)
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.settings == ()
+    best = max(results, key=lambda result: result.metrics["goodput_per_s"])
+    assert found.answer.sentences[0] == (
+        "Not enough data to name a setting: 20 of 256 settings were tried once, and none has raced yet."
+    )
+    assert best.setting.id in found.answer.sentences[1] and "resume" in found.answer.sentences[1]
+    assert found.warnings == (
+        "the exploration is not over after 20 trials: resume the run to finish it, and to race the best",
+    )
+
+
+def test_where_nothing_could_be_measured_nobody_races() -> None:
+    found = run_experiment(space(), lambda spec: "not_ready")
+    assert found.answer.kind is AnswerKind.NONE_VALID
+    assert len(found.trials) == 60
+    assert found.answer.sentences == (
+        "No setting could be measured.",
+        "60 of 256 settings were tried once. Each trial says why it does not count.",
+    )
+
+
+def test_an_slo_that_nothing_meets_is_said_of_those_raced() -> None:
+    made = space().model_copy(update={"objective": experiment(objective={"constraints": ["p99 < 5ms"]}).objective})
+    found = run_experiment(made, lambda spec: {**served(spec), "response_time_ns_p99": 9e6})
+    assert found.answer.kind is AnswerKind.NONE_FEASIBLE
+    assert found.answer.sentences[1].endswith(
+        "Of 256 settings 60 were tried once and 12 raced: nothing is said of the others."
+    )
+
+
+@pytest.mark.parametrize(("budget", "explored"), [("40s", 20), ("100s", 50), ("10m", 60)])
+def test_a_budget_is_shared_by_exploration_and_race(budget: str, explored: int) -> None:
+    """Each trial takes 1 s."""
+    found = run_experiment(space(budget=budget), served)
+    took = sum(trial.took_s or 0.0 for trial in found.trials)
+    assert sum(1 for trial in found.trials if trial.stage is Stage.EXPLORE) == explored
+    assert took <= float(budget.removesuffix("s")) if budget.endswith("s") else took < 600
+    assert found.race is not None and raced(found)
+
+
+def test_the_plan_shows_the_trials_that_are_certain() -> None:
+    made = space()
+    plan = dry_run(made, 7)
+    planner = planner_for(made, 7)
+    asked = []
+    for _ in plan:
+        spec = planner.ask()
+        assert spec is not None
+        asked.append(spec)
+        planner.tell(result_of(spec, served(spec)))
+    assert plan == asked and len(plan) >= 10
+
+
+def test_the_finalists_are_those_of_the_results() -> None:
+    made = space(finalists=3)
+    planner = planner_for(made, 7)
+    results: list[TrialResult] = run_planner(planner, served)
+    explored = [result for result in results if result.stage is Stage.EXPLORE]
+    chosen = finalists(made, explored)
+    assert {result.setting for result in results if result.stage is Stage.COMPARE} == set(chosen) and len(chosen) == 3
+
+
+def test_at_fifty_settings_there_is_no_exploration() -> None:
+    made = experiment({"threads": tuple(range(50))}, design={"order": "race", "seed": 1})
+    assert not made.explores
+    assert experiment({"threads": tuple(range(51))}, design={"order": "race", "seed": 1}).explores
+    assert not experiment({"threads": tuple(range(51))}, design={"order": "blocks", "seed": 1}).explores
