@@ -45,7 +45,8 @@ class TrialRecord:
     is gone), as far as they were reached.
     `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
-    `cpus`: CPU lists of subject, engine and probe.
+    `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
+    no quota, or not known.
     """
 
     spec: TrialSpec
@@ -58,6 +59,7 @@ class TrialRecord:
     engines: tuple[Mapping[str, Any], ...] = ()
     subject: Mapping[str, Any] = field(default_factory=dict)
     cpus: Mapping[str, list[int]] = field(default_factory=dict)
+    cpu_quota: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +74,7 @@ class TrialRecord:
             "engines": [dict(engine) for engine in self.engines],
             "subject": dict(self.subject),
             "cpus": dict(self.cpus),
+            "cpu_quota": self.cpu_quota,
         }
 
     @classmethod
@@ -94,6 +97,7 @@ class TrialRecord:
             engines=tuple(data["engines"]),
             subject=data["subject"],
             cpus=data["cpus"],
+            cpu_quota=data.get("cpu_quota"),
         )
 
 

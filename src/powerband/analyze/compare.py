@@ -67,8 +67,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     else:
         standing, decision = _by_blocks(experiment, settings, results, progress)
     rows = standing.rows
-    # Past its capacity a server is never steady, and that is what was asked.
-    restless = never_stabilised([r for r in results if r.stage is not Stage.CAPACITY or holds(experiment, r)])
+    restless = never_stabilised(results)
     answer = with_caveat(_answer(standing, decision), restless)
     return Analysis(
         name=experiment.name,

@@ -260,8 +260,9 @@ def _host_cpus(probe: Probe, fleet: Fleet) -> float | None:
 
 
 def _subject_cpus(probe: Probe, fleet: Fleet, record: TrialRecord) -> float | None:
-    """Where none are named the subject may use all of them."""
-    return len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)
+    """Where none are named the subject may use all of them; under a quota no more than that allows."""
+    cpus = len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)
+    return min(cpus, record.cpu_quota) if cpus and record.cpu_quota else cpus
 
 
 def _pinned(record: TrialRecord) -> bool:

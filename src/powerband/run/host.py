@@ -57,6 +57,11 @@ def usable_cores(root: Path = Path("/")) -> list[list[int]]:
     return _cores(_Reader(root), sorted(os.sched_getaffinity(0)))
 
 
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """CPUs that a cgroup quota allows this process and its children; None without a quota."""
+    return _cgroup_cpus(_Reader(root))
+
+
 def engine_version(engine: Path) -> str | None:
     """What `powerband-engine --version` says; None where it cannot be run."""
     try:

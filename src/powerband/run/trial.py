@@ -24,7 +24,7 @@ from powerband.run.cpus import CpuSplit, cpu_split
 from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
 from powerband.run.failures import Code, TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
-from powerband.run.host import usable_cores
+from powerband.run.host import cpu_quota, usable_cores
 from powerband.run.loadspec import fleet_specs
 from powerband.run.probe import Probe
 from powerband.run.process import Pump
@@ -146,6 +146,7 @@ class _Trial:
             engines=self.fleet.summaries if self.fleet else (),
             subject=self.probe.facts() if self.probe else {},
             cpus=self.split.to_json(),
+            cpu_quota=cpu_quota(),
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,13 +38,14 @@ class Noise:
 
 
 def probe_noise() -> Noise:
-    """Takes about 5 s."""
-    before = cpu_times()
+    """Takes about 5 s. Steal and other programs are those of the CPUs that this process may use."""
+    allowed = os.sched_getaffinity(0)
+    before = cpu_times(cpus=allowed)
     wake, late, spins = wake_ups_ns(), timer_lateness_ns(), spin_times_ns()
-    after = cpu_times()
-    idle_before = cpu_times()
+    after = cpu_times(cpus=allowed)
+    idle_before = cpu_times(cpus=allowed)
     time.sleep(IDLE_S)
-    idle_after = cpu_times()
+    idle_after = cpu_times(cpus=allowed)
     middle = float(np.median(spins))
     return Noise(
         wake_ns_p50=float(np.quantile(wake, 0.5)),
@@ -96,10 +98,13 @@ def spin_times_ns() -> list[float]:
     return times
 
 
-def cpu_times(stat: Path = Path("/proc/stat")) -> dict[str, float]:
-    """Ticks since boot of all CPUs: `busy`, `idle`, `steal`."""
-    fields = [float(value) for value in stat.read_text().splitlines()[0].split()[1:]]
-    user, nice, system, idle, iowait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
+def cpu_times(stat: Path = Path("/proc/stat"), cpus: Collection[int] = ()) -> dict[str, float]:
+    """Ticks since boot: `busy`, `idle`, `steal`; of the CPUs named as far as they are listed, else of all."""
+    rows = [line.split() for line in stat.read_text().splitlines() if line.startswith("cpu")]
+    named = {f"cpu{cpu}" for cpu in cpus}
+    chosen = [row for row in rows if row[0] in named] or rows[:1]
+    columns = zip(*(([float(value) for value in row[1:]] + [0.0] * 8)[:8] for row in chosen), strict=True)
+    user, nice, system, idle, iowait, irq, softirq, steal = map(sum, columns)
     return {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "steal": steal}
 
 

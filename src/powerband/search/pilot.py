@@ -29,6 +29,7 @@ PILOT_TRIALS = 6
 PILOT_SECONDS = 3
 PLAN_SETTINGS = 6
 PLAN_BLOCKS = 5
+RACE_FINDS = 0.03  # the default margin
 BLOCKS_MAX = 500
 
 
@@ -36,13 +37,15 @@ BLOCKS_MAX = 500
 class Pilot:
     """A/A: the same setting again and again. `smallest_difference`: half-width of the simultaneous intervals that
     a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); less stays inconclusive.
-    `interrupted`: not all trials were run, so nothing is said."""
+    `race_blocks`: the most blocks of a race of 6 settings that finds `RACE_FINDS`, None where none of reasonable
+    length does. `interrupted`: not all trials were run, so nothing is said."""
 
     trials: int
     invalid: int
     sd: float | None
     smallest_difference: float | None
     interrupted: bool = False
+    race_blocks: int | None = None
 
 
 def run_pilot(
@@ -93,7 +96,8 @@ def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:
         return Pilot(len(goodputs), invalid, None, None)
     logs = np.log(goodputs)
     sd = math.sqrt(float((np.diff(logs) ** 2).mean()) / 2)
-    return Pilot(len(goodputs), invalid, sd, smallest_difference(sd))
+    race_blocks = blocks_to_find(RACE_FINDS, sd, PLAN_SETTINGS, race=True)
+    return Pilot(len(goodputs), invalid, sd, smallest_difference(sd), race_blocks=race_blocks)
 
 
 def smallest_difference(

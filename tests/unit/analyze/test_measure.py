@@ -123,6 +123,13 @@ def test_some_foreign_cpu_is_noted_but_not_fatal(tmp_path: Path) -> None:
     assert codes(result) == {"host_foreign_some"} and result.valid
 
 
+@pytest.mark.parametrize(("quota", "share"), [(None, 0.5), (0.8, 0.625), (4.0, 0.5)])
+def test_a_quota_below_the_cpus_is_what_the_subject_may_use(tmp_path: Path, quota: float | None, share: float) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures(subject_cores=0.5)
+    record = write_trial(directory, replace(record_of(spec(), figures), cpu_quota=quota), figures)
+    assert measure(directory, record, experiment()).metrics["subject_cpu_share"] == pytest.approx(share, rel=0.01)
+
+
 def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
     calm = measured(tmp_path / "a", Figures(memory_pressure=0.005, io_pressure=0.05))
     assert calm.problems == ()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from powerband.search.noise import cpu_times, spin_times_ns, timer_lateness_ns, wake_ups_ns
-from powerband.search.pilot import pilot_of, smallest_difference
+from powerband.search.pilot import blocks_to_find, pilot_of, smallest_difference
 
 
 def test_the_pilot_recovers_the_noise_and_ignores_drift() -> None:
@@ -17,6 +17,8 @@ def test_the_pilot_recovers_the_noise_and_ignores_drift() -> None:
     assert pilot.smallest_difference == pytest.approx(smallest_difference(0.02), rel=0.1)
     assert smallest_difference(0.02) > smallest_difference(0.02, blocks=20)
     assert pilot_of([1.0, 2.0]).smallest_difference is None
+    assert pilot.race_blocks == blocks_to_find(0.03, pilot.sd or 0.0, 6, race=True)
+    assert pilot_of([1.0, 3.0, 1.0, 3.0]).race_blocks is None, "no race of reasonable length"
 
 
 def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
@@ -47,3 +49,5 @@ def test_probing_gives_plausible_figures(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  10 1 5 100 4 2 3 7 0 0\ncpu0 1 1 1 1\n")
     assert cpu_times(stat) == {"busy": 21.0, "idle": 104.0, "steal": 7.0}
+    assert cpu_times(stat, {0, 3}) == {"busy": 3.0, "idle": 1.0, "steal": 0.0}, "those that are allowed"
+    assert cpu_times(stat, {3}) == cpu_times(stat), "not listed: all"
