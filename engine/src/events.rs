@@ -251,6 +251,9 @@ pub struct TreeSample {
     pub minor_faults: u64,
     pub major_faults: u64,
     pub descriptors_now: u32,
+    /// How many more the process that is nearest to its limit may open; absent where the kernel does not tell.
+    #[serde(default)]
+    pub descriptors_left_now: Option<u64>,
     /// Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
 }

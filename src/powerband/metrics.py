@@ -50,6 +50,8 @@ _ALL = [
     Metric("subject_cpu_share", "ratio", "subject_cpu_cores as a share of the CPUs that the subject may use"),
     Metric("subject_cpu_ns_per_request", "ns", "CPU of the subject per ended request"),
     Metric("subject_cpu_system_share", "ratio", "kernel share of the subject's CPU"),
+    Metric("gc_cpu_share", "ratio", "share of the subject's CPUs that its garbage collector's threads used"),
+    Metric("thread_cpu_share_max", "ratio", "CPU share of the subject's busiest thread, of all its pools"),
     Metric("rss_bytes_max", "bytes", "largest resident set of the tree in the window"),
     Metric("pss_bytes_max", "bytes", "largest proportional set size in the window"),
     Metric("threads_max", "count", "most threads alive at once in the window"),

@@ -392,6 +392,7 @@ class TreeSample(Wire):
     minor_faults: Count
     major_faults: Count
     descriptors_now: Count
+    descriptors_left_now: Count | None = None
     sockets_now: Count
 
 

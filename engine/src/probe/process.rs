@@ -213,6 +213,17 @@ impl Process {
         self.descriptors.as_ref().map(|dir| dir.size() as u32).filter(|&count| count > 0)
     }
 
+    /// How many more it may open before its soft limit; None where either number is not told.
+    pub fn descriptors_left(&self) -> Option<u64> {
+        let open = u64::from(self.descriptors()?);
+        // SAFETY: prlimit without a new limit only writes to a valid structure.
+        let limit = unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            (libc::prlimit(self.pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit) == 0).then_some(limit)?
+        };
+        Some(limit.rlim_cur.saturating_sub(open))
+    }
+
     /// Open descriptors and how many of them are sockets. Dear: about 1.5 us for each descriptor.
     pub fn sockets(&self, scratch: &mut Vec<i32>) -> (u32, u32) {
         let Some(dir) = &self.descriptors else { return (0, 0) };

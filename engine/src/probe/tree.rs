@@ -179,6 +179,7 @@ impl Tree {
                 .map(|member| member.descriptors())
                 .sum::<Option<u32>>()
                 .unwrap_or(self.sockets.1),
+            descriptors_left_now: live.iter().filter_map(|member| member.descriptors_left()).min(),
             sockets_now: self.sockets.2,
         };
         (sample, event)

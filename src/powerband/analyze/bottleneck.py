@@ -18,7 +18,8 @@ from powerband.analyze.bottleneck_threads import (
     pool_too_small,
     slow_downstream,
 )
-from powerband.analyze.bottleneck_words import cores, per_second, share, verdict
+from powerband.analyze.bottleneck_words import cores, count, per_second, share, verdict
+from powerband.analyze.laws import active_threads
 from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
 from powerband.analyze.scene import Scene
 from powerband.units import format_duration, significant
@@ -28,6 +29,7 @@ CPU_SHORT = 0.90
 CPU_SHORT_DEMAND = 1.5
 CPU_SHORT_LEAST = 0.75
 TAKEN_BY_OTHERS = 0.10
+WAITS_MOSTLY = 0.5
 GC_SHARE = 0.10
 # Waiting threads for each CPU: what preempts each other, and what is certainly no queue that anybody planned.
 CROWD = 4.0
@@ -37,7 +39,8 @@ MEMORY_PRESSURE = 0.10
 MAJOR_FAULTS_PER_REQUEST = 0.5
 FAULTS_PER_REQUEST = 16.0
 FAULT_KERNEL_SHARE = 0.40
-DESCRIPTORS_USED = 0.95
+# Servers keep one or two back to turn callers away with.
+DESCRIPTORS_LEFT = 3
 ACCEPT_QUEUE_SHARE = 0.20
 
 Rule = Callable[[Scene], Bottleneck | None]
@@ -74,8 +77,12 @@ def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
 
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
-    """The subject wants more CPU than it got, while others used what it lacks."""
+    """The subject wants more CPU than it got, while others used what it lacks, and that is what its requests mostly
+    wait for: on a busy machine every thread waits a little, whatever holds it."""
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
+        return None
+    active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
+    if scene.value("run_wait_cores") < WAITS_MOSTLY * active:
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
@@ -86,7 +93,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         [
             f"other programs used {cores(others)} of the trial's CPUs",
             f"the subject got {share(scene.cpu_share)} of its CPU time",
-            f"{significant(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+            f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
         ],
         "stop the other programs, or move the trial to a quieter machine",
     )
@@ -125,14 +132,14 @@ def _served(scene: Scene) -> Bottleneck | None:
 
 
 def _descriptors(scene: Scene) -> Bottleneck | None:
-    limit, used = scene.descriptor_limit, scene.value("descriptors_max")
-    if limit is None or used < DESCRIPTORS_USED * limit - 2:
+    left, used = scene.descriptors_left, scene.value("descriptors_max")
+    if left is None or left > DESCRIPTORS_LEFT:
         return None
     if not (scene.failed_connections or scene.accept_queue >= 1 or "starved_users" in scene.problems):
         return None
-    evidence = [f"{used:,.0f} descriptors are open of the {limit:,.0f} that the subject may have"]
+    evidence = [f"{used:,.0f} descriptors are open, {left:,.0f} more are allowed"]
     if scene.accept_queue >= 1:
-        evidence.append(f"{significant(scene.accept_queue)} connections wait to be accepted")
+        evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
         evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
     return verdict(
@@ -148,7 +155,7 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     refused = overflows >= 1 and (connect_ns >= 0.2e9 or full)
     if not (refused or full or waiting >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)):
         return None
-    evidence = [f"{significant(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
     if overflows >= 1:
         evidence.append(f"{overflows:,.0f} found it full")
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
@@ -216,7 +223,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         return verdict(
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,
             [
-                f"{significant(waiting)} threads wait for each CPU",
+                f"{count(waiting)} threads wait for each CPU",
                 f"{significant(preempted)} times a request a thread must leave its CPU unfinished",
                 used,
             ],
@@ -225,7 +232,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
     return verdict(
         BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it a request", f"{significant(waiting)} threads wait for each CPU"],
+        [used, f"{each} of it a request", f"{count(waiting)} threads wait for each CPU"],
         "give the subject more CPUs, or make a request cheaper; more threads do not help",
     )
 
@@ -249,8 +256,7 @@ def _none(scene: Scene) -> Bottleneck | None:
     workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
     if workers is not None:
         evidence.append(
-            f"{significant(workers.use.threads)} threads of {workers.name} for {significant(scene.present)} requests "
-            "in flight"
+            f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
         )
     if scene.users is not None:
         evidence.append(f"its {scene.users} users wait for their answers, and nobody else asks")

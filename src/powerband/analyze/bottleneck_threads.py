@@ -7,11 +7,11 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.bottleneck_words import KINDS, share, verdict
+from powerband.analyze.bottleneck_words import KINDS, count, share, verdict
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.results import Bottleneck, BottleneckName
 from powerband.analyze.scene import Scene
-from powerband.units import format_duration, significant
+from powerband.units import format_duration
 
 OFF_POLL_SHARE = 0.5
 LOOP_BUSY = 0.90
@@ -39,8 +39,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.LOCK,
         [
-            f"{significant(waiting)} threads of {pool.name} wait for a lock",
-            f"{significant(outside)} is past it at a time",
+            f"{count(waiting)} threads of {pool.name} wait for a lock",
+            f"{count(outside)} is past it at a time",
             f"the subject uses {share(scene.cpu_share)} of its CPU time",
         ],
         "hold the lock for less, split it, or do without; more threads only wait longer",
@@ -56,9 +56,9 @@ def downstream(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"only {significant(outside)} threads of {pool.name} are with the downstream at once, "
+                    f"only {count(outside)} threads of {pool.name} are with the downstream at once, "
                     f"{KINDS[_main_kind(pool)]}",
-                    f"{significant(waiting)} wait for their turn",
+                    f"{count(waiting)} wait for their turn",
                     f"the subject uses {share(scene.cpu_share)} of its CPU time",
                 ],
                 "give the downstream (its connection pool, the database, the remote) more capacity; more threads only "
@@ -82,7 +82,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"{significant(waiting)} of {significant(pool.use.threads)} threads of {pool.name} wait on sockets",
+                    f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets",
                     f"for {format_duration(took_ns)} a request, where the first took "
                     f"{format_duration(scene.empty_ns)} in all",
                     f"the subject uses {share(scene.cpu_share)} of its CPU time",
@@ -104,12 +104,12 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
-                f"{significant(busy)} of {significant(threads)} threads of {pool.name} are busy, "
-                f"{significant(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
-                f"{significant(queued)} requests queue",
+                f"{count(busy)} of {count(threads)} threads of {pool.name} are busy, "
+                f"{count(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
+                f"{count(queued)} requests queue",
                 f"the subject uses {share(scene.cpu_share)} of its CPU time",
             ],
-            f"give {pool.name} more threads: {significant(queued + threads)} would leave no request without one",
+            f"give {pool.name} more threads: {count(queued + threads)} would leave no request without one",
         )
     return None
 
@@ -127,9 +127,8 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [
-                    f"{significant(off_poll)} of {significant(threads)} threads of {pool.name} wait {KINDS[kind]}, "
-                    "not for events",
-                    f"{significant(scene.present)} requests are in flight",
+                    f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events",
+                    f"{count(scene.present)} requests are in flight",
                     f"the subject uses {share(scene.cpu_share)} of its CPU time",
                 ],
                 "move what blocks off the event loop, to a pool of threads or a call that does not block",

@@ -23,12 +23,19 @@ def verdict(name: BottleneckName, evidence: Sequence[str], advice: str) -> Bottl
     return Bottleneck(name, tuple(evidence[:3]), advice)
 
 
+def count(value: float) -> str:
+    """Of threads, requests, connections, as a mean over time: whole where it is nearly whole or large."""
+    whole = round(value)
+    return f"{whole:,}" if value >= 10 or (whole and abs(value - whole) < 0.15) else f"{value:.1f}"
+
+
 def share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
 def cores(value: float) -> str:
-    return f"{significant(value)} core" if value == 1 else f"{significant(value)} cores"
+    text = significant(value)
+    return f"{text} core" if text == "1" else f"{text} cores"
 
 
 def per_second(value: float) -> str:

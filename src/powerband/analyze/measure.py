@@ -6,16 +6,17 @@ All figures are of the measured window. Not here: comparing trials (`compare.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
+from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.results import Problem, TrialResult
-from powerband.analyze.scene import scene_of
+from powerband.analyze.scene import Threads, scene_of
 from powerband.analyze.steady import window_is_steady
 from powerband.experiment import Experiment, Load
 from powerband.store import TrialDir, TrialRecord
@@ -34,10 +35,13 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     send_lag = fleet.times("send_lag_ns")
     probe = read_probe(directory.read_probe())
     intervals = [event for event in directory.read_events() if event.get("type") == "interval"]
+    cpus = None if probe is None else _subject_cpus(probe, fleet, record)
+    pools = () if probe is None else watched_pools(probe.threads, fleet.start_ns, fleet.end_ns)
     metrics = {
         **_load_metrics(fleet, load, response, send_lag),
         **_interval_metrics(intervals, fleet),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
+        **dict(_pool_metrics(pools, cpus)),
         **_ready_metric(record),
     }
     steady = window_is_steady(intervals, fleet.start_ns, fleet.end_ns)
@@ -56,10 +60,9 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
-    subject_cpus = None if probe is None else _subject_cpus(probe, fleet, record)
-    scene = scene_of(evidence, problems, probe, subject_cpus, intervals)
-    pools = tuple(pool.use for pool in scene.pools)
-    return replace(_result(record, problems, metrics), steady=steady, pools=pools, bottleneck=bottleneck_of(scene))
+    named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
+    uses = tuple(pool.use for pool in pools)
+    return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named)
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
@@ -154,6 +157,15 @@ def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str,
     metrics |= _engine_wait_metrics(probe, fleet)
     metrics |= _host_metrics(probe, fleet)
     return metrics
+
+
+def _pool_metrics(pools: Sequence[WatchedPool], cpus: float | None) -> Iterator[tuple[str, float]]:
+    """Nothing of garbage collection where no pool is known to collect."""
+    collectors = [pool.use.on_cpu for pool in pools if pool.collects]
+    if collectors and cpus:
+        yield "gc_cpu_share", sum(collectors) / cpus
+    if busiest := max((pool.busiest for pool in pools), default=0.0):
+        yield "thread_cpu_share_max", busiest
 
 
 def _engine_wait_metrics(probe: Probe, fleet: Fleet) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any
 from powerband.analyze.fleet import SECOND_NS, Fleet, Times
 from powerband.analyze.honesty import Evidence
 from powerband.analyze.laws import in_flight
-from powerband.analyze.pools import WatchedPool, watched_pools
+from powerband.analyze.pools import WatchedPool
 from powerband.analyze.probes import Counters, Probe
 from powerband.analyze.results import Problem
 from powerband.experiment import Load
@@ -20,6 +20,14 @@ from powerband.experiment import Load
 SERVED_SHARE = 0.97
 THINKING_SHARE = 0.90
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The subject's threads by pool, and how many CPUs it may use, as far as that is known."""
+
+    pools: tuple[WatchedPool, ...]
+    cpus: float | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Scene:
     failed_connections: int
     accept_queue: float
     accept_queue_limit: float
-    descriptor_limit: float | None
+    descriptors_left: float | None
     major_faults_per_s: float
     empty_ns: float | None
     loaded_ns: float | None
@@ -86,10 +94,9 @@ def scene_of(
     evidence: Evidence,
     problems: Sequence[Problem],
     probe: Probe | None,
-    cpus: float | None,
+    threads: Threads,
     intervals: Sequence[Mapping[str, Any]],
 ) -> Scene:
-    """`cpus`: how many the subject may use, as far as it is known."""
     fleet, load, metrics, response = evidence.fleet, evidence.load, evidence.metrics, evidence.response
     start, end = fleet.start_ns, fleet.end_ns
     queue = None if probe is None else probe.host.levels("accept_queue_now", start, end)
@@ -98,8 +105,8 @@ def scene_of(
     return Scene(
         metrics=metrics,
         problems={problem.code: problem for problem in problems},
-        pools=() if probe is None else watched_pools(probe.threads, start, end),
-        cpus=cpus,
+        pools=threads.pools,
+        cpus=threads.cpus,
         users=load.users,
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
@@ -108,7 +115,7 @@ def scene_of(
         failed_connections=sum(fleet.total.outcomes.get(outcome, 0) for outcome in CONNECT_OUTCOMES),
         accept_queue=0.0 if queue is None else float(queue.mean()),
         accept_queue_limit=0.0 if limit is None else float(limit.max()),
-        descriptor_limit=_descriptor_limit(tree, start, end),
+        descriptors_left=_descriptors_left(tree, start, end),
         major_faults_per_s=_rate(tree, "major_faults", start, end),
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count else None,
@@ -136,9 +143,9 @@ def _served(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> bool:
     return not fleet.unanswered and fleet.thinking_users_mean >= THINKING_SHARE * fleet.users_mean
 
 
-def _descriptor_limit(tree: Counters | None, start_ns: int, end_ns: int) -> float | None:
-    levels = None if tree is None else tree.levels("descriptor_limit", start_ns, end_ns)
-    return None if levels is None else float(levels.max())
+def _descriptors_left(tree: Counters | None, start_ns: int, end_ns: int) -> float | None:
+    levels = None if tree is None else tree.levels("descriptors_left_now", start_ns, end_ns)
+    return None if levels is None else float(levels.min())
 
 
 def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:

@@ -1,12 +1,12 @@
 """The third sentence of the answer: what holds the chosen setting, what smaller ones lack, what larger ones cost more.
 
-In: the standing of all settings. Out: words. Only what the figures show is said; a cause that nothing was measured for
-is not guessed.
+In: the standing of all settings. Out: words. A setting's named bottleneck is what is said of it; where too little was
+seen to name one, plain figures stand for it. A cause that nothing was measured for is not guessed.
 """
 
 from __future__ import annotations
 
-from powerband.analyze.results import SettingResult, Verdict
+from powerband.analyze.results import Bottleneck, BottleneckName, SettingResult, Verdict
 from powerband.analyze.standing import Standing
 from powerband.plan import Setting
 from powerband.units import format_bytes, format_value, significant
@@ -14,6 +14,22 @@ from powerband.units import format_bytes, format_value, significant
 CPU_BUSY = 0.90
 CPU_IDLE = 0.70
 CHEAPER_BY = 1.2
+# After `with threads=8 ...`.
+WORDS: dict[BottleneckName, str] = {
+    BottleneckName.GENERATOR: "the load generator is the limit",
+    BottleneckName.HOST_CPU: "other programs take the CPU",
+    BottleneckName.SUBJECT_CPU: "CPU is the limit",
+    BottleneckName.POOL_TOO_SMALL: "the pool is too small",
+    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads compete for the CPU",
+    BottleneckName.LOCK: "a lock is the limit",
+    BottleneckName.DOWNSTREAM: "the downstream is the limit",
+    BottleneckName.GARBAGE_COLLECTION: "garbage collection is the limit",
+    BottleneckName.MEMORY: "memory is the limit",
+    BottleneckName.ACCEPT_BACKLOG: "connections are accepted too slowly",
+    BottleneckName.DESCRIPTORS: "the descriptors run out",
+    BottleneckName.EVENT_LOOP_BLOCKED: "the event loop is blocked",
+    BottleneckName.NONE: "nothing is short and the load is the limit",
+}
 
 
 def why(standing: Standing, chosen: Setting) -> str:
@@ -24,10 +40,16 @@ def why(standing: Standing, chosen: Setting) -> str:
     return f"{text if '=' in text.partition(' ')[0] else text[0].upper() + text[1:]}."
 
 
+def _named(setting: Setting, bottleneck: Bottleneck) -> str:
+    return f"with {setting.id} {WORDS[bottleneck.name]}: {', '.join(bottleneck.evidence)}"
+
+
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
 
     A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
+    if (bottleneck := standing.row(chosen).bottleneck) is not None:
+        return _named(chosen, bottleneck)
     share = standing.value(chosen, "subject_cpu_share")
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")
@@ -51,26 +73,38 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
-    """Settings with fewer threads that serve worse while the subject's CPUs idle: their threads wait."""
+    """The nearest setting with fewer threads that serves worse, and what it lacks: what its bottleneck says, or, where
+    none is named while its CPUs idle, that its threads wait."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None
-    smaller = [
-        row
-        for row in standing.rows
-        if row.verdict is Verdict.WORSE
-        and row.trials
-        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
-        and (standing.value(row.setting, "subject_cpu_share") or 1.0) < CPU_IDLE
-    ]
+    smaller = [row for row in _worse_with_fewer(standing, threads) if _tells(standing, row)]
     if not smaller:
         return None
     nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
+    if nearest.bottleneck is not None:
+        return _named(nearest.setting, nearest.bottleneck)
     idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
     return (
         f"fewer threads wait rather than work: with {nearest.setting.id}{_yield(standing, nearest)} "
         f"{idle:.0%} of the subject's CPU time is idle"
     )
+
+
+def _worse_with_fewer(standing: Standing, threads: float) -> list[SettingResult]:
+    return [
+        row
+        for row in standing.rows
+        if row.verdict is Verdict.WORSE
+        and row.trials
+        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
+    ]
+
+
+def _tells(standing: Standing, row: SettingResult) -> bool:
+    if row.bottleneck is not None:
+        return row.bottleneck.name is not BottleneckName.NONE
+    return (standing.value(row.setting, "subject_cpu_share") or 1.0) < CPU_IDLE
 
 
 def _yield(standing: Standing, row: SettingResult) -> str:
@@ -103,4 +137,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
         if here and there and there >= CHEAPER_BY * here:
             costs.append(f"{text} {show(there)} against {show(here)}")
-    return f"{row.setting.id} takes {', '.join(costs[:3])}"
+    takes = f"{row.setting.id} takes {', '.join(costs[:3])}"
+    if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
+        return f"{takes}, and too many of them compete for the CPU"
+    return takes

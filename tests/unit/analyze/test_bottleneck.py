@@ -1,0 +1,213 @@
+"""The rules on figures as real trials gave them: each name once or more, and the cases that look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from powerband.analyze.bottleneck import bottleneck_of, commonest
+from powerband.analyze.pools import WatchedPool
+from powerband.analyze.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
+from powerband.analyze.scene import Scene
+from powerband.plan import Setting
+
+B = BottleneckName
+MS = 1e6
+
+
+def pool(
+    name: str, on_cpu: float = 0.0, run_wait: float = 0.0, *, busiest: float = 0.0, **blocked: float
+) -> WatchedPool:
+    """`blocked`: threads by what they wait on. Its threads wake 1,000 times a second."""
+    waiting = sum(blocked.values())
+    use = PoolUse(
+        pool=name,
+        threads=on_cpu + run_wait + waiting,
+        on_cpu=on_cpu,
+        run_wait=run_wait,
+        blocked=waiting,
+        blocked_on={kind: count / waiting for kind, count in blocked.items()} if waiting else {},
+    )
+    polled = use.blocked_on.get("poll", 0.0)
+    return WatchedPool(use=use, busiest=busiest, switches_per_s=1000.0, preemptions_per_s=0.0, polled=polled)
+
+
+POLLER = pool("poller", 0.02, 0.01, poll=0.97)
+
+
+def scene(
+    *pools: WatchedPool, metrics: Mapping[str, float] | None = None, codes: tuple[str, ...] = (), **changes: Any
+) -> Scene:
+    """One CPU for the subject; 800 requests a second of 64 users; what the pools use is what it uses."""
+    on_cpu = sum(each.use.on_cpu for each in pools)
+    figures = {
+        "subject_cpu_share": on_cpu,
+        "subject_cpu_cores": on_cpu,
+        "run_wait_cores": sum(each.use.run_wait for each in pools),
+        "goodput_per_s": 800.0,
+        "subject_cpu_ns_per_request": on_cpu / 800 * 1e9,
+    }
+    fields: dict[str, Any] = {
+        "metrics": {**figures, **(metrics or {})},
+        "problems": {code: Problem(code, f"the message of {code}: what to do") for code in codes},
+        "pools": pools,
+        "cpus": 1.0,
+        "users": 64,
+        "present": 64.0,
+        "rate_per_s": 800.0,
+        "load_served": False,
+        "failed_share": 0.0,
+        "failed_connections": 0,
+        "accept_queue": 0.0,
+        "accept_queue_limit": 4096.0,
+        "descriptors_left": 900.0,
+        "major_faults_per_s": 0.0,
+        "empty_ns": 10 * MS,
+        "loaded_ns": 10 * MS,
+    }
+    return Scene(**{**fields, **changes})
+
+
+SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
+LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
+CASES: list[tuple[str, Scene, BottleneckName]] = [
+    ("all of 8 threads sleep, 56 requests queue", scene(SLEEPERS, POLLER), B.POOL_TOO_SMALL),
+    (
+        "a second pool that is full behind a first that waits for it",
+        scene(pool("outer", 0.05, 0.02, lock=64), pool("inner", 0.02, 0.02, sleep=7.9), POLLER),
+        B.POOL_TOO_SMALL,
+    ),
+    ("as many threads as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER), B.NONE),
+    (
+        "more threads than requests: the rest is idle",
+        scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16),
+        B.NONE,
+    ),
+    ("one past the lock", scene(LOCKED, POLLER, present=32), B.LOCK),
+    ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0), B.NONE),
+    ("the holder burns the only CPU", scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16), B.LOCK),
+    (
+        "a poller and idle workers share a busy CPU",
+        scene(pool("pool", 0.45, 0.3, lock=7.2), pool("poller", 0.5, 0.4, poll=0.1)),
+        B.SUBJECT_CPU,
+    ),
+    ("four past the permits", scene(pool("pool", 0.05, 0.03, lock=28, sleep=3.9), POLLER, present=48), B.DOWNSTREAM),
+    ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
+    ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
+    ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96)), B.NONE),
+    (
+        "a database that queues what every thread asks",
+        scene(pool("pool", 0.1, 0.1, socket=63.8), POLLER, empty_ns=5 * MS, loaded_ns=75 * MS),
+        B.DOWNSTREAM,
+    ),
+    (
+        "a database that is only slow",
+        scene(pool("pool", 0.1, 0.1, socket=63.8), POLLER, empty_ns=78 * MS, loaded_ns=79 * MS),
+        B.NONE,
+    ),
+    ("CPU", scene(pool("pool", 0.97, 3.0), POLLER), B.SUBJECT_CPU),
+    ("CPU, interrupts hide some", scene(pool("pool", 0.85, 3.0), POLLER), B.SUBJECT_CPU),
+    ("CPU of an event loop on one CPU", scene(pool("loop", 0.97, 0.02, poll=0.01, busiest=0.97)), B.SUBJECT_CPU),
+    ("hundreds runnable", scene(pool("connection", 0.97, 240.0), present=250), B.TOO_MANY_RUNNABLE_THREADS),
+    (
+        "eight a CPU that preempt each other",
+        scene(replace(pool("pool", 0.97, 8.0), preemptions_per_s=2000.0), POLLER),
+        B.TOO_MANY_RUNNABLE_THREADS,
+    ),
+    ("others have the CPU", scene(pool("pool", 0.33, 3.6), POLLER, metrics={"host_foreign_cores": 0.66}), B.HOST_CPU),
+    (
+        "others have the CPU, but it is not what is waited for",
+        scene(pool("pool", 0.17, 2.2, sleep=13.6), POLLER, metrics={"host_foreign_cores": 1.7}),
+        B.POOL_TOO_SMALL,
+    ),
+    ("others spoilt it", scene(SLEEPERS, POLLER, codes=("host_foreign",)), B.HOST_CPU),
+    ("the engine was late", scene(SLEEPERS, POLLER, codes=("generator_lag",)), B.GENERATOR),
+    ("all is served", scene(LOCKED, POLLER, load_served=True), B.NONE),
+    ("collector", scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.GARBAGE_COLLECTION),
+    (
+        "a compiler is no collector",
+        scene(pool("C2 CompilerThre", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "page faults",
+        scene(
+            pool("pool", 0.97, 6.0), POLLER, metrics={"page_faults_per_s": 200_000.0, "subject_cpu_system_share": 0.8}
+        ),
+        B.MEMORY,
+    ),
+    (
+        "some page faults",
+        scene(pool("pool", 0.97, 6.0), POLLER, metrics={"page_faults_per_s": 8_000.0, "subject_cpu_system_share": 0.2}),
+        B.SUBJECT_CPU,
+    ),
+    ("pages from disk", scene(SLEEPERS, POLLER, major_faults_per_s=4000.0), B.MEMORY),
+    (
+        "a full accept queue",
+        scene(SLEEPERS, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
+        B.ACCEPT_BACKLOG,
+    ),
+    ("most connections wait to be accepted", scene(SLEEPERS, POLLER, accept_queue=30.0), B.ACCEPT_BACKLOG),
+    (
+        "overflows of another server",
+        scene(SLEEPERS, POLLER, metrics={"accept_overflows": 40, "connect_time_ns_p99": 1e6}),
+        B.POOL_TOO_SMALL,
+    ),
+    ("no descriptor left", scene(SLEEPERS, POLLER, descriptors_left=0.0, accept_queue=20.0), B.DESCRIPTORS),
+    ("no descriptor left, and none wanted", scene(SLEEPERS, POLLER, descriptors_left=0.0), B.POOL_TOO_SMALL),
+    ("a loop that sleeps", scene(replace(pool("loop", 0.02, 0.02, sleep=0.95), polled=0.1)), B.EVENT_LOOP_BLOCKED),
+    ("a loop known by its name", scene(pool("vert.x-eventloop-thread", 0.1, 0.0, lock=1.9)), B.EVENT_LOOP_BLOCKED),
+    (
+        "one loop computes, seven CPUs idle",
+        scene(pool("loop", 1.0, 0.0, poll=7.0, busiest=0.98), cpus=8.0, metrics={"subject_cpu_share": 0.125}),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
+    found = bottleneck_of(seen)
+    assert found is not None
+    assert found.name is expected
+    assert 1 <= len(found.evidence) <= 3 and found.advice
+    assert all(any(letter.isdigit() for letter in clause) or "message" in clause for clause in found.evidence)
+
+
+def test_every_name_is_told_from_the_others() -> None:
+    assert {expected for _, _, expected in CASES} == set(B)
+
+
+def test_the_evidence_is_in_figures() -> None:
+    found = bottleneck_of(scene(SLEEPERS, POLLER))
+    assert found == Bottleneck(
+        B.POOL_TOO_SMALL,
+        (
+            "8 of 8 threads of pool are busy, 7.8 of them waiting in a sleep",
+            "56 requests queue",
+            "the subject uses 4 % of its CPU time",
+        ),
+        "give pool more threads: 64 would leave no request without one",
+    )
+
+
+def test_nothing_is_named_where_too_little_was_seen() -> None:
+    assert bottleneck_of(scene()) is None
+    blind = replace(SLEEPERS, use=replace(SLEEPERS.use, blocked_on={}))
+    assert bottleneck_of(scene(blind)) is None
+
+
+def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_s_evidence() -> None:
+    def trial(number: int, name: BottleneckName | None, goodput: float) -> TrialResult:
+        named = None if name is None else Bottleneck(name, (f"{goodput:.0f}",), "advice")
+        figures = {"goodput_per_s": goodput}
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), figures, bottleneck=named)
+
+    trials = [trial(1, B.LOCK, 30), trial(2, B.NONE, 20), trial(3, B.LOCK, 10), trial(4, B.LOCK, 20)]
+    found = commonest(trials)
+    assert found is not None and (found.name, found.evidence) == (B.LOCK, ("20",))
+    assert commonest([]) is None
+    assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
