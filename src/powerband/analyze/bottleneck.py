@@ -29,12 +29,14 @@ CPU_SHORT = 0.90
 CPU_SHORT_DEMAND = 1.5
 CPU_SHORT_LEAST = 0.75
 TAKEN_BY_OTHERS = 0.10
-WAITS_MOSTLY = 0.5
+WAITS_MUCH = 0.3
 GC_SHARE = 0.10
-# Waiting threads for each CPU: what preempts each other, and what is certainly no queue that anybody planned.
+# Waiting threads for each CPU: a crowd if their switches cost a tenth of the CPU time, at 2 us each; so many that
+# nobody can have planned them whatever they cost.
 CROWD = 4.0
 GREAT_CROWD = 16.0
-PREEMPTIONS_PER_REQUEST = 1.0
+SWITCH_NS = 2000.0
+SWITCHING_SHARE = 0.10
 MEMORY_PRESSURE = 0.10
 MAJOR_FAULTS_PER_REQUEST = 0.5
 FAULTS_PER_REQUEST = 16.0
@@ -77,12 +79,12 @@ def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
 
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
-    """The subject wants more CPU than it got, while others used what it lacks, and that is what its requests mostly
+    """The subject wants more CPU than it got, while others used what it lacks, and that is much of what its requests
     wait for: on a busy machine every thread waits a little, whatever holds it."""
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
-    if scene.value("run_wait_cores") < WAITS_MOSTLY * active:
+    if scene.value("run_wait_cores") < WAITS_MUCH * active:
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
@@ -218,7 +220,8 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     waiting = scene.value("run_wait_cores") / scene.cpus
     preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
     used = f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})"
-    crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and preempted >= PREEMPTIONS_PER_REQUEST)
+    switching = preempted * SWITCH_NS >= SWITCHING_SHARE * scene.value("subject_cpu_ns_per_request")
+    crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and switching)
     if crowded:
         return verdict(
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,

@@ -19,6 +19,8 @@ POOL_BUSY = 0.75
 QUEUED_LEAST = 0.10
 LOCKED_SHARE = 0.5
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
+# What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
+UNSEEN_AMONG = 64.0
 CONGESTION = 2.0
 OTHERS_WAIT = 0.5
 IDLE_LOOP = 0.9
@@ -32,7 +34,9 @@ def lock(scene: Scene) -> Bottleneck | None:
     if pool is None:
         return None
     waiting, outside = _locked(pool, scene), _outside(pool, scene)
-    if not HOLDER_LEAST <= outside <= HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+    if outside > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+        return None
+    if outside < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
         return None
     if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
         return None  # the CPU is busy with something else than what the holder does
@@ -40,7 +44,7 @@ def lock(scene: Scene) -> Bottleneck | None:
         BottleneckName.LOCK,
         [
             f"{count(waiting)} threads of {pool.name} wait for a lock",
-            f"{count(outside)} is past it at a time",
+            f"{count(max(outside, 1.0))} is past it at a time",
             f"the subject uses {share(scene.cpu_share)} of its CPU time",
         ],
         "hold the lock for less, split it, or do without; more threads only wait longer",

@@ -20,6 +20,8 @@ from powerband.analyze.probes import Counters
 from powerband.analyze.results import PoolUse
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
+# Of a window of 2 s the events, one a second, cover half in the worst case, of a shorter one less.
+COVERED_LEAST = 0.25
 # A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
 # event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
 LOOP_POLL_SHARE = 0.05
@@ -89,13 +91,16 @@ def watched_pools(events: Sequence[Mapping[str, Any]], start_ns: int, end_ns: in
 def _pool(
     name: str, rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
 ) -> WatchedPool | None:
-    counters = _counters(rows, instants)
-    growth = [counters.growth(field, start_ns, end_ns) for field in SUMS]
-    on_cpu, run_wait, blocked, slept, preempted = ((value or 0.0) / (end_ns - start_ns) for value in growth)
-    if growth[0] is None:
+    counters = _counters(rows, instants, start_ns, end_ns)
+
+    def gain(field: str) -> float:
+        return counters.growth(field, start_ns, end_ns, COVERED_LEAST) or 0.0
+
+    if counters.growth("on_cpu_ns", start_ns, end_ns, COVERED_LEAST) is None:
         return None
+    on_cpu, run_wait, blocked, slept, preempted = (gain(field) / (end_ns - start_ns) for field in SUMS)
     kinds = [field for field in counters.fields if field not in SUMS]
-    waits = {kind: counters.growth(kind, start_ns, end_ns) or 0.0 for kind in kinds}
+    waits = {kind: gain(kind) for kind in kinds}
     seen = sum(waits.values())
     ever = {kind: float(counters.fields[kind][-1]) for kind in kinds}
     use = PoolUse(
@@ -115,14 +120,17 @@ def _pool(
     )
 
 
-def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int]) -> Counters:
-    """Its counters at its events. A pool that appears later has had nothing at the event before its first."""
+def _counters(
+    rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
+) -> Counters:
+    """Its counters at its events. A pool that first appears so late that they tell too little had nothing yet at the
+    event before; otherwise that event is left out, for its threads began at some time in between."""
     fields = {field: [float(pool[field]) for _, pool in rows] for field in SUMS}
     for kind in {kind for _, pool in rows for kind in pool.get("blocked_on_samples", {})}:
         fields[kind] = [float(pool["blocked_on_samples"].get(kind, 0)) for _, pool in rows]
     at = [float(instant) for instant, _ in rows]
     earlier = [instant for instant in instants if instant < at[0]]
-    if earlier:
+    if earlier and min(at[-1], end_ns) - max(at[0], start_ns) < COVERED_LEAST * (end_ns - start_ns):
         at = [float(earlier[-1]), *at]
         fields = {field: [0.0, *values] for field, values in fields.items()}
     return Counters(np.array(at), {field: np.array(values) for field, values in fields.items()})

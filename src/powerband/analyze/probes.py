@@ -32,15 +32,15 @@ class Counters:
     at_ns: Array
     fields: Mapping[str, Array]
 
-    def growth(self, name: str, start_ns: int, end_ns: int) -> float | None:
+    def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
         """By how much a cumulative counter grew from start to end. Where its readings begin later or end earlier, the
-        rate over what they cover stands for the whole; None where they cover less than half of it."""
+        rate over what they cover stands for the whole; None where they cover less than `covered_least` of it."""
         at, values = self._readings(name)
         if at.size < 2 or end_ns <= start_ns:
             return None
         first, last = max(float(at[0]), start_ns), min(float(at[-1]), end_ns)
         covered = (last - first) / (end_ns - start_ns)
-        if covered < COVERED_LEAST:
+        if covered < covered_least:
             return None
         low, high = np.interp([first, last], at, values)
         return float(high - low) / covered

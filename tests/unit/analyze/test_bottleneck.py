@@ -87,6 +87,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.NONE,
     ),
     ("one past the lock", scene(LOCKED, POLLER, present=32), B.LOCK),
+    (
+        "the holder was not seen among hundreds",
+        scene(pool("pool", 0.02, 0.02, lock=381), POLLER, present=381),
+        B.LOCK,
+    ),
     ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0), B.NONE),
     ("the holder burns the only CPU", scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16), B.LOCK),
     (
@@ -113,8 +118,13 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("CPU of an event loop on one CPU", scene(pool("loop", 0.97, 0.02, poll=0.01, busiest=0.97)), B.SUBJECT_CPU),
     ("hundreds runnable", scene(pool("connection", 0.97, 240.0), present=250), B.TOO_MANY_RUNNABLE_THREADS),
     (
+        "six a CPU, whose switches are cheap",
+        scene(replace(pool("pool", 0.97, 6.0, sleep=5), preemptions_per_s=1000.0), POLLER),
+        B.SUBJECT_CPU,
+    ),
+    (
         "eight a CPU that preempt each other",
-        scene(replace(pool("pool", 0.97, 8.0), preemptions_per_s=2000.0), POLLER),
+        scene(replace(pool("pool", 0.97, 8.0), preemptions_per_s=200_000.0), POLLER),
         B.TOO_MANY_RUNNABLE_THREADS,
     ),
     ("others have the CPU", scene(pool("pool", 0.33, 3.6), POLLER, metrics={"host_foreign_cores": 0.66}), B.HOST_CPU),

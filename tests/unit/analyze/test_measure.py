@@ -30,6 +30,8 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert result.valid and result.problems == ()
     assert set(METRICS) - set(result.metrics) == {
         "pss_bytes_max",
+        "gc_cpu_share",
+        "thread_cpu_share_max",
         "capacity_per_s",
     }  # the fake kernel gives none; of a setting
     expected = {
