@@ -8,6 +8,7 @@ conditions are taken off before anything is concluded from them.
 from __future__ import annotations
 
 from powerband.analyze.bottleneck_words import KINDS, count, share, verdict
+from powerband.analyze.laws import time_in_pool_ns
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.results import Bottleneck, BottleneckName
 from powerband.analyze.scene import Scene
@@ -79,7 +80,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = scene.present - pool.use.threads
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
-        took_ns = waiting / scene.rate_per_s * 1e9  # Little's law for the pool
+        took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
         if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
             continue
         if took_ns >= CONGESTION * scene.empty_ns:

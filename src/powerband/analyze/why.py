@@ -45,11 +45,14 @@ def _named(setting: Setting, bottleneck: Bottleneck) -> str:
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
+    bottleneck = standing.row(chosen).bottleneck
+    return _plain_limit(standing, chosen) if bottleneck is None else _named(chosen, bottleneck)
+
+
+def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
     """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
 
     A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
-    if (bottleneck := standing.row(chosen).bottleneck) is not None:
-        return _named(chosen, bottleneck)
     share = standing.value(chosen, "subject_cpu_share")
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from powerband.analyze.laws import active_threads, in_flight, time_in_pool_ns
+from powerband.analyze.results import PoolUse
+
+
+def test_requests_present_follow_from_littles_law_or_were_sampled() -> None:
+    figures = {"achieved_rate_per_s": 800.0, "response_time_ns_mean": 10e6}
+    assert in_flight(figures) == pytest.approx(8.0)
+    assert in_flight({**figures, "in_flight_mean": 9.0}) == pytest.approx(8.0)  # samples may beat with the load
+    assert in_flight({**figures, "in_flight_mean": 64.0}) == 64.0  # 56 wait without an answer
+    assert in_flight({"in_flight_mean": 3.0}) == 3.0
+    assert in_flight({}) is None
+
+
+def test_the_time_in_a_pool_is_its_busy_threads_over_the_rate() -> None:
+    assert time_in_pool_ns(8.0, 800.0) == pytest.approx(10e6)
+
+
+def test_threads_that_wait_on_a_condition_may_be_idle() -> None:
+    kinds = {"lock": 0.5, "sleep": 0.25, "poll": 0.25}
+    assert active_threads(PoolUse("pool", 12.0, 1.0, 3.0, 8.0, kinds)) == pytest.approx(6.0)
+    assert active_threads(PoolUse("pool", 12.0, 1.0, 3.0, 8.0, {})) == pytest.approx(4.0)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from powerband.analyze.pools import WatchedPool, watched_pools
+
+SECOND = 1_000_000_000
+
+
+def event(at_s: float, *pools: dict[str, Any], tree: str = "subject") -> dict[str, Any]:
+    return {"type": "threads", "at_ns": round(at_s * SECOND), "tree": tree, "pools": list(pools)}
+
+
+def sample(
+    pool: str, on_cpu_s: float, run_wait_s: float, blocked_s: float, waits: dict[str, int] | None = None, **more: Any
+) -> dict[str, Any]:
+    return {
+        "pool": pool,
+        "threads_now": 1,
+        "on_cpu_ns": round(on_cpu_s * SECOND),
+        "run_wait_ns": round(run_wait_s * SECOND),
+        "blocked_ns": round(blocked_s * SECOND),
+        "voluntary_switches": 0,
+        "involuntary_switches": 0,
+        "states_now": {},
+        "wait_channels_now": {},
+        "blocked_on_samples": waits or {},
+        **more,
+    }
+
+
+def one(*events: dict[str, Any], start_s: float, end_s: float) -> WatchedPool:
+    (pool,) = watched_pools(events, round(start_s * SECOND), round(end_s * SECOND))
+    return pool
+
+
+def test_a_pool_s_use_is_what_its_counters_grew_by_over_the_window() -> None:
+    pool = one(
+        event(0, sample("pool", 0, 0, 0)),
+        event(1, sample("pool", 0.1, 0.2, 3.7, {"sleep": 10})),
+        event(2, sample("pool", 0.6, 0.7, 6.7, {"sleep": 20, "lock": 30}, voluntary_switches=500)),
+        event(2, sample("pool", 9, 9, 9), tree="engine"),
+        start_s=1,
+        end_s=2,
+    )
+    assert (pool.name, pool.use.threads) == ("pool", pytest.approx(4.0))
+    assert (pool.use.on_cpu, pool.use.run_wait, pool.use.blocked) == pytest.approx((0.5, 0.5, 3.0))
+    assert pool.use.blocked_on == pytest.approx({"sleep": 0.25, "lock": 0.75})
+    assert pool.blocked_on("lock") == pytest.approx(2.25)
+    assert pool.switches_per_s == pytest.approx(500)
+
+
+def test_a_pool_that_began_between_two_events_is_counted_from_the_first_that_shows_it() -> None:
+    """Half a second before the window, which would otherwise seem to hold fewer threads."""
+    rows = [
+        event(0, sample("main", 0, 0, 0)),
+        event(1, sample("pool", 0, 0, 4.0)),
+        event(2, sample("pool", 0, 0, 12.0)),
+    ]
+    assert one(*rows, start_s=0.6, end_s=2.1).use.threads == pytest.approx(8.0)
+
+
+def test_a_pool_seen_once_had_nothing_at_the_event_before() -> None:
+    rows = [event(0, sample("main", 0, 0, 0)), event(1, sample("main", 0, 0, 1), sample("pool", 0, 0, 4.0))]
+    found = watched_pools(rows, 0, SECOND)
+    assert [(pool.name, pool.use.threads) for pool in found] == [("pool", 4.0), ("main", 1.0)]
+
+
+def test_nothing_is_told_where_the_events_cover_too_little() -> None:
+    rows = [event(0, sample("pool", 0, 0, 0)), event(1, sample("pool", 0, 0, 4))]
+    assert watched_pools(rows, round(0.9 * SECOND), 3 * SECOND) == ()
+    assert watched_pools([], 0, SECOND) == ()
+
+
+def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:
+    rows = [
+        event(0, sample("loop", 0, 0, 0)),
+        event(1, sample("loop", 0, 0, 1, on_cpu_ns_max=SECOND // 2)),
+        event(2, sample("loop", 0, 0, 2, on_cpu_ns_max=SECOND)),
+    ]
+    assert one(*rows, start_s=1, end_s=2).busiest == pytest.approx(1.0)
+    assert one(*rows, start_s=0, end_s=2).busiest == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("pool", "waits", "channels", "loops"),
+    [
+        ("workers", {"poll": 50, "sleep": 50}, {"ep_poll": 1}, True),
+        ("workers", {"poll": 50}, {}, True),  # the kernel names no channels
+        ("http-nio-exec", {"poll": 50, "lock": 50}, {"do_poll.constprop.0": 2}, False),  # one socket, with a limit
+        ("workers", {"lock": 100}, {"futex_wait_queue": 1}, False),
+        ("vert.x-eventloop-thread", {"sleep": 100}, {}, True),
+        ("nioEventLoopGroup", {"lock": 100}, {}, True),
+        ("loop", {"sleep": 100}, {}, True),
+        ("ForkJoinPool", {"lock": 100}, {}, False),
+    ],
+)
+def test_event_loops_are_known_by_what_they_wait_on_or_by_their_names(
+    pool: str, waits: dict[str, int], channels: dict[str, int], loops: bool
+) -> None:
+    rows = [
+        event(0, sample(pool, 0, 0, 0)),
+        event(1, sample(pool, 0, 0, 1, waits, wait_channels_now=channels)),
+    ]
+    assert one(*rows, start_s=0, end_s=1).loops is loops
+
+
+@pytest.mark.parametrize(
+    ("pool", "collects", "housekeeping"),
+    [
+        ("GC Thread", True, False),
+        ("G1 Conc", True, False),
+        ("VM Thread", True, False),
+        ("ZWorkerYoung", True, False),
+        ("C2 CompilerThre", False, True),
+        ("VM Periodic Tas", False, True),
+        ("acceptor", False, True),
+        ("http-nio-8080-Acceptor", False, True),
+        ("http-nio-exec", False, False),
+        ("pool-1-thread", False, False),
+    ],
+)
+def test_collectors_and_housekeepers_are_known_by_their_names(pool: str, collects: bool, housekeeping: bool) -> None:
+    rows = [event(0, sample(pool, 0, 0, 0)), event(1, sample(pool, 0, 0, 1))]
+    found = one(*rows, start_s=0, end_s=1)
+    assert (found.collects, found.housekeeping) == (collects, housekeeping)
