@@ -20,6 +20,7 @@ from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.observer import Observer
 from powerband.plan import Stage, TrialSpec
+from powerband.report.findings import plural
 from powerband.report.numbers import ABSENT, format_estimate, format_number
 from powerband.report.standings import left_line, metric_name, race_line, ranking
 from powerband.store import RunDir, TrialRecord
@@ -89,10 +90,9 @@ class LiveView(Observer):
         if self._lines and analysis.answer.leader is not None and self._state.done != self._told_at:
             self._told_at = self._state.done
             leader = next(r for r in analysis.settings if r.setting == analysis.answer.leader)
-            value = format_estimate(leader.estimates.get(analysis.objective), analysis.objective)
-            told = (
-                f"after {self._state.done} trials {leader.setting.id} leads: {metric_name(analysis.objective)} {value}"
-            )
+            estimate = leader.estimates.get(analysis.objective)
+            figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
+            told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
             self._line("; ".join(part for part in (told, left_line(analysis)) if part))
         self._redraw(now=True)
 

@@ -23,14 +23,16 @@ from powerband.report.numbers import ABSENT, format_number
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
-    """How the answer was come by and what limits it: lines without a heading; none where there is nothing to say."""
+    """How the answer was come by and what limits it: lines without a heading, none of which says what the answer's own
+    sentences say; nothing where there is nothing to add."""
+    told = " ".join(analysis.answer.sentences)
     lines = []
-    if analysis.race is not None:
-        lines.append(race_words(analysis.race))
-        confirmation = analysis.race.confirmation
-        if confirmation is not None:
-            lines.append(confirmation.sentence)
-    if said := _bottleneck(analysis):
+    race = analysis.race
+    if race is not None:
+        lines.append(race_words(race))
+        if race.confirmation is not None and race.confirmation.sentence not in told:
+            lines.append(race.confirmation.sentence)
+    if said := _bottleneck(analysis, told):
         lines.append(said)
     if lines:
         yield Text()
@@ -76,12 +78,11 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     yield table
 
 
-def _bottleneck(analysis: Analysis) -> str:
-    """Of the answer, unless the answer's own sentences give its figures already."""
+def _bottleneck(analysis: Analysis, told: str) -> str:
+    """Of the answer, unless what is `told` gives its figures already."""
     chosen = next((row for row in analysis.settings if row.setting == analysis.answer.setting), None)
     if chosen is None or chosen.bottleneck is None:
         return ""
-    told = " ".join(analysis.answer.sentences)
     if chosen.bottleneck.evidence and all(figure in told for figure in chosen.bottleneck.evidence):
         return ""
     return bottleneck_sentence(chosen.setting, chosen.bottleneck)

@@ -138,7 +138,7 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
     lines = out.getvalue().splitlines()
     assert "at most about" in lines[0]
     assert lines[1].startswith("[1/10] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
-    assert lines[2] == "after 1 trials threads=64 leads: goodput 1,479/s; out: threads=4, threads=8, threads=16"
+    assert lines[2] == "after 1 trial threads=64 leads: goodput 1,479/s; out: threads=4, threads=8, threads=16"
 
 
 def test_a_terminal_shows_the_blocks_of_a_race() -> None:

@@ -120,6 +120,14 @@ def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
     assert plain(printed(analysis, 200)).count("no request waits") == 1
 
 
+def test_what_the_answer_says_of_the_confirmation_is_not_said_again() -> None:
+    base = synthetic_verdicts.race_analysis()
+    assert base.race is not None and base.race.confirmation is not None
+    said = ("Use threads=32.", base.race.confirmation.sentence)
+    text = plain(printed(replace(base, answer=replace(base.answer, sentences=said)), 200))
+    assert text.count("Three fresh starts") == 1
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_capacities_have_their_interval_their_trials_and_their_note(width: int) -> None:
     text = printed(synthetic_verdicts.capacity_analysis(), width)
