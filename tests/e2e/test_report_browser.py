@@ -63,7 +63,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The pages of a race and of a capacity search."""
     folder = tmp_path_factory.mktemp("verdicts")
     made = folder / "race.html", folder / "capacity.html"
-    made[0].write_text(render_page(synthetic.page(synthetic_verdicts.race_analysis())))
+    made[0].write_text(render_page(synthetic.page(synthetic_verdicts.explored_analysis())))
     made[1].write_text(render_page(synthetic.page(synthetic_verdicts.capacity_analysis())))
     return made
 
@@ -206,6 +206,7 @@ def test_what_stands_behind_the_answer_is_drawn(visit: Open, verdicts: tuple[Pat
     words = race.locator("#chart-race").evaluate(DRAWN)["words"]
     for said in ("threads=32", "leader", "out after block 4", "within 3 %", "−5 %"):
         assert said in words
+    assert race.locator("#chart-exploration").evaluate(DRAWN)["marks"] >= 58
     pools = race.locator("#chart-pools").evaluate(DRAWN)["words"]
     assert "blocked on a lock" in pools and "waiting for a CPU" in pools
     curves = capacity.locator("#capacity .chart")

@@ -69,6 +69,19 @@ def race_analysis(levels: Sequence[Level] = LADDER, **changes: object) -> Analys
     return replace(base, **{**values, **changes})  # type: ignore[arg-type]
 
 
+def explored_analysis() -> Analysis:
+    """The race with the first look that came before it: sixty pool sizes, tried once each."""
+    analysis = race_analysis()
+    first = len(analysis.trials) + 1
+    sizes = [*(int(level) for level in LADDER if not isinstance(level, str)), *range(5, 250, 5)]
+    looks = [
+        TrialResult(first + i, 0, 1, setting(threads=n), "measured", (), synthetic.metrics_of(n, 1 + math.sin(n) / 50),
+                    3.0, "steady", Stage.EXPLORE)
+        for i, n in enumerate(sizes)
+    ]  # fmt: skip
+    return replace(analysis, trials=(*analysis.trials, *looks), exploration=Exploration(256, len(looks), len(LADDER)))
+
+
 def race_of(rows: Sequence[SettingResult]) -> Race:
     """Five looks whose intervals narrow with the root of the number of blocks."""
     looks, departures = [], []

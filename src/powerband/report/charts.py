@@ -107,8 +107,11 @@ def main_charts(analysis: Analysis) -> list[Chart]:
     interval = "Whiskers are confidence intervals over the trials of a setting."
     objective = analysis.objective
     charts = []
+    if any(result.capacity for result in analysis.settings):
+        interval = "At rates near each setting’s capacity."
     if objective != "goodput_per_s":
-        charts.append(_estimates(Head("objective", _title(objective), interval), analysis, place, [objective]))
+        said = "Whiskers are the intervals of the search." if objective == "capacity_per_s" else interval
+        charts.append(_estimates(Head("objective", _title(objective), said), analysis, place, [objective]))
     charts.append(_estimates(Head("goodput", "Throughput (goodput)", interval), analysis, place, ["goodput_per_s"]))
     median, tail = "response_time_ns_p50", "response_time_ns_p99"
     if place.lines is None:

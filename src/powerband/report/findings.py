@@ -109,6 +109,14 @@ def capacity_trials(capacity: Capacity) -> int:
     return sum(point.trials for point in capacity.curve)
 
 
+def rates_tried(capacity: Capacity) -> str:
+    """`100/s to 1,780/s`; a dash where no rate was tried yet."""
+    rates = [format_number(point.rate_per_s, "per_s") for point in capacity.curve]
+    if not rates:
+        return ABSENT
+    return rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}"
+
+
 def ratio_phrase(effect: Estimate | None) -> str:
     """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash where there is none."""
     if effect is None:

@@ -23,7 +23,7 @@ from powerband.report.charts import layout, main_charts, resource_charts, state_
 from powerband.report.gather import gather
 from powerband.report.page import Page, Quantiles
 from powerband.report.sections import Charts, body
-from powerband.report.verdict_charts import AnyChart, capacity_charts, pool_chart, race_chart
+from powerband.report.verdict_charts import AnyChart, capacity_charts, exploration_chart, pool_chart, race_chart
 from powerband.store import RunDir, disk_error, write_atomically
 
 
@@ -60,6 +60,7 @@ def _charts(analysis: Analysis) -> Charts:
     return Charts(
         main=tuple(main_charts(analysis)),
         race=race_chart(analysis),
+        exploration=exploration_chart(analysis),
         capacity=tuple(capacity_charts(analysis)),
         pools=pool_chart(analysis),
         costs=tuple(resource_charts(analysis)),

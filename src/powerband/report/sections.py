@@ -37,13 +37,14 @@ class Charts:
 
     main: tuple[Chart, ...]
     race: RaceChart | None
+    exploration: Chart | None
     capacity: tuple[CapacityChart, ...]
     pools: Chart | None
     costs: tuple[Chart, ...]
     states: Chart | None
 
     def all(self) -> list[AnyChart]:
-        single = [chart for chart in (self.race, self.pools, self.states) if chart is not None]
+        single = [chart for chart in (self.race, self.exploration, self.pools, self.states) if chart is not None]
         return [*self.main, *self.capacity, *self.costs, *single]
 
 
@@ -52,7 +53,7 @@ def body(page: Page, charts: Charts) -> str:
     analysis = page.analysis
     sections = [
         ("settings", "Settings compared", _settings(page, charts.main)),
-        ("race", "The race", race_section(analysis, charts.race)),
+        ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("why", "Why", why_section(analysis, charts.pools)),
         ("rules", "Rules of thumb", rules_section(analysis)),

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from powerband.analyze.results import Analysis, Estimate, Look, SettingResult
 from powerband.experiment import Experiment
-from powerband.report.findings import departure_of, plural, range_phrase, state_words
-from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number
+from powerband.report.findings import departure_of, plural, range_phrase, rates_tried, state_words
+from powerband.report.numbers import ABSENT, format_estimate, format_interval
 from powerband.report.words import change_words
 
 RANKING_ROWS = 12
@@ -31,11 +31,14 @@ def ranking(analysis: Analysis, width: int) -> Table:
     for result in ranked(analysis)[:RANKING_ROWS]:
         objective = result.estimates.get(analysis.objective)
         p99 = result.estimates.get("response_time_ns_p99")
+        third = format_estimate(p99, "response_time_ns_p99", digits=3)
+        if capacity:
+            third = ABSENT if result.capacity is None else rates_tried(result.capacity)
         table.add_row(
             Text(result.setting.id),
             format_estimate(objective, analysis.objective),
             format_interval(objective, analysis.objective),
-            _rates(result) if capacity else format_estimate(p99, "response_time_ns_p99", digits=3),
+            third,
             change_words(result, analysis),
             state_words(result, analysis),
             style="bold" if result.setting == analysis.answer.setting else "",
@@ -136,10 +139,3 @@ def _table(*headings: str) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     return table
-
-
-def _rates(result: SettingResult) -> str:
-    if result.capacity is None or not result.capacity.curve:
-        return ABSENT
-    rates = [format_number(point.rate_per_s, "per_s") for point in result.capacity.curve]
-    return rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}"

@@ -17,9 +17,10 @@ from powerband.report.findings import (
     capacity_words,
     proposal_words,
     race_words,
+    rates_tried,
     rule_result,
 )
-from powerband.report.numbers import ABSENT, format_number
+from powerband.report.numbers import ABSENT
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
@@ -47,12 +48,10 @@ def capacities(analysis: Analysis) -> Iterator[RenderableType]:
         return
     table = _table("capacity", "holds up to", "tried", "trials", "")
     for setting, capacity in found:
-        rates = [point.rate_per_s for point in capacity.curve]
-        tried = f"{format_number(rates[0], 'per_s')} to {format_number(rates[-1], 'per_s')}" if rates else ABSENT
         table.add_row(
             setting.id,
             capacity_words(capacity),
-            tried,
+            rates_tried(capacity),
             str(capacity_trials(capacity)),
             capacity.note,
             style="bold" if setting == analysis.answer.setting else "",

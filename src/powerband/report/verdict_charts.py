@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
 from powerband.experiment import parse_constraint
+from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
 from powerband.report.charts import Axis, Chart, Line, Point
 from powerband.report.findings import capacity_words, departure_of, plural, ratio_phrase, state_words
-from powerband.report.numbers import format_number
-from powerband.report.standings import ranked
+from powerband.report.numbers import format_number, unit_scale
+from powerband.report.standings import metric_name, ranked
 from powerband.report.words import margin_words
 
 RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
@@ -143,6 +144,35 @@ def _span(analysis: Analysis) -> tuple[float, float]:
         if end is not None and abs(end - 1) <= most
     ]
     return min([1 - least, *ends]), max([1 + least, *ends])
+
+
+def exploration_chart(analysis: Analysis) -> Chart | None:
+    """The objective of every setting that was tried once, in the order of the trials; None where nothing was explored
+    or no trial measured it."""
+    metric = analysis.objective
+    looks = [
+        trial for trial in analysis.trials if trial.stage is Stage.EXPLORE and trial.valid and metric in trial.metrics
+    ]
+    if not looks:
+        return None
+    raced = {result.setting for result in analysis.settings}
+    scale, unit = unit_scale(max(abs(trial.metrics[metric]) for trial in looks), METRICS[metric].unit)
+    points = [
+        Point(
+            float(trial.number),
+            trial.metrics[metric] / scale,
+            None,
+            None,
+            format_number(trial.metrics[metric], METRICS[metric].unit) + (", raced" if trial.setting in raced else ""),
+            trial.setting.id,
+            trial.setting in raced,
+        )
+        for trial in looks
+    ]
+    axis = Axis("trial", tuple(p.x for p in points), tuple(f"{p.x:.0f}" for p in points), ordered=False)
+    note = "Filled points went into the race; the others were not among the best."
+    title = f"First look: {metric_name(metric)} of each setting tried"
+    return Chart("exploration", "estimates", title, note, unit, axis, (Line("", tuple(points)),))
 
 
 def capacity_charts(analysis: Analysis) -> list[CapacityChart]:

@@ -26,7 +26,7 @@ from powerband.report.numbers import ABSENT, format_number
 from powerband.report.verdict_charts import CapacityChart, RaceChart, pool_trial
 
 
-def race_section(analysis: Analysis, chart: RaceChart | None) -> str:
+def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
     """How the race went, who left when and why, and whether fresh starts uphold its winner."""
     race = analysis.race
     if race is None:
@@ -35,7 +35,8 @@ def race_section(analysis: Analysis, chart: RaceChart | None) -> str:
     if analysis.exploration is not None:
         said.insert(0, exploration_words(analysis.exploration))
     picture = "" if chart is None else _race_figure(chart)
-    return f'<p class="lead">{escape(" ".join(said))}</p>{picture}{_left(race)}{_confirmation(race, analysis)}'
+    before = "" if exploration is None else f'<div class="below">{figure(exploration)}</div>'
+    return f'<p class="lead">{escape(" ".join(said))}</p>{picture}{_left(race)}{_confirmation(race, analysis)}{before}'
 
 
 def _race_figure(chart: RaceChart) -> str:
@@ -143,7 +144,8 @@ def why_section(analysis: Analysis, pools: Chart | None) -> str:
     rows = "".join(_bottleneck_row(row, analysis) for row in named)
     heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("bottleneck", "proof", "what to do"))
     named_table = (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Bottlenecks"><table class="claims"><thead><tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Bottlenecks">'
+        '<table class="claims brief"><thead><tr>'
         f'<th scope="col">setting</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         if named
         else ""
@@ -219,7 +221,8 @@ def rules_section(analysis: Analysis) -> str:
         '<p class="lead">What common rules say for this server, with the figures measured here, beside the measured '
         f"answer{escape(chosen)}. The last column is the objective at the nearest setting that was tried, towards the "
         "answer’s. A rule whose conditions are not met is refused.</p>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="Rules of thumb"><table class="claims"><thead><tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Rules of thumb">'
+        '<table class="claims brief"><thead><tr>'
         f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 

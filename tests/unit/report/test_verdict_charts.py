@@ -6,7 +6,14 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.results import PoolUse
-from powerband.report.verdict_charts import capacity_charts, pool_chart, pool_parts, pool_trial, race_chart
+from powerband.report.verdict_charts import (
+    capacity_charts,
+    exploration_chart,
+    pool_chart,
+    pool_parts,
+    pool_trial,
+    race_chart,
+)
 
 
 def test_a_race_has_a_bar_for_each_look_at_a_live_setting() -> None:
@@ -103,3 +110,14 @@ def test_the_middle_trial_stands_for_its_setting() -> None:
     rates = sorted(t.metrics["goodput_per_s"] for t in analysis.trials if t.setting == row.setting and t.valid)
     assert rates.index(trial.metrics["goodput_per_s"]) == len(rates) // 2
     assert pool_trial(row, synthetic.analysis()) is None
+
+
+def test_an_exploration_marks_what_went_into_the_race() -> None:
+    analysis = synthetic_verdicts.explored_analysis()
+    chart = exploration_chart(analysis)
+    assert chart is not None
+    points = chart.lines[0].points
+    assert analysis.exploration is not None and len(points) == analysis.exploration.tried
+    assert {p.setting for p in points if p.answer} == {row.setting.id for row in analysis.settings}
+    assert all(point.text.endswith(", raced") == point.answer for point in points)
+    assert exploration_chart(synthetic_verdicts.race_analysis()) is None

@@ -223,9 +223,12 @@ function stack(chart, t) {
   const known = stateColours(t);
   const colours = chart.lines.map((line, i) => known[line.name] ?? t.series[i % t.series.length]);
   const options = base(t);
+  // A legend that does not fit on one line takes more, which the bars must leave to it.
+  const asked = chart.lines.reduce((sum, line) => sum + 34 + 6.4 * line.name.length, 0);
+  const lines = Math.ceil(asked / document.getElementById(`chart-${chart.id}`).clientWidth);
   return {
     ...options,
-    grid: { ...options.grid, top: 30, bottom: 8 },
+    grid: { ...options.grid, top: 8 + 22 * lines, bottom: 8 },
     legend: { top: 0, right: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink } },
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: 100, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${v} %` } },
     yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.axis.labels, name: chart.axis.name, nameLocation: "start", axisLabel: { ...axisStyle(t).axisLabel, width: 170, overflow: "truncate", hideOverlap: false } },
