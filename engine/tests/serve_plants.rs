@@ -100,6 +100,8 @@ fn nobody_is_answered_during_a_collection_in_any_model() {
             longest = longest.max(asked.elapsed());
         }
         assert!(longest >= Duration::from_millis(50), "{model}: {longest:?}");
+        let (pauses, seconds) = (server.metric("gc_pauses_total"), server.metric("gc_pause_seconds_total"));
+        assert!(pauses >= 2.0 && seconds >= pauses * 0.06, "{model}: {pauses}, {seconds} s");
     }
 }
 
@@ -179,6 +181,18 @@ fn slow_acceptance_limits_new_connections() {
         // Waits may end early by a quarter.
         assert!(started.elapsed() >= Duration::from_millis(150), "{model:?}: {:?}", started.elapsed());
     }
+}
+
+#[test]
+fn who_is_connected_is_served_while_others_wait_to_be_accepted() {
+    let server = Server::start(&["--accept-delay", "50ms"]);
+    let mut first = server.connect();
+    assert_eq!(first.get("/").0, 200);
+    let waiting: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    let asked = Instant::now();
+    assert_eq!(first.get("/").0, 200);
+    assert!(asked.elapsed() < Duration::from_millis(1_500), "all 40 take 2 s: {:?}", asked.elapsed());
+    drop(waiting);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A garbage collector's pauses: on a fixed schedule one thread burns CPU while every other thread is stopped at its next
 //! safe point, as a collector that stops the world has it. There is no garbage; how often and how long is an option.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::options::Pauses;
@@ -13,11 +13,21 @@ pub struct Collector {
     stopped: AtomicBool,
     lock: Mutex<()>,
     resumed: Condvar,
+    pub collections: AtomicU64,
+    /// How long the world has stood still, in all.
+    pub paused_ns: AtomicU64,
 }
 
 impl Collector {
     pub fn new(pauses: Pauses) -> Collector {
-        Collector { pauses, stopped: AtomicBool::new(false), lock: Mutex::new(()), resumed: Condvar::new() }
+        Collector {
+            pauses,
+            stopped: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            resumed: Condvar::new(),
+            collections: AtomicU64::new(0),
+            paused_ns: AtomicU64::new(0),
+        }
     }
 
     /// Starts its thread, which bears the name that a JVM gives it.
@@ -34,8 +44,11 @@ impl Collector {
         let mut turn = 1;
         loop {
             sleep_until(start_ns + turn * self.pauses.every_ns);
+            let stopped_ns = now_ns();
             self.stopped.store(true, Relaxed);
             burn(self.pauses.length_ns);
+            self.paused_ns.fetch_add(now_ns() - stopped_ns, Relaxed);
+            self.collections.fetch_add(1, Relaxed);
             let guard = self.lock.lock().expect("nothing panics with it");
             self.stopped.store(false, Relaxed);
             self.resumed.notify_all();
@@ -81,5 +94,7 @@ mod tests {
         }
         assert!(now_ns() - started_ns >= 60_000_000, "the third begins at three periods");
         assert!(longest_ns > 1_000_000, "{longest_ns}");
+        let (collections, paused_ns) = (collector.collections.load(Relaxed), collector.paused_ns.load(Relaxed));
+        assert!(collections >= 3 && paused_ns >= collections * 5_000_000, "{collections}, {paused_ns}");
     }
 }

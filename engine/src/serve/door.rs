@@ -41,13 +41,17 @@ impl Door {
         Ok(Door { listener, data, delay_ns, shut_until_ns: None })
     }
 
-    /// Hands over all connections that wait, nonblocking.
+    /// Hands over all connections that wait, nonblocking; where each takes its time, only one, so that the requests of others
+    /// get their turn.
     pub fn accept_all(&mut self, epoll: &Epoll, mut admit: impl FnMut(OwnedFd)) {
         loop {
             match sys::accept(&self.listener, true) {
                 Ok(socket) => {
                     wait_from(now_ns(), self.delay_ns);
                     admit(socket);
+                    if self.delay_ns > 0 {
+                        return;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {

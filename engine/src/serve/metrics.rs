@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use super::collector::Collector;
 use super::permits::Permits;
 use super::pool::{Rules, Snapshot};
 
@@ -65,7 +66,7 @@ impl Metrics {
     }
 
     /// The whole page.
-    pub fn render(&self, downstream: Option<&Permits>) -> String {
+    pub fn render(&self, downstream: Option<&Permits>, collector: Option<&Collector>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let in_loops: u64 = self.loops.iter().map(|gauges| gauges.requests.load(Relaxed)).sum();
         page.counter("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);
@@ -81,6 +82,11 @@ impl Metrics {
             page.gauge("downstream_limit", "Requests that may be with the downstream at once.", downstream.limit());
             page.gauge("downstream_in_use", "Requests with the downstream.", downstream.in_use());
             page.gauge("downstream_waiting", "Requests that wait for the downstream.", downstream.waiting());
+        }
+        if let Some(collector) = collector {
+            let paused_s = collector.paused_ns.load(Relaxed) as f64 / 1e9;
+            page.counter("gc_pauses_total", "Garbage collections.", collector.collections.load(Relaxed));
+            page.counter("gc_pause_seconds_total", "Time for which collections stopped every thread.", paused_s);
         }
         page.0
     }

@@ -88,7 +88,7 @@ impl Service {
         match path {
             "/health" => http::respond(out, Status::Ok, TEXT, b"ok\n", reply),
             "/metrics" => {
-                let page = self.metrics.render(self.work.downstream_permits());
+                let page = self.metrics.render(self.work.downstream_permits(), self.work.collector.as_deref());
                 http::respond(out, Status::Ok, metrics::CONTENT_TYPE, page.as_bytes(), reply);
             }
             _ => http::respond(out, Status::NotFound, TEXT, b"there are /, /work, /health and /metrics\n", reply),
