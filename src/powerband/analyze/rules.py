@@ -174,7 +174,9 @@ def _fewest(low: int, high: int, enough: Callable[[int], bool]) -> int:
 def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
     """N* of the law fitted to all trials of the line. See `usl.py`."""
     formula = "X(N) = g N / (1 + a (N - 1) + b N (N - 1))"
-    if experiment.load.rate_per_s is not None and not experiment.objective.is_capacity:
+    if experiment.objective.is_capacity:
+        return Proposal(formula, None, "a capacity search runs each setting but once at full load: too few for its fit")
+    if experiment.load.rate_per_s is not None:
         return Proposal(
             formula,
             None,

@@ -11,7 +11,18 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, AnswerKind, RuleVerdict, TrialResult
+from powerband.analyze.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Capacity,
+    Estimate,
+    RuleVerdict,
+    SettingResult,
+    TrialResult,
+    Verdict,
+)
+from powerband.analyze.rules import judge_rules
 from powerband.analyze.theory import erlang_c, machine_repairman_throughput
 from powerband.experiment import Constraint, Objective
 from powerband.plan import Level, Setting, Stage
@@ -257,3 +268,27 @@ def test_trials_of_other_stages_and_nothing_measured_give_no_rules() -> None:
     table = {pool(threads=n): served(n, 64) for n in LADDER}
     assert analyse(made, []).rules == ()
     assert analyse(made, results(table, stage=Stage.EXPLORE)).rules == ()
+
+
+def test_under_a_capacity_objective_rules_rest_on_full_load_and_the_rate_found() -> None:
+    """W and C from the trials at full load; the arrival rate of M/M/c and the cost from the capacities."""
+    limit = Constraint.model_validate("p99 < 50ms")
+    made = experiment({"threads": LADDER}, objective=Objective(metric="capacity_per_s", subject_to=(limit,)))
+    full = results({pool(threads=n): served(n, 64) for n in LADDER}, blocks=1, stage=Stage.SATURATE)
+
+    def row(threads: int) -> SettingResult:
+        rate = 0.9 * served(threads, 64)["goodput_per_s"]
+        found = Estimate(rate, 0.97 * rate, 1.03 * rate, 0.95, 20)
+        best = 0.9 * served(64, 64)["goodput_per_s"]
+        effect = Estimate(rate / best, 0.97 * rate / best, 1.03 * rate / best, 0.95, 20)
+        verdict = Verdict.EQUIVALENT if threads == 64 else Verdict.WORSE
+        return SettingResult(pool(threads=threads), 20, 0, {}, effect, verdict, True, capacity=Capacity(found, ()))
+
+    best = pool(threads=64)
+    answer = Answer(AnswerKind.BEST, best, best, (best,), (), ())
+    rules = {rule.name: rule for rule in judge_rules(made, [row(n) for n in LADDER], full, answer)}
+    assert rules["Goetz"].proposal == pytest.approx(38)
+    assert rules["Goetz"].cost == row(32).effect
+    assert rules["M/M/c"].formula.startswith("1,800/s x 19.0 ms: 34.2 busy")
+    assert rules["M/M/c"].proposal is not None and 35 <= rules["M/M/c"].proposal <= 45
+    assert rules["USL"].proposal is None and "but once at full load" in (rules["USL"].refused or "")

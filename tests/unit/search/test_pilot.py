@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from powerband.cli.tools import _pilot_text
 from powerband.search.noise import cpu_times, spin_times_ns, timer_lateness_ns, wake_ups_ns
 from powerband.search.pilot import blocks_to_find, pilot_of, smallest_difference
 
@@ -19,6 +20,14 @@ def test_the_pilot_recovers_the_noise_and_ignores_drift() -> None:
     assert pilot_of([1.0, 2.0]).smallest_difference is None
     assert pilot.race_blocks == blocks_to_find(0.03, pilot.sd or 0.0, 6, race=True)
     assert pilot_of([1.0, 3.0, 1.0, 3.0]).race_blocks is None, "no race of reasonable length"
+
+
+def test_what_doctor_says_of_a_pilot() -> None:
+    found = pilot_of([100.0, 101.0, 99.0, 100.0, 101.0, 100.0])
+    assert _pilot_text(found).endswith(
+        f"A race of 6 settings finds a difference of 3% within {found.race_blocks} blocks."
+    )
+    assert "No race of reasonable length finds 3%" in _pilot_text(pilot_of([1.0, 3.0, 1.0, 3.0]))
 
 
 def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
