@@ -16,25 +16,26 @@ from powerband.analyze.results import (
     SettingResult,
 )
 from powerband.analyze.unsettled import never_stabilised
+from powerband.analyze.why import WORDS
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
 from powerband.report.words import verdict_words
 
-# In a column of a table, and in a sentence.
-_BOTTLENECKS: dict[BottleneckName, tuple[str, str]] = {
-    BottleneckName.GENERATOR: ("load generator", "the load generator, not the server"),
-    BottleneckName.HOST_CPU: ("other programs", "other programs take the CPU"),
-    BottleneckName.SUBJECT_CPU: ("CPU", "the server's CPU"),
-    BottleneckName.POOL_TOO_SMALL: ("pool too small", "the pool is too small"),
-    BottleneckName.TOO_MANY_RUNNABLE_THREADS: ("too many threads", "too many runnable threads"),
-    BottleneckName.LOCK: ("lock", "a lock"),
-    BottleneckName.DOWNSTREAM: ("downstream", "what the server itself waits for (a database, a remote service)"),
-    BottleneckName.GARBAGE_COLLECTION: ("GC", "garbage collection"),
-    BottleneckName.MEMORY: ("memory", "memory"),
-    BottleneckName.ACCEPT_BACKLOG: ("accept queue", "the accept queue is full"),
-    BottleneckName.DESCRIPTORS: ("descriptors", "file descriptors run out"),
-    BottleneckName.EVENT_LOOP_BLOCKED: ("event loop", "the event loop is blocked"),
-    BottleneckName.NONE: ("none", "nothing in the server is short"),
+# In a column of a table; a clause of a sentence is `why.WORDS`.
+_SHORT: dict[BottleneckName, str] = {
+    BottleneckName.GENERATOR: "load generator",
+    BottleneckName.HOST_CPU: "other programs",
+    BottleneckName.SUBJECT_CPU: "CPU",
+    BottleneckName.POOL_TOO_SMALL: "pool too small",
+    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads",
+    BottleneckName.LOCK: "lock",
+    BottleneckName.DOWNSTREAM: "downstream",
+    BottleneckName.GARBAGE_COLLECTION: "GC",
+    BottleneckName.MEMORY: "memory",
+    BottleneckName.ACCEPT_BACKLOG: "accept queue",
+    BottleneckName.DESCRIPTORS: "descriptors",
+    BottleneckName.EVENT_LOOP_BLOCKED: "event loop",
+    BottleneckName.NONE: "none",
 }
 _RATIO_SHOWN_MAX = 10.0  # an interval from two blocks reaches to where digits say nothing
 _ENDED = {
@@ -48,20 +49,19 @@ _ENDED = {
 
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
     """Two or three words for a column; a dash where nothing was named."""
-    return ABSENT if bottleneck is None else _BOTTLENECKS[bottleneck.name][0]
+    return ABSENT if bottleneck is None else _SHORT[bottleneck.name]
 
 
 def bottleneck_words(bottleneck: Bottleneck) -> str:
     """A clause: `the pool is too small`."""
-    return _BOTTLENECKS[bottleneck.name][1]
+    return WORDS[bottleneck.name]
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`At threads=4 the limit is: the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
+    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
     proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
-    limit = "" if bottleneck.name is BottleneckName.NONE else "the limit is: "
     advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
-    return f"At {setting.id} {limit}{bottleneck_words(bottleneck)}{proof}.{advice}"
+    return f"At {setting.id} {bottleneck_words(bottleneck)}{proof}.{advice}"
 
 
 def departure_of(setting: Setting, race: Race | None) -> Departure | None:

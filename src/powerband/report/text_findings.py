@@ -78,13 +78,15 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:
-    """Of the answer, unless what is `told` gives its figures already."""
-    chosen = next((row for row in analysis.settings if row.setting == analysis.answer.setting), None)
+    """Of the answer, or of what leads without one; where its figures are `told` already, only what to do."""
+    answer = analysis.answer
+    chosen = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
     if chosen is None or chosen.bottleneck is None:
         return ""
-    if chosen.bottleneck.evidence and all(figure in told for figure in chosen.bottleneck.evidence):
-        return ""
-    return bottleneck_sentence(chosen.setting, chosen.bottleneck)
+    found = chosen.bottleneck
+    if found.evidence and all(figure in told for figure in found.evidence):
+        return f"What to do: {found.advice.rstrip('.')}." if found.advice else ""
+    return bottleneck_sentence(chosen.setting, found)
 
 
 def _table(*headings: str) -> Table:

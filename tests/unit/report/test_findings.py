@@ -24,7 +24,7 @@ def test_every_bottleneck_has_plain_words_that_fit_a_column(name: BottleneckName
 def test_no_bottleneck_is_a_dash() -> None:
     assert findings.bottleneck_short(None) == "–"
     bare = findings.bottleneck_sentence(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""))
-    assert bare == "At n=1 the limit is: a lock."
+    assert bare == "At n=1 a lock is the limit."
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
         "out after block 4",
         "pool too small",
         "too many threads",
-        "At threads=32 nothing in the server is short (CPU in use 44 %; no request waits).",
+        "At threads=32 nothing is short and the load is the limit (CPU in use 44 %; no request waits).",
         "Goetz",
         "−93 % (−94 to −93)",
     ):
@@ -117,7 +117,15 @@ def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
     base = synthetic_verdicts.race_analysis()
     told = "It waits for users: CPU in use 44 %, and no request waits."
     analysis = replace(base, answer=replace(base.answer, sentences=("Use threads=32.", told)))
-    assert plain(printed(analysis, 200)).count("no request waits") == 1
+    text = plain(printed(analysis, 200))
+    assert text.count("no request waits") == 1
+    assert "What to do: Offer more load to find more." in text
+
+
+def test_what_limits_the_leader_is_told_where_there_is_no_answer() -> None:
+    base = synthetic_verdicts.race_analysis()
+    text = plain(printed(replace(base, answer=replace(base.answer, setting=None)), 200))
+    assert "At threads=64 nothing is short" in text
 
 
 def test_what_the_answer_says_of_the_confirmation_is_not_said_again() -> None:
