@@ -208,7 +208,7 @@ def test_what_stands_behind_the_answer_is_drawn(visit: Open, verdicts: tuple[Pat
         assert said in words
     assert race.locator("#chart-exploration").evaluate(DRAWN)["marks"] >= 58
     pools = race.locator("#chart-pools").evaluate(DRAWN)["words"]
-    assert "blocked on a lock" in pools and "waiting for a CPU" in pools
+    assert "waiting for a lock or for work" in pools and "waiting for a CPU" in pools
     curves = capacity.locator("#capacity .chart")
     assert curves.count() == 5
     words = curves.nth(1).evaluate(DRAWN)["words"]

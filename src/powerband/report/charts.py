@@ -131,6 +131,8 @@ _RESOURCES = (
     ("threads_max", "Threads", "most alive at once"),
     ("context_switches_per_request", "Context switches per request", "of all threads, exited ones included"),
     ("run_wait_cores", "Waiting for a CPU", "thread-seconds per second runnable but not running"),
+    ("thread_cpu_share_max", "Busiest thread", "CPU share of the busiest of its threads"),
+    ("gc_cpu_share", "Garbage collection", "share of its CPUs that the collector’s threads used"),
     ("error_rate", "Errors", "share of requests that did not end well"),
 )
 

@@ -22,9 +22,10 @@ from powerband.report.words import margin_words
 RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
 POOL_ROWS = 12  # above so many only the busiest pool of each setting is drawn
 _BLOCKED = {
-    "lock": "blocked on a lock",
+    "lock": "waiting for a lock or for work",  # the kernel tells no difference
     "socket": "blocked on a socket",
     "disk": "blocked on a disk",
+    "memory": "blocked on memory",
     "sleep": "asleep",
     "poll": "polling for events",
     "other": "blocked on other things",

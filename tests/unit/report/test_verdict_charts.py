@@ -67,13 +67,13 @@ def test_a_capacity_whose_constraints_cannot_be_read_has_no_limit_line() -> None
     ("blocked_on", "parts"),
     [
         ({}, {"on a CPU": 1.0, "waiting for a CPU": 2.0, "blocked": 7.0}),
-        ({"lock": 1.0}, {"on a CPU": 1.0, "waiting for a CPU": 2.0, "blocked on a lock": 7.0}),
+        ({"lock": 1.0}, {"on a CPU": 1.0, "waiting for a CPU": 2.0, "waiting for a lock or for work": 7.0}),
         (
             {"lock": 0.5, "sleep": 0.25},
             {
                 "on a CPU": 1.0,
                 "waiting for a CPU": 2.0,
-                "blocked on a lock": 3.5,
+                "waiting for a lock or for work": 3.5,
                 "asleep": 1.75,
                 "blocked on other things": 1.75,
             },

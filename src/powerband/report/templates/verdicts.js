@@ -122,9 +122,10 @@ function stateColours(t) {
   return {
     "on a CPU": t.accent,
     "waiting for a CPU": t.bad,
-    "blocked on a lock": violet,
+    "waiting for a lock or for work": violet,
     "blocked on a socket": green,
     "blocked on a disk": orange,
+    "blocked on memory": t.ink,
     "polling for events": gold,
     "blocked on other things": slate,
     asleep: t.rule,
