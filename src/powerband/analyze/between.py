@@ -20,7 +20,7 @@ from powerband.analyze.results import Analysis, Estimate, Verdict
 from powerband.analyze.special import Array, student_t
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
-from powerband.plan import Setting
+from powerband.plan import Setting, Stage
 
 
 def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
@@ -85,10 +85,10 @@ def _fact(host: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
-    """The metric of every valid trial, by setting, in the order of the analysis' settings."""
+    """The metric of every valid trial of a block, by setting, in the order of the analysis' settings."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
-        if trial.valid and metric in trial.metrics:
+        if trial.valid and trial.stage is Stage.COMPARE and metric in trial.metrics:
             found.setdefault(trial.setting, []).append(trial.metrics[metric])
     return {setting: values for setting, values in found.items() if values}
 

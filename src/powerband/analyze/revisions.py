@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from powerband.analyze.capacity import search_of
+from powerband.analyze.capacity_changes import capacity_change
 from powerband.analyze.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.constraints import Compliance
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
@@ -34,7 +36,7 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
     each = 1 - (1 - experiment.objective.confidence) / len(others)
     objective = experiment.objective.model_copy(update={"confidence": each})
     judged = experiment.model_copy(update={"objective": objective})
-    trials = [trial for trial in analysis.trials if trial.stage is Stage.COMPARE]
+    trials = [t for t in analysis.trials if objective.is_capacity or t.stage is Stage.COMPARE]
     return RunComparison(
         objective=analysis.objective,
         direction=analysis.direction,
@@ -52,6 +54,10 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
 def _change(experiment: Experiment, of: Setting, trials: Sequence[TrialResult], confidence: float) -> Change:
     pair = [_with(experiment, of, index) for index in (0, 1)]
     mine = [trial for trial in trials if trial.setting in pair]
+    if experiment.objective.is_capacity:
+        searches = [search_of(experiment, setting, mine) for setting in pair]
+        names = [format_level(level) for level in experiment.factors[REVISION]]
+        return capacity_change(of, searches[0], searches[1], names, 1 - experiment.objective.confidence)
     table = Table(experiment, pair, mine)
     scale = scale_of(experiment, table)
     first, second = (

@@ -112,13 +112,22 @@ def _told_again(directory: Path) -> RunComparison:
 
 def _two_runs(first: Path, second: Path) -> RunComparison:
     from powerband.analyze.between import compare_runs, experiment_differences, host_differences
+    from powerband.analyze.capacity_changes import compare_capacities
 
     try:
         (before, a, host_before), (after, b, host_after) = _analysed(first), _analysed(second)
     except UsageError as error:
         raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
     differences = [*experiment_differences(before, after), *host_differences(host_before, host_after)]
-    return replace(compare_runs(a, b, differences), names=(str(first), str(second)))
+    kinds = {before.objective.is_capacity, after.objective.is_capacity}
+    if len(kinds) == 2:
+        raise UsageError(f"one of {first} and {second} searched for capacities, the other did not: no like to compare")
+    found = (
+        compare_capacities((before, after), (a, b), differences)
+        if before.objective.is_capacity
+        else compare_runs(a, b, differences)
+    )
+    return replace(found, names=(str(first), str(second)))
 
 
 def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]:

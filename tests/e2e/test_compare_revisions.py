@@ -1,0 +1,37 @@
+"""Two revisions of a real server in one run: the slower one is found, and the race ends before its last block."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from powerband.analyze.results import Verdict
+from powerband.analyze.revisions import compare_revisions
+from powerband.cli import invoke
+from powerband.observer import Observer
+from powerband.resolved import resolved_yaml
+from powerband.run.stop import StopRequest
+from powerband.search.session import run_session, with_seed
+from powerband.store import RunDir
+from powerband.tune import tune_experiment
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_revision_that_is_many_times_slower_is_worse(
+    engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "2", "--wait", "{revision}"]
+    options = {"--users": "4", "--duration": "300ms", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
+    experiment = with_seed(tune_experiment(command, (), options=options, revisions=("2ms", "80ms")))
+    busy_machine = experiment.measure.model_copy(update={"foreign_cpu_max": 1.0})
+    experiment = experiment.model_copy(update={"measure": busy_machine})
+    run = RunDir.create(tmp_path, experiment.name, resolved_yaml(experiment), {})
+    analysis = run_session(experiment, run, Observer(), StopRequest())
+    found = compare_revisions(experiment, analysis)
+    (change,) = found.changes
+    assert change.verdict is Verdict.WORSE, found.sentence
+    assert change.ratio is not None and change.ratio.value < 0.5
+    assert analysis.race is not None and analysis.race.trials < analysis.race.grid_trials
+    assert invoke(["compare", str(run.path), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "worse"

@@ -1,0 +1,72 @@
+"""Two capacities of one setting: of two revisions in one run, and of two runs, against servers of known capacity."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fakes.edges import Server, answers_of, capacity_experiment, search, setting
+from powerband.analyze.capacity_changes import compare_capacities
+from powerband.analyze.changes import RunComparison
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import Analysis, TrialResult, Verdict
+from powerband.analyze.revisions import compare_revisions
+from powerband.experiment import Experiment
+from powerband.plan import REVISION, Setting
+
+MADE = capacity_experiment()
+
+
+def searched(server: Server, seed: int) -> tuple[Analysis, list[TrialResult]]:
+    _, results = search(MADE, answers_of({1: server}, np.random.default_rng(seed)), seed)
+    return analyse(MADE, results), results
+
+
+def of_two_runs(old: Server, new: Server) -> RunComparison:
+    return compare_capacities((MADE, MADE), (searched(old, 1)[0], searched(new, 2)[0]))
+
+
+def of_two_revisions(old: Server, new: Server) -> RunComparison:
+    """The same trials, as if one run had made them of the levels of a factor `revision`."""
+    made: Experiment = MADE.model_copy(update={"factors": {"threads": (1,), REVISION: ("old", "new")}})
+    results = [
+        replace(result, number=2 * result.number + index, setting=Setting((("threads", 1), (REVISION, name))))
+        for index, (name, server) in enumerate((("old", old), ("new", new)))
+        for result in searched(server, index + 1)[1]
+    ]
+    return compare_revisions(made, analyse(made, results))
+
+
+@pytest.mark.parametrize("compared", [of_two_runs, of_two_revisions])
+@pytest.mark.parametrize(
+    ("most_per_s", "verdict"),
+    [(700.0, Verdict.WORSE), (1500.0, Verdict.BETTER)],
+)
+def test_the_verdict_and_the_ratio_are_those_of_the_servers(
+    compared: object, most_per_s: float, verdict: Verdict
+) -> None:
+    old, new = Server(), Server(most_per_s=most_per_s)
+    found = compared(old, new)  # type: ignore[operator]
+    (change,) = found.changes
+    assert change.verdict is found.verdict is verdict
+    assert change.setting == setting(1)
+    assert change.ratio is not None
+    assert change.ratio.low <= new.capacity_per_s / old.capacity_per_s <= change.ratio.high
+    assert change.smallest_difference is not None and change.smallest_difference < 0.2
+
+
+def test_equal_capacities_are_not_told_apart() -> None:
+    (change,) = of_two_runs(Server(), Server()).changes
+    assert change.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+    assert change.ratio is not None and change.ratio.low <= 1 <= change.ratio.high
+
+
+def test_one_that_holds_nowhere_is_worse_than_one_that_holds_somewhere() -> None:
+    broken = Server(base_ns=80e6)
+    (change,) = of_two_runs(Server(), broken).changes
+    assert (change.verdict, change.second, change.ratio) == (Verdict.WORSE, None, None)
+    assert "p99 < 50ms: it was" in change.because
+    (change,) = of_two_runs(broken, Server()).changes
+    assert change.verdict is Verdict.BETTER
+    (change,) = of_two_runs(broken, broken).changes
+    assert change.verdict is Verdict.INCONCLUSIVE
