@@ -38,7 +38,7 @@ def raced(ratio: float, noise: float, seed: int) -> tuple[Verdict, int]:
     return change.verdict, len(results)
 
 
-@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("noise", [0.005, 0.03])
 def test_equal_revisions_seldom_differ(noise: float) -> None:
     sweeps = 200
     found = [raced(1.0, noise, seed)[0] for seed in range(sweeps)]
