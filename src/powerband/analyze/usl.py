@@ -65,16 +65,15 @@ def fit_usl(
     widened = student_t(confidence, freedom) / student_t(confidence, math.inf)
     noise = np.random.default_rng(0).standard_normal((DRAWS, n.size)) * _moderated_sd(n, residual) * widened
     peaks = _peaks(_solve(n, fitted * np.exp(noise)))
-    contention, coherency = coefficients[1] / coefficients[0], coefficients[2] / coefficients[0]
-    law = Scalability(1 / coefficients[0], contention, coherency, None)
+    first, *others = map(float, coefficients)
+    rate, contention, coherency = 1 / first, others[0] / first, others[1] / first
     peak = float(_peaks(coefficients[None])[0])
     tail = (1 - confidence) / 2
     # By rank, since draws without a peak are infinite.
     low, high = (float(np.quantile(peaks, q, method="nearest")) for q in (tail, 1 - tail))
     refused = _refusal(peaks, peak, low, high, n)
-    if refused is not None:
-        return Scalability(law.rate_per_s, contention, coherency, None, refused)
-    return Scalability(law.rate_per_s, contention, coherency, Estimate(peak, low, high, confidence, int(n.size)))
+    best = None if refused else Estimate(peak, low, high, confidence, int(n.size))
+    return Scalability(rate, contention, coherency, best, refused)
 
 
 def _refusal(peaks: Array, peak: float, low: float, high: float, threads: Array) -> str | None:
@@ -131,20 +130,19 @@ def _solve(threads: Array, y: Array) -> Array:
     """Coefficients (1, a, b) / g for each row of y (R, trials): least relative squares with none below 0.
 
     With three coefficients the constrained optimum is the best of the four fits with a, b, both or none held at 0."""
-    target = threads / y
-    weights = 1 / target**2
     columns = _columns(threads)
     scale = columns.max(axis=0)  # of one size, so that the normal equations can be solved accurately
     scaled = columns / scale
+    inverse = y / threads  # the sum of (scaled c / target - 1)^2 is c'Ac - 2 c'b + trials
+    products = (scaled[:, :, None] * scaled[:, None, :]).reshape(-1, 9)
+    normal, right = (inverse**2 @ products).reshape(-1, 3, 3), inverse @ scaled
     best = np.full((y.shape[0], 3), np.nan)
     least = np.full(y.shape[0], np.inf)
     for kept in ([0, *rest] for size in (2, 1, 0) for rest in itertools.combinations((1, 2), size)):
-        part = scaled[:, kept]
-        normal = np.einsum("rn,ni,nj->rij", weights, part, part)
-        right = np.einsum("rn,ni->ri", weights * target, part)
         found = np.zeros((y.shape[0], 3))
-        found[:, kept] = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
-        loss = (weights * (found @ scaled.T - target) ** 2).sum(1)
+        part = normal[:, kept][:, :, kept]
+        found[:, kept] = np.linalg.solve(part, right[:, kept, None])[:, :, 0]
+        loss = np.einsum("ri,rij,rj->r", found, normal, found) - 2 * (found * right).sum(1)
         allowed = (found[:, 0] > 0) & (found[:, 1:] >= 0).all(1) & (loss < least)
         best[allowed], least[allowed] = found[allowed], loss[allowed]
     return np.asarray(best / scale)
