@@ -7,7 +7,7 @@ ENGINE = .venv/bin/powerband-engine
 absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's package $(3))" >&2; \
 	  test "$$POWERBAND_NO_SKIP" != 1
 
-.PHONY: demo test lint format golden schemas bundle bench aa bench-peers calibrate setup uv chromium
+.PHONY: demo test lint format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv chromium
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -50,6 +50,10 @@ aa: setup
 
 bench-peers: setup
 	benchmarks/install_peers.sh
+
+# Runs the planted bottlenecks on this machine, which must be quiet, and records how many were named rightly.
+bottlenecks: setup
+	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md
 
 calibrate: setup
 	$(RUN) powerband calibrate

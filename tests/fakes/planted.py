@@ -1,6 +1,5 @@
 """Planted bottlenecks of the reference subject, and healthy trials of it: what each is, how it is loaded, what it must
-be called. `python -m fakes.planted` (in tests/, with the engine found) runs all and prints the confusion table.
-"""
+be called. `confusion.py` runs and scores them."""
 
 from __future__ import annotations
 
@@ -9,36 +8,35 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fakes.stand import MS, experiment, reference, run_one
 from powerband.analyze.measure import measure
 from powerband.analyze.results import BottleneckName, TrialResult
-from powerband.experiment import Experiment, HostUse, Load, Measure
+from powerband.experiment import Experiment, Load, Measure
 from powerband.store import TrialDir
 
-WARMUP_NS = 600 * MS
-WINDOW_NS = 1500 * MS
+WARMUP_NS = 500 * MS
+WINDOW_NS = 1300 * MS
 B = BottleneckName
 
 
 @dataclass(frozen=True)
 class Case:
-    """`burners`: busy loops of another program, on these CPUs; `wide`: the subject may use all CPUs of the machine."""
+    """`options` of the reference subject; `burners`: busy loops of another program, on these CPUs."""
 
     name: str
     options: str
     load: dict[str, Any]
     expected: BottleneckName
     burners: Sequence[int] = ()
-    host: HostUse = field(default_factory=HostUse)
 
     def experiment(self) -> Experiment:
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
         measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)
-        return experiment(reference(*self.options.split()), load, measure=measured, host=self.host)
+        return experiment(reference(*self.options.split()), load, measure=measured)
 
     def run(self, folder: Path) -> TrialResult:
         case = self.experiment()
@@ -98,7 +96,7 @@ CASES: tuple[Case, ...] = (
     Case("crowd: cached", "--model cached --cpu 4ms", users(150), B.TOO_MANY_RUNNABLE_THREADS),
     Case("lock: pool", f"{FIXED} 32 --lock 2ms", users(32), B.LOCK),
     Case("lock: 8 threads for 64", f"{FIXED} 8 --lock 2ms --cpu 100us", users(64), B.LOCK),
-    Case("lock: cached, open load", "--model cached --lock 3ms", rate(600), B.LOCK),
+    Case("lock: cached", "--model cached --lock 3ms", users(40), B.LOCK),
     Case("lock: burns", f"{FIXED} 16 --lock 2ms --lock-kind burn", users(16), B.LOCK),
     Case("lock: a thread for each", f"{EACH} --lock 2ms --cpu 100us", users(48), B.LOCK),
     Case("downstream: 4 permits", f"{FIXED} 32 --downstream-limit 4 --downstream-wait 10ms", users(48), B.DOWNSTREAM),
@@ -108,7 +106,7 @@ CASES: tuple[Case, ...] = (
     Case("downstream: event loop", f"{LOOP} --downstream-limit 4 --downstream-wait 10ms", users(48), B.DOWNSTREAM),
     Case(
         "downstream: a slow database",
-        f"{FIXED} 48 --downstream-kind tcp --downstream-limit 4 --downstream-wait 5ms",
+        f"{FIXED} 48 --downstream-kind tcp --downstream-limit 4 --downstream-wait 10ms",
         users(48),
         B.DOWNSTREAM,
     ),

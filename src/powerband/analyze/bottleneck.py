@@ -19,6 +19,7 @@ from powerband.analyze.bottleneck_threads import (
     slow_downstream,
 )
 from powerband.analyze.bottleneck_words import cores, count, per_second, share, verdict
+from powerband.analyze.honesty import WAKE_UP_NS
 from powerband.analyze.laws import active_threads
 from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
 from powerband.analyze.scene import Scene
@@ -30,6 +31,7 @@ CPU_SHORT_DEMAND = 1.5
 CPU_SHORT_LEAST = 0.75
 TAKEN_BY_OTHERS = 0.10
 WAITS_MUCH = 0.3
+ENGINE_WAITS = 0.25
 GC_SHARE = 0.10
 # Waiting threads for each CPU: a crowd if their switches cost a tenth of the CPU time, at 2 us each; so many that
 # nobody can have planned them whatever they cost.
@@ -84,7 +86,8 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
-    if scene.value("run_wait_cores") < WAITS_MUCH * active:
+    idle = scene.workers and active < 0.5 * min(scene.present, sum(pool.use.threads for pool in scene.workers))
+    if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and _engine_starves(scene)):
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
@@ -110,6 +113,25 @@ def _generator(scene: Scene) -> Bottleneck | None:
         [problem.message.partition(":")[0] for problem in found],
         "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
     )
+
+
+def _starved_generator(scene: Scene) -> Bottleneck | None:
+    """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
+    if scene.load_served or not _engine_starves(scene):
+        return None
+    each = format_duration(scene.value("engine_run_wait_ns_mean"))
+    return verdict(
+        BottleneckName.GENERATOR,
+        [
+            f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
+            f"the subject used {share(scene.cpu_share)} of its CPU time",
+        ],
+        "stop what shares the engine's CPUs, or give it others (host.pinning)",
+    )
+
+
+def _engine_starves(scene: Scene) -> bool:
+    return scene.engine_wait_share >= ENGINE_WAITS and scene.value("engine_run_wait_ns_mean") >= WAKE_UP_NS
 
 
 def _disturbed(scene: Scene) -> Bottleneck | None:
@@ -235,7 +257,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
     return verdict(
         BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it a request", f"{count(waiting)} threads wait for each CPU"],
+        [used, f"{each} of it a request", *([f"{count(waiting)} threads wait for each CPU"] if waiting >= 1 else [])],
         "give the subject more CPUs, or make a request cheaper; more threads do not help",
     )
 
@@ -270,6 +292,7 @@ RULES: Iterable[Rule] = (
     _host_cpu,
     _generator,
     _disturbed,
+    _starved_generator,
     _served,
     _descriptors,
     _accept_backlog,

@@ -22,7 +22,7 @@ LOCKED_SHARE = 0.5
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
 # What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
-CONGESTION = 2.0
+CONGESTION = 1.5
 OTHERS_WAIT = 0.5
 IDLE_LOOP = 0.9
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
@@ -35,6 +35,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     if pool is None:
         return None
     waiting, outside = _locked(pool, scene), _outside(pool, scene)
+    if scene.cpu_share >= LOOP_BUSY:
+        outside -= pool.use.run_wait  # whoever was woken stands behind the holder that burns the CPU
     if outside > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if outside < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):

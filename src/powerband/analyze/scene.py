@@ -18,6 +18,8 @@ from powerband.analyze.results import Problem
 from powerband.experiment import Load
 
 SERVED_SHARE = 0.97
+# The very first answers are slow by themselves: threads start, connections are opened.
+QUEUES = 1.5
 THINKING_SHARE = 0.90
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
@@ -34,7 +36,8 @@ class Threads:
 class Scene:
     """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
     the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
-    connections that wait to be accepted, and the queue's limit, 0 where it is not known. None: it could not be seen."""
+    connections that wait to be accepted, and the queue's limit, 0 where it is not known; `engine_wait_share`: of the
+    window, what an engine thread waited for a CPU. None: it could not be seen."""
 
     metrics: Mapping[str, float]
     problems: Mapping[str, Problem]
@@ -52,6 +55,7 @@ class Scene:
     major_faults_per_s: float
     empty_ns: float | None
     loaded_ns: float | None
+    engine_wait_share: float = 0.0
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
@@ -85,9 +89,9 @@ class Scene:
 
     @property
     def queues(self) -> bool:
-        """Requests wait for each other somewhere: the fastest answer under load takes twice what it took when nobody
-        stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
-        return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= 2 * self.empty_ns > 0
+        """Requests wait for each other somewhere: the fastest answer under load takes much longer than it took when
+        nobody stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
 
 def scene_of(
@@ -119,6 +123,7 @@ def scene_of(
         major_faults_per_s=_rate(tree, "major_faults", start, end),
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count else None,
+        engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
     )
 
 

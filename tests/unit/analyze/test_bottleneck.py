@@ -135,6 +135,21 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     ("others spoilt it", scene(SLEEPERS, POLLER, codes=("host_foreign",)), B.HOST_CPU),
     ("the engine was late", scene(SLEEPERS, POLLER, codes=("generator_lag",)), B.GENERATOR),
+    (
+        "idle threads, and an engine without a CPU",
+        scene(
+            pool("pool", 0.03, 1.3, lock=62),
+            POLLER,
+            metrics={"host_foreign_cores": 1.9, "engine_run_wait_ns_mean": 2e6},
+            engine_wait_share=0.5,
+        ),
+        B.GENERATOR,
+    ),
+    (
+        "busy threads, and an engine that waits a little each of many times",
+        scene(SLEEPERS, POLLER, metrics={"engine_run_wait_ns_mean": 15e3}, engine_wait_share=0.3),
+        B.POOL_TOO_SMALL,
+    ),
     ("all is served", scene(LOCKED, POLLER, load_served=True), B.NONE),
     ("collector", scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.GARBAGE_COLLECTION),
     (

@@ -1,0 +1,62 @@
+"""The third sentence names the bottleneck of the chosen setting, and that of the nearest smaller one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fakes.trials import experiment
+from powerband.analyze.results import Bottleneck, BottleneckName, Estimate, SettingResult, Verdict
+from powerband.analyze.standing import Standing
+from powerband.analyze.why import WORDS, why
+from powerband.plan import Setting
+
+POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("8 of 8 threads of pool are busy", "56 requests queue"), "more")
+CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 98 % of its CPU time",), "more")
+CROWD = Bottleneck(BottleneckName.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
+NONE = Bottleneck(BottleneckName.NONE, ("all was served",), "more")
+
+
+def threads(count: int) -> Setting:
+    return Setting((("threads", count),))
+
+
+def row(count: int, verdict: Verdict, bottleneck: Bottleneck | None, **figures: float) -> SettingResult:
+    values: Mapping[str, float] = {"threads_max": float(count), "subject_cpu_share": 0.2, **figures}
+    estimates = {name: Estimate(value, None, None, 0.95, 3) for name, value in values.items()}
+    effect = Estimate(0.5, 0.4, 0.6, 0.95, 3)
+    return SettingResult(threads(count), 3, 0, estimates, effect, verdict, True, bottleneck=bottleneck)
+
+
+def said(*rows: SettingResult, chosen: int) -> str:
+    leader = threads(chosen)
+    case = experiment({"threads": tuple(int(row.setting.as_dict()["threads"]) for row in rows)})
+    standing = Standing(experiment=case, rows=rows, leader=leader, contenders=frozenset(), blocks=3)
+    return why(standing, leader)
+
+
+def test_the_chosen_setting_s_bottleneck_and_what_a_smaller_one_lacks() -> None:
+    text = said(row(4, Verdict.WORSE, POOL), row(8, Verdict.WORSE, POOL), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
+    assert text == (
+        "With threads=16 CPU is the limit: the subject used 98 % of its CPU time; with threads=8 the pool is too "
+        "small: 8 of 8 threads of pool are busy, 56 requests queue."
+    )
+
+
+def test_a_smaller_setting_for_which_nothing_is_short_explains_nothing() -> None:
+    text = said(row(8, Verdict.WORSE, NONE), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
+    assert "threads=8" not in text
+
+
+def test_where_none_is_named_plain_figures_stand_for_it() -> None:
+    text = said(row(8, Verdict.WORSE, None), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
+    assert "fewer threads wait rather than work: with threads=8 it gives 50.0 % of the best while 80%" in text
+    assert said(row(16, Verdict.EQUIVALENT, None, subject_cpu_share=0.95), chosen=16).startswith("CPU is the limit")
+
+
+def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
+    text = said(row(16, Verdict.EQUIVALENT, CPU), row(256, Verdict.WORSE, CROWD), chosen=16)
+    assert text.endswith("threads=256 takes 256 threads against 16, and too many of them compete for the CPU.")
+
+
+def test_there_are_words_for_every_bottleneck() -> None:
+    assert set(WORDS) == set(BottleneckName)
