@@ -141,11 +141,16 @@ def proposal_words(rule: RuleVerdict) -> str:
     return format_number(rule.proposal, "count")
 
 
+def rule_nearest(rule: RuleVerdict) -> str:
+    """The tried setting that stands for the rule's proposal, as its levels; a dash where the rule was refused."""
+    if rule.setting is None:
+        return ABSENT if rule.refused else "none is near"
+    return rule.setting.id
+
+
 def rule_result(rule: RuleVerdict) -> str:
     """What following the rule would have changed, or why it has nothing to say."""
-    if rule.refused:
-        return f"refused: {rule.refused}"
-    return "no tried setting is near" if rule.setting is None else ratio_phrase(rule.cost)
+    return f"refused: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
 
 
 def restless_settings(analysis: Analysis) -> dict[Setting, str]:

@@ -18,7 +18,8 @@ from powerband.report.findings import (
     proposal_words,
     race_words,
     rates_tried,
-    rule_result,
+    ratio_phrase,
+    rule_nearest,
 )
 from powerband.report.numbers import ABSENT
 
@@ -30,7 +31,8 @@ def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
     lines = []
     race = analysis.race
     if race is not None:
-        lines.append(race_words(race))
+        if f"(the full grid: {race.grid_trials})" not in told:
+            lines.append(race_words(race))
         if race.confirmation is not None and race.confirmation.sentence not in told:
             lines.append(race.confirmation.sentence)
     if said := _bottleneck(analysis, told):
@@ -69,9 +71,9 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
         table.add_row(
             rule.name,
             proposal_words(rule),
-            ABSENT if rule.setting is None else rule.setting.id,
-            ABSENT if rule.refused else rule_result(rule),
-            rule_result(rule) if rule.refused else rule.formula,
+            rule_nearest(rule),
+            ABSENT if rule.cost is None else ratio_phrase(rule.cost),
+            f"refused: {rule.refused}" if rule.refused else rule.formula,
         )
     yield Text()
     yield table

@@ -19,6 +19,7 @@ from powerband.report.findings import (
     proposal_words,
     race_words,
     ratio_phrase,
+    rule_nearest,
     rule_result,
     whole_sentence,
 )
@@ -204,7 +205,7 @@ def rules_section(analysis: Analysis) -> str:
         return ""
     rows = []
     for rule in analysis.rules:
-        nearest = ABSENT if rule.setting is None else rule.setting.id
+        nearest = rule_nearest(rule)
         rows.append(
             f'<tr><th scope="row">{escape(rule.name)}<small>{escape(rule.source)}</small></th>'
             f'<td class="words">{escape(rule.formula)}</td><td>{escape(proposal_words(rule))}</td>'

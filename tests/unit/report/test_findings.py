@@ -77,7 +77,10 @@ def test_rules_say_what_following_them_changes_or_why_they_are_silent() -> None:
     assert findings.rule_result(erlang) == "0 %"
     assert findings.proposal_words(usl) == "–"
     assert findings.rule_result(usl).startswith("refused: the data do not pass a peak")
-    assert findings.rule_result(replace(goetz, setting=None, cost=None)) == "no tried setting is near"
+    assert findings.rule_nearest(usl) == "–"
+    assert findings.rule_nearest(goetz) == "threads=64"
+    far = replace(goetz, setting=None, cost=None)
+    assert (findings.rule_nearest(far), findings.rule_result(far)) == ("none is near", "–")
 
 
 def test_ratios_as_changes() -> None:

@@ -128,12 +128,14 @@ def test_what_limits_the_leader_is_told_where_there_is_no_answer() -> None:
     assert "At threads=64 nothing is short" in text
 
 
-def test_what_the_answer_says_of_the_confirmation_is_not_said_again() -> None:
+def test_what_the_answer_says_of_a_race_is_not_said_again() -> None:
     base = synthetic_verdicts.race_analysis()
     assert base.race is not None and base.race.confirmation is not None
-    said = ("Use threads=32.", base.race.confirmation.sentence)
+    took = f"The race took 5 blocks and 25 trials (the full grid: {base.race.grid_trials})."
+    said = ("Use threads=32.", took, base.race.confirmation.sentence)
     text = plain(printed(replace(base, answer=replace(base.answer, sentences=said)), 200))
     assert text.count("Three fresh starts") == 1
+    assert text.count("full grid") == 1
 
 
 @pytest.mark.parametrize("width", [80, 120])
