@@ -57,9 +57,10 @@ def run_dir(root: Path) -> RunDir:
 @given(
     kills=st.dictionaries(st.integers(1, 12), st.sampled_from(["before", "within", "after"]), max_size=5),
     torn=st.booleans(),
+    order=st.sampled_from(["blocks", "race"]),
 )
-def test_kills_anywhere_lose_nothing_but_the_trial_in_flight(kills: dict[int, str], torn: bool) -> None:
-    made = experiment(measure=Measure(repeats=2))
+def test_kills_anywhere_lose_nothing_but_the_trial_in_flight(kills: dict[int, str], torn: bool, order: str) -> None:
+    made = experiment(measure=Measure(repeats=2), design={"order": order, "seed": 7})
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         whole = run_dir(root / "a")

@@ -16,7 +16,7 @@ import numpy as np
 from powerband.analyze.intervals import SD_FLOOR
 from powerband.analyze.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 from powerband.analyze.special import Array, student_t
-from powerband.analyze.spending import Spending, spending_of
+from powerband.analyze.spending import share_at
 from powerband.claim_expression import (
     OPERATORS,
     Arithmetic,
@@ -57,24 +57,20 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
 
 @dataclass(frozen=True)
 class _Rule:
-    """`error`: of one interval, so that all of a claim hold together. `spending`: in a race, how much of it an interval
-    from so many blocks may spend: a race ends when it has seen enough."""
+    """`error`: of one interval, so that all of a claim hold together."""
 
     error: float
     margin: float
-    spending: Spending | None
-
-    def error_of(self, blocks: int) -> float:
-        return self.error * (1.0 if self.spending is None else self.spending.share(blocks))
 
 
 def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     claimed = parse_claim(claim.holds)
     cases = settings_of(claimed, experiment.factors)
     objective = experiment.objective
-    rule = _Rule(
-        (1 - objective.confidence) / (len(cases) * len(claimed.comparisons)), objective.margin, spending_of(experiment)
-    )
+    # A race ends when it has seen enough: its claims, too, spend their look's share only.
+    share = share_at(experiment, len({block for _, block in cells}))
+    error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
+    rule = _Rule(error, objective.margin)
     parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
@@ -209,11 +205,10 @@ def _measured(comparison: Comparison, left: Array, right: Array, unit: str, rule
         found = Estimate(back(mean), back(mean - half), back(mean + half), 1 - error, len(left))
         return mean - half, mean + half, found
 
-    error = rule.error_of(len(left))
-    low, high, estimate = interval(error)
+    low, high, estimate = interval(rule.error)
     if comparison.op in ("==", "!="):
         margin = math.log1p(rule.margin) if log else rule.margin * (1 if unit == "ratio" else abs(middle[1]))
-        inner_low, inner_high, inner = interval(min(2 * error, 0.99))
+        inner_low, inner_high, inner = interval(min(2 * rule.error, 0.99))
         same = UNDECIDED
         if low > margin or high < -margin:
             same = REFUTED

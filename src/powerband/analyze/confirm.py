@@ -29,8 +29,8 @@ def confirm(
     """None where no valid trial confirms `setting`, the one that the race names. Several attempts: the last valid one.
 
     Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; and where it
-    serves worse than in the race by more than the margin while its rival does not lose likewise. If both do, the
-    machine has changed, not the standing."""
+    serves worse than in the race by more than the margin, against its rival too. If both lose alike, the machine has
+    changed, not the standing."""
     fresh = {
         (result.setting, result.block): result.metrics[table.metric]
         for result in sorted(results, key=lambda result: result.number)
@@ -168,7 +168,8 @@ class _Fresh:
     against: _Difference | None = None
 
     def upheld(self, allowed: float) -> bool:
-        lost_alone = self.beside is None or self._surely_below(self.against, 0.0)
+        # Among many the winner was lucky and its rival less so: to have lost a little against it proves nothing.
+        lost_alone = self.beside is None or self._surely_below(self.against, -allowed)
         fell = self._surely_below(self.change, -allowed) and lost_alone
         return not fell and not self._surely_below(self.beside, -allowed)
 

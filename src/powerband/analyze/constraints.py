@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.analyze.intervals import estimate, on_log_scale
-from powerband.analyze.spending import Spending
 from powerband.experiment import Constraint, Objective
 from powerband.metrics import METRICS
 from powerband.units import format_value
@@ -44,17 +43,15 @@ def judge(
     trials: Sequence[Mapping[str, float]],
     *,
     settings: int,
-    spending: Spending | None = None,
+    share: float = 1.0,
 ) -> Compliance:
     """`trials`: the metrics of one setting's valid trials. `settings`: how many are judged, this one included.
-    `spending`: they are judged again after each block, and each time spends its share of the error.
+    `share`: of the error that this judgement may spend, where there is one after each block.
 
     One-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni): with the
     confidence asked for, none of all these judgements is wrong. One trial alone decides only where there is nothing
     to choose from."""
-    error = (1 - objective.confidence) / max(1, settings * len(objective.constraints))
-    if spending is not None:
-        error *= spending.share(max(2, len(trials)))
+    error = share * (1 - objective.confidence) / max(1, settings * len(objective.constraints))
     missed: list[str] = []
     unsure: list[str] = []
     seen = True

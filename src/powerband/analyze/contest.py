@@ -18,7 +18,7 @@ from powerband.analyze.constraints import Compliance, judge
 from powerband.analyze.intervals import compare_with_leader, on_log_scale
 from powerband.analyze.results import Departure, Estimate, TrialResult, Verdict
 from powerband.analyze.special import Array
-from powerband.analyze.spending import spending_of
+from powerband.analyze.spending import Glance, share_at
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
@@ -40,6 +40,19 @@ class Table:
 
     def valid(self, setting: Setting) -> list[TrialResult]:
         return [self._cells[setting, block] for block in self.blocks if (setting, block) in self._cells]
+
+    def cost(self, setting: Setting) -> tuple[float, float, int]:
+        """By which of equals the cheapest is chosen: fewest threads, then least memory, then the first of the plan.
+        What was not measured counts as infinite."""
+        trials = [result.metrics for result in self.valid(setting)]
+
+        def mean(name: str) -> float:
+            values = [metrics[name] for metrics in trials if name in metrics]
+            return sum(values) / len(values) if values else math.inf
+
+        threads = mean("threads_max")
+        place = self.settings.index(setting)
+        return (threads if math.isinf(threads) else round(threads), mean("rss_bytes_max"), place)
 
     def values(self) -> Array:
         """(blocks, settings) of the objective as measured; NaN for missing cells."""
@@ -175,11 +188,12 @@ def hold_contest(
     if not may_lead.any():
         return empty
     values = raw[:, columns]
+    glance = Glance(share_at(experiment, len(table.blocks)), max(2, int(live.sum()))) if experiment.is_race else None
     scaled = table.sign * (np.log(values) if scale.log else values)
     if len(settings) == 1:
         only = settings[0]
         return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead, spending_of(experiment))
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance)
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
@@ -210,13 +224,13 @@ def _lone(empty: Contest, only: Setting, mean: float, blocks: int) -> Contest:
 
 def compliance_of(experiment: Experiment, table: Table) -> dict[Setting, Compliance]:
     """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
-    its share of the error, by its number of trials."""
-    spending = spending_of(experiment)
+    its look's share of the error."""
+    share = share_at(experiment, len(table.blocks))
     trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
     return {
-        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), spending=spending)
+        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), share=share)
         if metrics
         else Compliance()
         for setting, metrics in trials.items()

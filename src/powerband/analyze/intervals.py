@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 
 from powerband.analyze.results import Estimate
-from powerband.analyze.special import Array, digamma, inverse_trigamma, student_t, studentised_range, trigamma
-from powerband.analyze.spending import Spending
+from powerband.analyze.special import (
+    Array,
+    digamma,
+    distance_from_best,
+    inverse_trigamma,
+    student_t,
+    studentised_range,
+    trigamma,
+)
+from powerband.analyze.spending import Glance
 
 SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
@@ -63,7 +71,10 @@ class Comparison:
 
 
 def compare_with_leader(
-    y: Array, confidence: float, candidates: Array | None = None, spending: Spending | None = None
+    y: Array,
+    confidence: float,
+    candidates: Array | None = None,
+    glance: Glance | None = None,
 ) -> Comparison:
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
@@ -76,8 +87,10 @@ def compare_with_leader(
     cannot tell. Critical values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs
     and so also those with a leader picked afterwards. No interval is narrower than the pair's own paired t interval.
 
-    `spending`: the intervals are looked at after each block (a race): each spends its share of the error, by the number
-    of blocks that its pair shares. The paired t interval, a guard against a variance moderated too far, spends none.
+    `glance`: one of several looks at a race. It spends its share of the error, on the pairs of those settings that are
+    live: who left was judged before. Then `half_tost` is of one-sided intervals for the distances from the best (Hsu
+    1981), which is all that is asked of it. The paired t interval, a guard against a variance moderated too far,
+    spends nothing.
     """
     present = ~np.isnan(y)
     fit = _fit(y, present)
@@ -86,7 +99,7 @@ def compare_with_leader(
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
     leader = np.where(eligible, fit.means, -np.inf).argmax(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return _against(y, leader, fit, 1 - confidence, spending)
+        return _against(y, leader, fit, 1 - confidence, glance)
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class _Fit:
 
 
 def _against(
-    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, error: float, spending: Spending | None
+    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, error: float, glance: Glance | None
 ) -> Comparison:
     sweeps, _, k = y.shape
     paired = y - np.take_along_axis(y, leader[:, None, None], axis=2)
@@ -108,18 +121,17 @@ def _against(
     difference = np.nansum(paired, axis=1) / n
     own = np.sqrt(np.nansum((paired - difference[:, None, :]) ** 2, axis=1) / (n - 1) / n)
     moderated = np.sqrt((fit.variances + np.take_along_axis(fit.variances, leader[:, None], axis=1)) / n)
+    tost = min(2 * error, 0.99)
     halves = []
-    for whole in (error, min(2 * error, 0.99)):
-        spent = whole * (np.ones_like(n) if spending is None else _lookup(spending.share, n))
+    for whole, pairs in ((error, studentised_range), (tost, studentised_range if glance is None else _one_sided)):
+        spent, family = (whole, k) if glance is None else (whole * glance.share, glance.live)
         if k == 2:
-            own_t = _lookup(_student_t_at, spent, _rounded(n - 1))
+            own_t = _lookup(partial(student_t, 1 - spent), n - 1)
             halves.append(np.maximum(own_t * own, own_t * SD_FLOOR / np.sqrt(n)))
             continue
-        df = np.broadcast_to(_rounded(fit.df)[:, None], n.shape)
-        critical = _lookup(partial(_range_at, k), spent, df)
+        critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
         widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
-        own_t = _lookup(partial(_student_t_at, whole), _rounded(n - 1))
-        halves.append(np.maximum(widened, own_t * own))
+        halves.append(np.maximum(widened, _lookup(partial(student_t, 1 - whole), n - 1) * own))
     rows = np.arange(sweeps)
     for half in halves:
         half[rows, leader] = 0.0
@@ -127,30 +139,19 @@ def _against(
     return Comparison(leader, difference, halves[0], halves[1])
 
 
-def _student_t_at(error: float, df: float) -> float:
-    return student_t(1 - error, df)
+def _one_sided(confidence: float, k: int, df: float) -> float:
+    """For the distances from the best: half of the error of two sides."""
+    return distance_from_best((1 + confidence) / 2, k, df)
 
 
-def _range_at(k: int, error: float, df: float) -> float:
-    return studentised_range(1 - error, k, df)
-
-
-def _rounded(df: Array) -> Array:
-    """Down to those of `DF_GRID`; NaN stays NaN."""
-    places = np.clip(np.searchsorted(DF_GRID, np.nan_to_num(df) + 1e-9, side="right") - 1, 0, None)
-    return np.where(np.isnan(df), np.nan, DF_GRID[places])
-
-
-def _lookup(function: Callable[..., float], *columns: Array) -> Array:
-    """The function of each entry, worked out once for equal ones; NaN stays NaN."""
-    shape = columns[0].shape
-    rows = np.stack([column.ravel() for column in columns], axis=1)
-    out = np.full(rows.shape[0], np.nan)
-    known = ~np.isnan(rows).any(axis=1)
-    if known.any():
-        distinct, places = np.unique(rows[known], axis=0, return_inverse=True)
-        out[known] = np.array([function(*map(float, row)) for row in distinct])[places.ravel()]
-    return out.reshape(shape)
+def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
+    """The quantile for each entry; degrees of freedom rounded down to those of `DF_GRID`; NaN stays NaN."""
+    rounded = DF_GRID[np.clip(np.searchsorted(DF_GRID, np.nan_to_num(df) + 1e-9, side="right") - 1, 0, None)]
+    whole = np.where(np.isnan(df), np.nan, rounded)
+    out = np.full(df.shape, np.nan)
+    for value in np.unique(whole[~np.isnan(whole)]):
+        out[whole == value] = quantile(float(value))
+    return out
 
 
 def _fit(y: Array, present: Array) -> _Fit:

@@ -4,6 +4,7 @@ to import, which would show between trials. scipy.special is imported on first u
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 _TAIL = 1e-12
+_TAIL_ERROR = 1e-8  # relative, of the tail's probability
 _NODES_SCALE = 200
 _NODES_NORMAL = 200
 _NORMAL_REACH = 8.5
@@ -29,13 +31,39 @@ def student_t(confidence: float, df: float) -> float:
 def studentised_range(confidence: float, k: int, df: float) -> float:
     """Quantile of Tukey's studentised range of k means, divided by sqrt(2): comparable to a t quantile. Relative error
     below 1e-6; some 10 ms."""
-    low, high = 0.0, 1.0
-    while _range_cdf(high, k, df) < confidence:
-        low, high = high, 2 * high
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _range_cdf(middle, k, df) < confidence else (low, middle)
-    return (low + high) / 2 / math.sqrt(2)
+    return _inverse(lambda q: _range_cdf(q, k, df), confidence) / math.sqrt(2)
+
+
+@lru_cache(maxsize=4096)
+def distance_from_best(confidence: float, k: int, df: float) -> float:
+    """One-sided quantile for the k - 1 distances between one mean and all others at once (Dunnett 1955; for the unknown
+    best: Hsu 1981), comparable to a t quantile. Relative error below 1e-6; some 10 ms."""
+    return _inverse(lambda q: _distance_cdf(q, k, df), confidence) / math.sqrt(2)
+
+
+def _inverse(cdf: Callable[[float], float], confidence: float) -> float:
+    """By the Illinois rule (Dowell & Jarratt 1971) on the logarithm of the tail, which is nearly straight."""
+    wanted = math.log1p(-confidence)
+
+    def excess(q: float) -> float:
+        return math.log(max(1 - cdf(q), 1e-15)) - wanted
+
+    low, high = 0.0, 2.0
+    at_low, at_high = -wanted, excess(high)
+    while at_high > 0:
+        low, at_low, high = high, at_high, 2 * high
+        at_high = excess(high)
+    for _ in range(60):
+        middle = high - at_high * (high - low) / (at_high - at_low)
+        at_middle = excess(middle)
+        if abs(at_middle) < _TAIL_ERROR:
+            return middle
+        if at_middle * at_high < 0:
+            low, at_low = high, at_high
+        else:
+            at_low /= 2
+        high, at_high = middle, at_middle
+    return high
 
 
 def _range_cdf(q: float, k: int, df: float) -> float:
@@ -46,6 +74,16 @@ def _range_cdf(q: float, k: int, df: float) -> float:
     z, z_weights = _normal_rule()
     inside = ndtr(z)[None, :] - ndtr(z[None, :] - q * scales[:, None])
     return float(weights @ (k * inside ** (k - 1) @ z_weights))
+
+
+def _distance_cdf(q: float, k: int, df: float) -> float:
+    """P((largest of k - 1 standard normals - one more) / (chi_df / sqrt(df)) < q)."""
+    from scipy.special import ndtr  # noqa: PLC0415
+
+    scales, weights = _scale_rule(df)
+    z, z_weights = _normal_rule()
+    inside = ndtr(z[None, :] + q * scales[:, None])
+    return float(weights @ (inside ** (k - 1) @ z_weights))
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,8 @@ same trials. No I/O here; the statistics are in `analyze/`. Method and figures: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from powerband.analyze.compare import Progress, analyse
 from powerband.analyze.constraints import Compliance
@@ -38,6 +39,7 @@ class RacePlanner:
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
         self._contest: Contest | None = None  # of the last look
+        self._settled: frozenset[Setting] = frozenset()  # live, but nothing about them is open: they rest
         self._ended_by = "running"
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
@@ -86,13 +88,17 @@ class RacePlanner:
         return [setting for setting in self._settings if setting not in gone]
 
     @property
+    def _next(self) -> list[Setting]:
+        return [setting for setting in self._live if setting not in self._settled]
+
+    @property
     def _confirm_trials(self) -> int:
         """At most; the winner and its rival."""
         return self._experiment.design.confirm * min(2, len(self._settings))
 
     def _begin_block(self) -> None:
         if self._ended_by == "running":
-            self._trials.begin(self._begun, self._live)
+            self._trials.begin(self._begun, self._next)
         elif self._confirm_blocks and self._confirming:
             self._trials.begin(self._begun, self._confirming, Stage.CONFIRM)
             self._confirm_blocks -= 1
@@ -110,7 +116,7 @@ class RacePlanner:
             self._ended_by = "decided"
         elif self._begun >= self._experiment.measure.repeats:
             self._ended_by = "blocks"
-        elif not self._trials.fits(len(self._live) + self._confirm_trials):
+        elif not self._trials.fits(len(self._next) + self._confirm_trials):
             self._ended_by = "budget"
         else:
             return
@@ -130,9 +136,9 @@ class RacePlanner:
         if compliance[contest.leader].certain:  # who may not be allowed beats nobody
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
-        return compliance[contest.leader].certain and not any(
-            _open(setting, contest, compliance[setting]) for setting in self._live
-        )
+        open_now = still_open(contest, compliance, table, self._live)
+        self._settled = frozenset(self._live) - {*open_now, contest.leader}
+        return compliance[contest.leader].certain and not open_now
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
         if compliance.missed:
@@ -163,16 +169,31 @@ class RacePlanner:
         return (named, *rivals[-1:])
 
 
-def _open(setting: Setting, contest: Contest, compliance: Compliance) -> bool:
-    """More blocks could change what becomes of it."""
-    if setting == contest.leader or compliance.missed:
-        return False
-    match contest.verdict(setting):
-        case Verdict.WORSE:
+def still_open(
+    contest: Contest, compliance: Mapping[Setting, Compliance], table: Table, live: Sequence[Setting]
+) -> list[Setting]:
+    """Settings of which more blocks could change the answer, or whether they are worse than the leader.
+
+    What cannot be better than the leader by more than the margin, and looks as good as it, is not worth more trials
+    just to call it equivalent: unless it is cheaper than what would be named now."""
+    found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
+    cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
+    contenders = set(contest.contenders())
+
+    def is_open(setting: Setting) -> bool:
+        if setting == contest.leader or compliance[setting].missed:
             return False
-        case Verdict.EQUIVALENT:
-            return bool(compliance.open)
-    return True
+        verdict = contest.verdict(setting)
+        if verdict is Verdict.WORSE:
+            return False
+        unsure = bool(compliance[setting].open)
+        if verdict is Verdict.EQUIVALENT or setting not in contenders:
+            looks_worse = contest.difference.get(setting, -math.inf) < -contest.allowed
+            cheaper = cheapest is None or table.cost(setting) < cheapest
+            return looks_worse or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
+        return True
+
+    return [setting for setting in live if is_open(setting)]
 
 
 def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str:

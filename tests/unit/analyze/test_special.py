@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import studentized_range, t
 
-from powerband.analyze.special import inverse_trigamma, student_t, studentised_range, trigamma
+from powerband.analyze.special import distance_from_best, inverse_trigamma, student_t, studentised_range, trigamma
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,19 @@ from powerband.analyze.special import inverse_trigamma, student_t, studentised_r
 def test_studentised_range_agrees_with_scipy(confidence: float, k: int, df: int) -> None:
     expected = studentized_range.ppf(confidence, k, df) / math.sqrt(2)
     assert studentised_range(confidence, k, df) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("k", "df", "table"), [(2, 10, 1.81), (5, 10, 2.47), (10, 20, 2.60)])
+def test_distances_from_the_best_agree_with_dunnetts_tables(k: int, df: int, table: float) -> None:
+    """One-sided 5 % points for k - 1 treatments and a control (Dunnett 1955, table 1a)."""
+    assert distance_from_best(0.95, k, df) == pytest.approx(table, abs=0.006)
+
+
+def test_distances_from_the_best_agree_with_simulation() -> None:
+    dice = np.random.default_rng(4)
+    means, scale = dice.standard_normal((200_000, 6)), np.sqrt(dice.chisquare(8, 200_000) / 8)
+    largest = (means[:, 1:] - means[:, :1]).max(axis=1) / scale / math.sqrt(2)
+    assert (largest <= distance_from_best(0.99, 6, 8)).mean() == pytest.approx(0.99, abs=0.001)
 
 
 def test_a_range_of_two_is_a_t_test() -> None:

@@ -9,9 +9,9 @@ import pytest
 from fakes.trials import Figures, experiment, record_of, write_trial
 from powerband.analyze.results import Analysis, AnswerKind, TrialResult
 from powerband.errors import UsageError
-from powerband.experiment import Experiment
+from powerband.experiment import Experiment, Measure
 from powerband.observer import Observer
-from powerband.plan import TrialSpec
+from powerband.plan import Stage, TrialSpec
 from powerband.run.stop import StopRequest
 from powerband.search.session import analyse_run, run_session, with_seed
 from powerband.store import RunDir, TrialDir, TrialRecord
@@ -96,3 +96,30 @@ def test_a_seed_is_drawn_once(run: RunDir) -> None:
     seeded = with_seed(unseeded)
     assert seeded.design.seed is not None
     assert with_seed(seeded) is seeded
+
+
+def test_a_race_is_run_confirmed_and_analysed_again_from_its_files(run: RunDir, stop: StopRequest) -> None:
+    made = experiment(design={"order": "race", "seed": 7}, measure=Measure(repeats=8))
+    analysis = run_session(made, run, Observer(), stop, trial=by_threads)
+    assert analysis.race is not None and analysis.race.ended_by == "decided"
+    assert analysis.race.confirmation is not None and analysis.race.confirmation.trials == 3
+    assert len(analysis.trials) < 3 * 8 and "fresh starts confirm it" in analysis.answer.sentences[1]
+    assert analyse_run(made, run) == analysis
+    assert {record.spec.stage for record in run.records()} == {Stage.COMPARE, Stage.CONFIRM}
+
+
+def test_a_race_that_was_stopped_says_so_and_goes_on(run: RunDir, stop: StopRequest) -> None:
+    made = experiment(design={"order": "race", "seed": 7}, measure=Measure(repeats=8))
+
+    def stopping(made: Experiment, spec: TrialSpec, directory: TrialDir, **rest: Any) -> TrialRecord:
+        if spec.number == 4:
+            stop.request()
+        return by_threads(made, spec, directory, **rest)
+
+    stopped = run_session(made, run, Observer(), stop, trial=stopping)
+    assert stopped.race is not None and stopped.race.ended_by == "stopped" and stopped.race.trials == 4
+    assert stopped.warnings[0].startswith("the race is not over after 4 trials")
+    again = StopRequest()
+    whole = run_session(made, run, Observer(), again, trial=by_threads)
+    again.close()
+    assert whole.race is not None and whole.race.ended_by == "decided"

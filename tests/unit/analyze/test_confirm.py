@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from fakes.races import race_of
+from powerband.analyze.confirm import confirm
+from powerband.analyze.contest import Table, scale_of
+from powerband.analyze.results import Confirmation, Problem, TrialResult
+from powerband.experiment import Experiment
+from powerband.plan import Setting, Stage
+
+WINNER, RIVAL = Setting((("threads", 1),)), Setting((("threads", 0),))
+NOISE = (1.003, 0.998, 0.999, 1.002, 0.998)
+
+
+def trials(
+    of: Setting, mean: float, stage: Stage, *, first: int = 0, n: int = 5, metric: str = "goodput_per_s"
+) -> list[TrialResult]:
+    turn = int(of == WINNER)
+    return [
+        TrialResult(
+            number=100 * first + 10 * block + turn,
+            block=first + block,
+            attempt=1,
+            setting=of,
+            status="measured",
+            problems=(),
+            metrics={metric: mean * NOISE[(block + 2 * turn) % 5]},
+            stage=stage,
+        )
+        for block in range(n)
+    ]
+
+
+def confirmed(
+    race: tuple[float, float], fresh: tuple[float, float], *, n: int = 3, made: Experiment | None = None
+) -> Confirmation:
+    """Means of winner and rival, in the race and afterwards."""
+    made = made or race_of(2)
+    metric = made.objective.metric
+    results = [
+        *trials(WINNER, race[0], Stage.COMPARE, metric=metric),
+        *trials(RIVAL, race[1], Stage.COMPARE, metric=metric),
+        *trials(WINNER, fresh[0], Stage.CONFIRM, first=5, n=n, metric=metric),
+        *trials(RIVAL, fresh[1], Stage.CONFIRM, first=5, n=n, metric=metric),
+    ]
+    table = Table(made, made.settings(), results)
+    found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
+    assert found is not None
+    return found
+
+
+def test_fresh_starts_that_agree_uphold_the_race() -> None:
+    found = confirmed((1000, 900), (995, 896))
+    assert found.upheld and found.rival == RIVAL and found.trials == 3
+    assert found.race.n == 5 and found.confirmed.n == 3
+    assert found.shrinkage.value == pytest.approx(1 - found.confirmed.value / found.race.value)
+    assert found.shrinkage.low is not None and found.shrinkage.high is not None
+    assert found.shrinkage.low < 0.005 < found.shrinkage.high
+    assert found.advantage is not None and found.advantage.value == pytest.approx(995 / 896, rel=0.01)
+    assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, 0.5 % below the race (")
+    assert found.sentence.endswith("% better than threads=0 beside it.")
+
+
+def test_a_winner_that_its_rival_beats_afresh_is_not_upheld() -> None:
+    found = confirmed((1000, 990), (930, 1000))
+    assert not found.upheld
+    assert found.sentence.startswith("Not confirmed: on 3 fresh starts ")
+    assert "% worse than threads=0 beside it" in found.sentence
+
+
+def test_a_winner_that_fell_alone_is_not_upheld_even_if_it_still_leads() -> None:
+    assert not confirmed((1000, 800), (940, 800)).upheld
+
+
+def test_a_machine_that_became_slower_for_both_takes_nothing_back() -> None:
+    found = confirmed((1000, 900), (800, 720))
+    assert found.upheld and found.shrinkage.value == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_loss_within_the_margin_is_no_loss() -> None:
+    assert confirmed((1000, 900), (980, 900)).upheld
+
+
+def test_one_fresh_start_gives_no_interval_and_takes_nothing_back() -> None:
+    found = confirmed((1000, 990), (800, 1000), n=1)
+    assert found.upheld and found.trials == 1
+    assert found.shrinkage.low is None and found.advantage is not None and found.advantage.low is None
+    assert found.sentence.startswith("Confirmed on 1 fresh start: ")
+
+
+def test_where_less_is_better_more_is_a_loss() -> None:
+    made = race_of(2, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
+    fine = confirmed((1e6, 2e6), (1e6, 2e6), made=made)
+    assert fine.upheld and "better than threads=0" in fine.sentence
+    assert not confirmed((1e6, 2e6), (1.2e6, 2e6), made=made).upheld
+    assert confirmed((1e6, 2e6), (0.8e6, 2e6), made=made).upheld
+
+
+def test_shares_are_compared_by_difference_and_zeros_break_nothing() -> None:
+    made = race_of(2, objective={"metric": "error_rate", "direction": "minimise"})
+    found = confirmed((0.0, 0.2), (0.0, 0.2), made=made)
+    assert found.upheld and found.shrinkage.low is None
+    assert not confirmed((0.01, 0.2), (0.2, 0.2), made=made).upheld
+
+
+def test_invalid_fresh_starts_confirm_nothing() -> None:
+    made = race_of(2)
+    disturbed = (Problem("host_steal", "the machine was disturbed"),)
+    results = [
+        *trials(WINNER, 1000, Stage.COMPARE),
+        *[
+            TrialResult(t.number, t.block, 1, t.setting, "measured", disturbed, t.metrics, stage=t.stage)
+            for t in trials(WINNER, 1000, Stage.CONFIRM, first=5)
+        ],
+    ]
+    table = Table(made, made.settings(), results)
+    assert confirm(made.objective, table, scale_of(made, table), results, WINNER) is None
