@@ -17,7 +17,7 @@ import numpy as np
 from powerband.analyze.intervals import DF_MANY, SMALL_SAMPLE
 from powerband.analyze.measure import measure
 from powerband.analyze.special import student_t, studentised_range
-from powerband.analyze.spending import Spending
+from powerband.analyze.spending import share_of
 from powerband.experiment import Experiment, Load, Measure, Subject
 from powerband.observer import Observer
 from powerband.plan import Setting, TrialSpec
@@ -110,11 +110,13 @@ def smallest_difference(
 ) -> float:
     """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race of
     `most` blocks after so many of them; see `intervals.compare_with_leader`. At least 2 settings and blocks."""
-    error = (1 - confidence) * (1.0 if most is None else Spending(most).share(blocks))
-    critical = student_t(1 - error, blocks - 1)  # of two; and few blocks hardly tell how large the noise is
-    if settings > 2:
+    error = (1 - confidence) * (1.0 if most is None else share_of(blocks, most))
+    if settings == 2:
+        critical = student_t(1 - error, blocks - 1)
+    else:
         df = min(DF_MANY, float((settings - 1) * (blocks - 1)))
-        critical = max(critical, studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1)))
+        critical = studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1))
+        critical = max(critical, student_t(confidence, blocks - 1))  # few blocks hardly tell how large the noise is
     return math.expm1(critical * sd * math.sqrt(2 / blocks))
 
 
