@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.experiment import Experiment, Load
 from powerband.machine import Noise
 from powerband.metrics import METRICS
@@ -87,11 +88,11 @@ class _Parts:
         explored = min(design.explore_trials, len(settings)) if experiment.explores else 0
         raced = min(design.finalists, explored) if explored else len(settings)
         # The winner and its rival; a setting alone has nothing to be confirmed against, and nothing was picked.
-        confirming = design.confirm * 2 if design.order == "race" and raced > 1 else 0
+        confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
         return cls(
             explored,
             raced,
-            experiment.measure.repeats,
+            blocks_most(experiment),
             confirming,
             sum(_trial_ns(experiment, load, longest=False) for load in loads) / len(loads),
             sum(_trial_ns(experiment, load, longest=True) for load in loads) / len(loads),
@@ -110,6 +111,12 @@ class _Parts:
         explored_ns = min(self.explored * self.trial_ns, BUDGET_SHARE * budget_ns)
         left_ns = budget_ns - explored_ns - self.confirming * self.trial_ns
         return max(0, min(self.blocks, int(left_ns // (self.raced * self.trial_ns))))
+
+
+def blocks_most(experiment: Experiment) -> int:
+    """Of a capacity search: its rounds, the first of which only looks."""
+    repeats = experiment.measure.repeats
+    return 1 + TRIALS_PER_REPEAT * repeats if experiment.objective.is_capacity else repeats
 
 
 def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
@@ -137,7 +144,10 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
 def size_text(experiment: Experiment, expected: Forecast) -> str:
     """`5 settings x 3 blocks = 15 trials`, or what a race takes at most."""
     count, blocks = len(experiment.settings()), expected.blocks
-    if experiment.design.order == "blocks":
+    if experiment.objective.is_capacity:
+        tried = f"each looked at once and then tried at {_many(blocks - 1, 'rate')} at most"
+        return f"{_many(count, 'setting')}, {tried}: at most {_many(expected.trials, 'trial')}"
+    if not experiment.is_race or count == 1:
         return f"{_many(count, 'setting')} x {_many(blocks, 'block')} = {_many(expected.trials, 'trial')}"
     first = f"{_many(count, 'setting')}"
     if expected.explored:
@@ -146,6 +156,19 @@ def size_text(experiment: Experiment, expected: Forecast) -> str:
     return (
         f"{first} in a race of at most {_many(blocks, 'block')}{confirmed}: at most {_many(expected.trials, 'trial')}"
     )
+
+
+ONE_SETTING = (
+    "There is one setting, so nothing can be compared: name more levels of what is to be chosen (-P threads=1..64, "
+    "factors in a file). It is measured all the same."
+)
+
+
+def words(experiment: Experiment, expected: Forecast) -> list[str]:
+    """What to know before it starts, besides its size and time: what it can find, or that there is nothing to."""
+    if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
+        return [ONE_SETTING]
+    return [] if expected.reach is None else [reach_text(expected.reach)]
 
 
 def reach_text(reach: Reach) -> str:

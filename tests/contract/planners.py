@@ -23,7 +23,7 @@ GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_rea
 OUTCOMES = st.lists(st.sampled_from([GOOD, GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED]), max_size=40)
 SEEDS = st.integers(0, 2**32 - 1)
 # The methods are inherited, so Hypothesis meets them on several classes: each is a test of its own.
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 
 Outcome = Callable[[TrialSpec], str]
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from contract.planners import PlannerContract
+import numpy as np
+
+from contract.planners import DISTURBED, GOOD, PlannerContract
+from fakes.edges import Server, answers_of, capacity_experiment
 from fakes.trials import experiment as fake_experiment
+from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.experiment import Experiment
 from powerband.plan import Level, Setting, Stage, TrialSpec
 from powerband.search.blocks import BlockPlanner
+from powerband.search.capacity import CapacityPlanner
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.planners import Planner
@@ -67,3 +72,38 @@ class TestExploringRace(TestRacePlanner):
         assert len(explored) == 12 and raced == set(finalists(made, explored))
         assert [spec.stage for spec in specs[:12]] == [Stage.EXPLORE] * 12
         assert Stage.EXPLORE not in {spec.stage for spec in specs[12:]}
+
+
+class TestCapacityPlanner(PlannerContract):
+    """Servers whose p99 has its knee at 1,000/s for each thread."""
+
+    def planner(self, experiment: Experiment) -> Planner:
+        assert experiment.design.seed is not None
+        return CapacityPlanner(experiment, experiment.design.seed)
+
+    def experiment(self, seed: int = 7) -> Experiment:
+        return capacity_experiment((1, 2, 4), repeats=1, seed=seed)
+
+    def most_trials(self, experiment: Experiment) -> int:
+        planned = len(experiment.settings()) * (1 + TRIALS_PER_REPEAT * experiment.measure.repeats)
+        return planned + math.ceil(experiment.measure.retry_budget * planned)
+
+    def metrics(self, spec: TrialSpec) -> Mapping[str, float]:
+        servers: dict[Level, Server] = {threads: Server(1000.0 * threads) for threads in (1, 2, 4)}
+        return answers_of(servers, np.random.default_rng(spec.number))(spec).metrics
+
+    def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
+        """One that gives no rate to begin from leaves after the first round."""
+        for setting in failing:
+            assert "because of not_ready" in planner.progress.left[setting]
+            assert {spec.stage for spec in specs if spec.setting == setting} == {Stage.SATURATE}
+
+    def test_a_disturbed_trial_is_repeated(self) -> None:
+        """At the same rate; a first look is good enough as it is."""
+        made = self.experiment()
+        specs, _ = self.run(
+            self.planner(made), lambda spec: DISTURBED if spec.number in (1, 5) else GOOD, self.most_trials(made)
+        )
+        assert [spec.stage for spec in specs[:4]] == [Stage.SATURATE] * 3 + [Stage.CAPACITY]
+        again = [spec for spec in specs[5:] if spec.block == 1 and spec.setting == specs[4].setting]
+        assert [(spec.attempt, spec.rate_per_s) for spec in again] == [(2, specs[4].rate_per_s)]

@@ -6,19 +6,17 @@ third sentence is made in `why.py`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.constraints import shortfall
-from powerband.analyze.results import AnswerKind, Exploration, SettingResult, Verdict
-from powerband.analyze.standing import Standing, names, verb
+from powerband.analyze.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
+from powerband.analyze.results import AnswerKind, SettingResult, Verdict
+from powerband.analyze.standing import Standing, metric_words, names, sentence, verb
 from powerband.analyze.why import why
 from powerband.metrics import METRICS
 from powerband.plan import Setting
 from powerband.units import format_value, significant
-
-NOT_TRIED = "it was not tried yet"
 
 
 def word_answer(
@@ -30,10 +28,10 @@ def word_answer(
 ) -> tuple[str, ...]:
     """One to three sentences."""
     if standing.exploration is not None and not standing.rows:
-        return _none_raced(standing, standing.exploration)
+        return none_raced(standing, standing.exploration)
     match kind:
         case AnswerKind.NONE_VALID:
-            return _none_valid(standing)
+            return none_valid(standing)
         case AnswerKind.NONE_FEASIBLE:
             first, second = _none_feasible(standing)
             return (first, f"{second} {_explored(standing, named=False)}".rstrip())
@@ -59,21 +57,6 @@ def _explored(standing: Standing, *, named: bool) -> str:
     )
 
 
-def _none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
-    """The run ended before the race began."""
-    tried = f"{exploration.tried:,} of {exploration.settings:,} settings were tried once"
-    if not standing.explored:
-        return ("No setting could be measured.", f"{_sentence(tried)} Each trial says why it does not count.")
-    metric, sign = standing.experiment.objective.metric, standing.experiment.objective.direction == "maximise"
-    best = (max if sign else min)(standing.explored, key=lambda result: result.metrics[metric])
-    found = f"{_metric_words(metric)} was {format_value(best.metrics[metric], METRICS[metric].unit)}"
-    return (
-        f"Not enough data to name a setting: {tried}, and none has raced yet.",
-        f"{_sentence(found)[:-1]} in the best trial, {best.setting.id}; one trial cannot tell a difference from noise: "
-        "let the race run (resume).",
-    )
-
-
 def _raced(standing: Standing) -> str:
     """After how much it was decided, against the full grid, and whether fresh starts confirm it."""
     race = standing.race
@@ -85,12 +68,6 @@ def _raced(standing: Standing) -> str:
     if race.confirmation is not None and race.confirmation.upheld:
         text += f", and {race.confirmation.trials} fresh starts confirm it"
     return f"{text}."
-
-
-def _none_valid(standing: Standing) -> tuple[str, ...]:
-    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
-    second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."
-    return ("No setting could be measured.", second)
 
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
@@ -137,6 +114,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
             parts.append(f"{names(rivals)} may still hold a higher rate by more than {standing.margin}")
         allows = f"each measure.repeats allows {TRIALS_PER_REPEAT} of a setting"
         parts.append(f"more trials ({allows}) or longer ones would tell")
+    elif late := too_little_time(standing):
+        return (first, sentence(late))
     elif standing.blocks < 2:
         parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
     elif rivals:
@@ -152,21 +131,21 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         more = "a longer budget (design.budget)" if budget else "more blocks (measure.repeats)"
         parts.append(f"{more} or longer trials would tell")
     parts += [clause for clause in (_unmeasured(standing),) if clause]
-    return (first, _sentence("; ".join(parts)))
+    return (first, sentence("; ".join(parts)))
 
 
 def _none_seen(standing: Standing) -> tuple[str, ...]:
     """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
     first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
     unsure = [row for row in standing.rows if row.uncertain_because]
-    parts = []
+    parts = [late] if (late := too_little_time(standing)) else []
     if unsure:
         nearest = _nearest(standing)
         shown = nearest if nearest in unsure else unsure[0]
         parts.append(f"{names([row.setting for row in unsure])} may meet it")
         parts.append(f"at {shown.setting.id} what is open is {'; '.join(shown.uncertain_because)}")
     parts += [clause for clause in (_unmeasured(standing),) if clause]
-    return (first, _sentence("; ".join(parts)))
+    return (first, sentence("; ".join(parts)))
 
 
 def _figure(standing: Standing, setting: Setting) -> str:
@@ -176,7 +155,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
     found = standing.row(setting).estimates[metric]
-    text = f"{_metric_words(metric)} {format_value(found.value, unit)}"
+    text = f"{metric_words(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
@@ -196,10 +175,6 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     )
 
 
-def _metric_words(metric: str) -> str:
-    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
-
-
 def _how_sure(
     standing: Standing,
     kind: AnswerKind,
@@ -208,7 +183,10 @@ def _how_sure(
     undecided: Sequence[Setting],
 ) -> str:
     if len(standing.rows) == 1:
-        return "It is the only setting that was tried; nothing was there to compare."
+        return (
+            "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "
+            "chosen (-P threads=1..64, factors in a file)."
+        )
     compared = _compared(standing, kind, chosen, equivalent, undecided)
     outside = [clause for clause in (_not_allowed(standing), _failed(standing)) if clause]
     if not compared:
@@ -286,9 +264,3 @@ def _without_trials(reasons: Mapping[Setting, str], what: str) -> str:
         return ""
     texts = list(dict.fromkeys(reasons.values()))
     return f"{names(list(reasons))} {what}: {texts[0]}{' (and other reasons)' if len(texts) > 1 else ''}"
-
-
-def _sentence(text: str) -> str:
-    """Names such as `threads=4` stay as they are."""
-    capital = text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
-    return f"{capital}."

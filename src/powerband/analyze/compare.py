@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from powerband.analyze.answer import NOT_TRIED, word_answer
+from powerband.analyze.answer import word_answer
 from powerband.analyze.bottleneck import commonest
 from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
 from powerband.analyze.capacity import capacity_of, holds, misses, short_windows
@@ -19,6 +19,7 @@ from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import estimate, on_log_scale
+from powerband.analyze.no_answer import NOT_TRIED
 from powerband.analyze.results import (
     Analysis,
     Answer,
@@ -66,6 +67,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         decision = _decide(standing)
     else:
         standing, decision = _by_blocks(experiment, settings, results, progress)
+    standing = _timed(standing, results, progress)
     rows = standing.rows
     restless = never_stabilised(results)
     answer = with_caveat(_answer(standing, decision), restless)
@@ -126,6 +128,19 @@ def _by_blocks(
         race = replace(race, confirmation=confirmation)
         standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
     return standing, decision
+
+
+def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progress) -> Standing:
+    """With what a block takes, and whether the budget ended before there were two."""
+    experiment = standing.experiment
+    trials = [result for result in results if result.stage is not Stage.EXPLORE and result.status != "interrupted"]
+    took = [result.took_s for result in trials if result.took_s is not None]
+    if experiment.design.budget_ns is None or not took:
+        return standing
+    # The first round of a capacity search only looks.
+    compared = any(result.block >= 1 for result in trials) or experiment.measure.repeats == 1
+    block_s = sum(took) / len(took) * len(standing.rows)
+    return replace(standing, block_s=block_s, out_of_time=progress.to_come == 0 and not compared)
 
 
 def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> Standing:
@@ -230,6 +245,7 @@ def _standing(
         failed=failed,
         unmeasured=unmeasured,
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
+        measured=frozenset(name for result in results if result.valid for name in result.metrics),
     )
 
 

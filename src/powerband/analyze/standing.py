@@ -19,7 +19,8 @@ class Standing:
     """`contenders`: those that may still be better than the leader by more than the margin; `blocks`: valid trials of
     the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
     any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
-    before it, with its valid trials `explored`."""
+    before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
+    of all settings takes; `out_of_time`: the budget ended before two blocks did."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -31,6 +32,9 @@ class Standing:
     race: Race | None = None
     exploration: Exploration | None = None
     explored: Sequence[TrialResult] = ()
+    measured: frozenset[str] = frozenset()
+    block_s: float | None = None
+    out_of_time: bool = False
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)
@@ -67,3 +71,14 @@ def names(settings: Sequence[Setting]) -> str:
 
 def verb(settings: Sequence[object], one: str, many: str) -> str:
     return one if len(settings) == 1 else many
+
+
+def metric_words(metric: str) -> str:
+    """`goodput`, `response time p99`."""
+    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop; names such as `threads=4` stay as they are."""
+    capital = text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+    return f"{capital}."

@@ -110,20 +110,20 @@ def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], see
 
 
 def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
-    from powerband.forecast import reach_text, size_text, time_text
+    from powerband.forecast import size_text, time_text, words
 
-    race = experiment.design.order == "race"
-    unless = " if no setting leaves early" if race else ""
+    leave = experiment.is_race or experiment.objective.is_capacity
+    unless = " if no setting leaves early" if leave and len(experiment.settings()) > 1 else ""
     lines = [
         f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
         f"takes about {time_text(expected.expected_ns)}{unless}, at most about {time_text(expected.longest_ns)}",
-        *([reach_text(expected.reach)] if expected.reach else []),
+        *words(experiment, expected),
         "",
         "trial  block  setting",
         *(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}" for trial in trials),
     ]
-    if expected.explored:
-        lines.append("Which settings follow depends on what these show.")
+    if expected.explored or experiment.objective.is_capacity:
+        lines.append("What follows depends on what these show.")
     return "\n".join(lines)
 
 

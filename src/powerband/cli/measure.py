@@ -233,13 +233,13 @@ def answers(output: str) -> Answer:
 
 def _announce(experiment: Experiment, observer: Observer) -> None:
     """What the run can find out, before it starts."""
-    from powerband.forecast import forecast, reach_text, size_text, time_text
+    from powerband.forecast import forecast, size_text, time_text, words
     from powerband.machine import known_noise
 
     expected = forecast(experiment, known_noise())
     observer.note(f"{size_text(experiment, expected)}; at most about {time_text(expected.longest_ns)}")
-    if expected.reach is not None:
-        observer.note(reach_text(expected.reach))
+    for text in words(experiment, expected):
+        observer.note(text)
 
 
 def _view(live: bool | None) -> AbstractContextManager[Observer]:

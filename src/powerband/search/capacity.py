@@ -108,7 +108,9 @@ class CapacityPlanner:
         if may_repeat and not repeats_itself and not self._says_something(result):
             self._retries_left -= 1
             self._retry.append(self._again(spec))
-        if self.block_ended:
+        if self._round == 0 and not self._within_budget(len(self._queue) + len(self._retry)):
+            self._queue, self._retry, self._ended = [], [], True
+        elif self.block_ended:
             self._settle()
 
     def _again(self, spec: TrialSpec) -> _Turn:
@@ -156,7 +158,7 @@ class CapacityPlanner:
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
 
     def _next_round(self) -> bool:
-        if self._ended or not self._live or self._round + 1 >= self._rounds or not self._within_budget():
+        if self._ended or not self._live or self._round + 1 >= self._rounds or not self._within_budget(len(self._live)):
             return False
         self._round += 1
         order = list(self._settings)  # all of them, so that who left does not change the order of the others
@@ -164,8 +166,8 @@ class CapacityPlanner:
         self._queue = [_Turn(setting) for setting in order if setting in self._live]
         return True
 
-    def _within_budget(self) -> bool:
-        """Whether the next round would end within the budget, at the pace of the trials so far."""
+    def _within_budget(self, trials: int) -> bool:
+        """Whether so many more would end within the budget, at the pace of the trials so far."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
@@ -174,7 +176,7 @@ class CapacityPlanner:
         measure = self._experiment.measure
         least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
         each_s = spent_s / len(took) if took else least_ns / 1e9
-        return spent_s + each_s * len(self._live) <= budget_ns / 1e9
+        return spent_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
         return search_of(self._experiment, setting, self._results[setting])

@@ -45,7 +45,7 @@ def planner_for(experiment: Experiment, seed: int) -> Planner:
     """The planner of an experiment's own design and objective."""
     if experiment.explores:
         return ExploringRace(experiment, seed)
-    if experiment.is_race:
+    if experiment.is_race and len(experiment.settings()) > 1:  # one alone has nobody to race: it is measured
         return RacePlanner(experiment, seed)
     if experiment.objective.is_capacity:
         return CapacityPlanner(experiment, seed)
@@ -54,12 +54,22 @@ def planner_for(experiment: Experiment, seed: int) -> Planner:
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
     """The trials of a run in which every trial is valid and nothing is learnt from any, in their order; those of an
-    exploration as far as they do not depend on what others show."""
+    exploration or a capacity search as far as they do not depend on what others show."""
     if experiment.explores:
         return Explorer(experiment, seed).blind_trials()
     planner = planner_for(experiment, seed)
+    if experiment.objective.is_capacity:
+        return _first_round(planner)
     trials = []
     while (spec := planner.ask()) is not None:
+        trials.append(spec)
+        planner.tell(_nothing_learnt(spec))
+    return trials
+
+
+def _first_round(planner: Planner) -> list[TrialSpec]:
+    trials: list[TrialSpec] = []
+    while (spec := planner.ask()) is not None and spec.attempt == 1:
         trials.append(spec)
         planner.tell(_nothing_learnt(spec))
     return trials

@@ -25,7 +25,8 @@ class BlockTrials:
     `retry_budget`; one in which the subject answered nothing is not, since it would only repeat itself. A setting that
     has only ever failed by the subject's own fault (never ready, died, answered nothing) leaves once a block has spent
     all its attempts so, or a second block has failed: see `left`. An interrupted trial is repeated at once and costs no
-    retry. `told`: trials of the run before these."""
+    retry. A first block that would not end within the budget, as its trials show, is cut short: no later one is begun
+    that would not (see `fits`). `told`: trials of the run before these."""
 
     def __init__(self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0) -> None:
         self._experiment = experiment
@@ -93,6 +94,12 @@ class BlockTrials:
         if result.status == "interrupted":
             self._queue.insert(0, (spec.setting, spec.attempt))
             return
+        self._count(spec, result)
+        if self._block == 0 and not self.fits(self.waiting):
+            self._queue, self._retry = [], []
+
+    def _count(self, spec: TrialSpec, result: TrialResult) -> None:
+        """Whether the trial counts, is repeated, or shows that its setting only fails."""
         if result.valid:
             self._measured.add(spec.setting)
             return

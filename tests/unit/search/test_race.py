@@ -120,10 +120,12 @@ def test_no_block_begins_that_would_not_end_within_the_budget() -> None:
     assert planner.planned_total == 6
 
 
-def test_the_first_block_runs_whatever_the_budget() -> None:
-    planner = RacePlanner(race_of(3, budget="1s"), 1)
-    assert len(run_planner(planner, serve)) == 3
-    assert race_in(planner).ended_by == "budget"
+def test_a_first_block_that_shows_to_be_longer_than_the_budget_is_cut_short() -> None:
+    """Each trial takes 1 s."""
+    assert len(run_planner(planner := RacePlanner(race_of(3, budget="2s"), 1), serve)) == 1
+    assert planner.progress.race is not None and planner.progress.race.ended_by == "budget"
+    assert planner.planned_total == 1
+    assert len(run_planner(RacePlanner(race_of(3, budget="3s"), 1), serve)) == 3
 
 
 def test_who_certainly_misses_a_constraint_leaves() -> None:
