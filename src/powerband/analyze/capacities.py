@@ -83,12 +83,16 @@ class CapacityContest:
 def hold_capacity_contest(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]
 ) -> CapacityContest:
+    """The contest of all settings, from their trials."""
+    return contest_of(experiment, {setting: search_of(experiment, setting, results) for setting in settings})
+
+
+def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> CapacityContest:
     """Compares all settings that hold at some rate. Simultaneous by Bonferroni over the others of all settings: the
     error of an interval is (1 - confidence) / (settings - 1).
 
     The leader is the highest median of those with at least half as many answers as any other: a setting that was
     tried once is led by where its first trial happened to lie."""
-    searches = {setting: search_of(experiment, setting, results) for setting in settings}
     known = [setting for setting, search in searches.items() if search.answers and search.first_look]
     in_play = [setting for setting in known if not searches[setting].nowhere]
     objective = experiment.objective
@@ -97,7 +101,7 @@ def hold_capacity_contest(
     most = max(len(searches[setting].answers) for setting in in_play)
     eligible = [setting for setting in in_play if 2 * len(searches[setting].answers) >= most]
     leader = max(eligible, key=lambda setting: searches[setting].edge.quantile(0.5))
-    tail = (1 - objective.confidence) / 2 / max(1, len(settings) - 1)
+    tail = (1 - objective.confidence) / 2 / max(1, len(searches) - 1)
     tails = (0.5, tail, 1 - tail, 2 * tail, 1 - 2 * tail)
     gaps = {
         setting: Gap(*difference_quantiles(searches[setting].edge, searches[leader].edge, tails))

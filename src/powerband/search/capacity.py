@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
+from powerband.analyze.capacities import CapacityContest, contest_of
 from powerband.analyze.capacity import TRIALS_PER_REPEAT, Search, holds, search_of
 from powerband.analyze.compare import Progress
 from powerband.analyze.faults import fatal_codes
@@ -45,7 +45,9 @@ class CapacityPlanner:
         self._rounds = 1 + TRIALS_PER_REPEAT * experiment.measure.repeats
         self._retries_left = math.ceil(experiment.measure.retry_budget * len(self._settings) * self._rounds)
         self._results: dict[Setting, list[TrialResult]] = {setting: [] for setting in self._settings}
-        self._left: dict[Setting, str] = {}
+        self._searches: dict[Setting, Search] = {}
+        self._left: dict[Setting, str] = {}  # who only fails
+        self._out: set[Setting] = set()  # those, and those of whom enough is known to leave them
         self._live = list(self._settings)
         self._ended = False
         self._told = 0
@@ -56,8 +58,7 @@ class CapacityPlanner:
 
     @property
     def left(self) -> Mapping[Setting, str]:
-        """Settings that are no longer tried, with the reason; those that are known closely enough are not among
-        them."""
+        """Settings that are no longer tried because they only fail, with the reason."""
         return dict(self._left)
 
     @property
@@ -103,6 +104,7 @@ class CapacityPlanner:
             self._queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
             return
         self._results[spec.setting].append(result)
+        self._searches.pop(spec.setting, None)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
         may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
         if may_repeat and not repeats_itself and not self._says_something(result):
@@ -120,7 +122,7 @@ class CapacityPlanner:
 
     def _says_something(self, result: TrialResult) -> bool:
         if result.stage is Stage.SATURATE:
-            return result.metrics.get("goodput_per_s", 0.0) > 0
+            return result.valid or result.metrics.get("goodput_per_s", 0.0) > 0
         return holds(self._experiment, result) is not None
 
     def _settle(self) -> None:
@@ -129,22 +131,15 @@ class CapacityPlanner:
             if self._search(setting).first_look is None:
                 problems = [problem.message for result in self._results[setting] for problem in result.problems]
                 self._left[setting] = f"gave no rate to begin from: {problems[-1] if problems else 'nothing ended ok'}"
+        self._live = [setting for setting in self._live if setting not in self._left]
         if self._round == 0:
-            self._live = [setting for setting in self._live if setting not in self._left]
             return
         contest = self._contest()
-        for setting in self._live:
-            search = contest.searches[setting]
-            if search.nowhere:
-                self._left[setting] = "holds the SLO at no rate that can be tried"
-            elif search.everywhere:
-                self._left[setting] = "holds the SLO at every rate that the load engine can offer"
-        for setting in contest.worse_beyond_margin():
-            if setting in self._live and contest.leader is not None:
-                self._left[setting] = f"is worse than {contest.leader.id} by more than the margin"
+        self._out |= {s for s, search in contest.searches.items() if search.nowhere or search.everywhere}
+        self._out |= {*contest.worse_beyond_margin(), *self._left}
         margin = self._experiment.objective.margin
         closely = margin / 2 if len(self._settings) > 1 else margin
-        self._live = [s for s in self._live if s not in self._left and not contest.searches[s].narrow(closely)]
+        self._live = [s for s in self._live if s not in self._out and not contest.searches[s].narrow(closely)]
         self._ended = self._is_decided(contest)
 
     def _is_decided(self, contest: CapacityContest) -> bool:
@@ -152,7 +147,7 @@ class CapacityPlanner:
         if contest.leader is None:
             return not self._live
         verdicts = {contest.verdict(setting) for setting in contest.gaps}
-        open_ones = set(contest.searches) - set(contest.gaps) - {contest.leader} - set(self._left)
+        open_ones = set(contest.searches) - set(contest.gaps) - {contest.leader} - self._out
         leader = contest.searches[contest.leader]
         known = leader.everywhere or leader.narrow(self._experiment.objective.margin)
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
@@ -179,11 +174,13 @@ class CapacityPlanner:
         return spent_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
-        return search_of(self._experiment, setting, self._results[setting])
+        """Kept until the setting's next result: working out an edge takes milliseconds."""
+        if setting not in self._searches:
+            self._searches[setting] = search_of(self._experiment, setting, self._results[setting])
+        return self._searches[setting]
 
     def _contest(self) -> CapacityContest:
-        results = [result for told in self._results.values() for result in told]
-        return hold_capacity_contest(self._experiment, self._settings, results)
+        return contest_of(self._experiment, {setting: self._search(setting) for setting in self._settings})
 
     def _load_seed(self) -> int:
         """The same for every setting of a round: they meet the same arrivals, as far as their rates are the same."""

@@ -1,0 +1,45 @@
+"""A capacity search on a real server whose limit is arithmetic: a pool of 4 threads, 10 ms a request, serves 400/s."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import MS, experiment, reference, short_load
+from powerband.analyze.results import AnswerKind
+from powerband.experiment import Measure, Objective
+from powerband.observer import Observer
+from powerband.plan import Stage
+from powerband.run.stop import StopRequest
+from powerband.search.session import analyse_run, run_session, with_seed
+from powerband.store import RunDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
+    made = with_seed(
+        experiment(
+            reference("--threads", "{threads}", "--wait", "10ms"),
+            short_load(users=16, duration_ns=1500 * MS),
+            factors={"threads": (4,)},
+            measure=Measure(warmup_ns=500 * MS, repeats=2, foreign_cpu_max=1.0),
+            objective=Objective(metric="capacity", subject_to=["p50 < 80ms", "errors < 1%"]),
+        )
+    )
+    run = RunDir.create(tmp_path, "capacity", "name: test\n", {})
+    with StopRequest.on_signals() as stop:
+        analysis = run_session(made, run, Observer(), stop)
+    looks = [trial for trial in analysis.trials if trial.stage is Stage.SATURATE]
+    assert len(looks) == 1
+    assert 1 < len(analysis.trials) <= math.ceil((1 + 2 * 5) * (1 + made.measure.retry_budget))
+    (row,) = analysis.settings
+    assert row.capacity is not None and row.capacity.curve
+    overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
+    assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
+    if analysis.answer.kind is AnswerKind.BEST:
+        assert row.capacity.estimate is not None and row.capacity.estimate.low is not None
+        assert row.capacity.estimate.low < 440
+    assert analyse_run(made, run) == analysis

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fakes.edges import capacity_experiment, result, setting
+from powerband.analyze.capacities import hold_capacity_contest
+from powerband.analyze.capacity import capacity_of, holds, search_of, short_windows
+from powerband.analyze.edge import Answered, difference_quantiles, locate
+from powerband.analyze.results import TrialResult, Verdict
+from powerband.experiment import Load
+from powerband.plan import Stage, TrialSpec
+
+GOOD = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "offered_rate_per_s": 1000.0, "goodput_per_s": 1000.0}
+
+
+def trial(rate: float | None, number: int = 1, threads: int = 1, code: str = "", status: str = "measured",
+          **metrics: float) -> TrialResult:  # fmt: skip
+    stage = Stage.SATURATE if rate is None else Stage.CAPACITY
+    spec = TrialSpec(number, number, 1, setting(threads), 1, stage, rate)
+    return result(spec, {**GOOD, **metrics}, code, status)
+
+
+@pytest.mark.parametrize(
+    ("made", "answer"),
+    [
+        (trial(1000.0), True),
+        (trial(1000.0, response_time_ns_p99=50e6), False),
+        (trial(1000.0, error_rate=0.002), False),
+        (trial(1000.0, goodput_per_s=960.0), False),
+        (trial(1000.0, goodput_per_s=971.0), True),
+        # 100 in flight on average (Little): 3 sqrt(200) / 10 s = 4.2/s may be chance.
+        (trial(1000.0, goodput_per_s=966.0, response_time_ns_mean=100e6), True),
+        (trial(1000.0, goodput_per_s=965.0, response_time_ns_mean=100e6), False),
+        (trial(1000.0, code="generator_cpu"), None),
+        (trial(1000.0, code="host_steal"), None),
+        (trial(1000.0, code="no_request_ok"), False),
+        (trial(1000.0, code="died", status="failed"), False),
+        (trial(1000.0, code="not_ready", status="failed"), None),
+        (trial(1000.0, status="interrupted"), None),
+        (trial(None), None),
+    ],
+)
+def test_what_a_trial_says(made: TrialResult, answer: bool | None) -> None:
+    assert holds(capacity_experiment(), made) is answer
+
+
+def test_a_condition_that_was_not_measured_says_nothing() -> None:
+    made = trial(1000.0)
+    bare = TrialResult(**{**vars(made), "metrics": {k: v for k, v in made.metrics.items() if k != "error_rate"}})
+    assert holds(capacity_experiment(), bare) is None
+
+
+def test_the_edge_lies_between_what_holds_and_what_does_not() -> None:
+    answers = [Answered(math.log(rate), rate < 1000) for rate in (800, 900, 950, 980, 1020, 1050, 1100)]
+    edge = locate(answers, math.log(900), math.log(10))
+    assert math.log(980) < edge.quantile(0.5) < math.log(1020)
+    assert edge.mass.sum() == pytest.approx(1.0)
+    low, high = edge.interval(0.95)
+    assert math.log(900) < low < math.log(980) and math.log(1020) < high < math.log(1150)
+    assert float(edge.below(edge.quantile(0.3))) == pytest.approx(0.3, abs=1e-6)
+
+
+def test_one_disturbed_trial_far_below_the_edge_does_not_move_it_there() -> None:
+    answers = [Answered(math.log(rate), rate < 1000) for rate in (800, 900, 950, 980, 1020, 1050)]
+    disturbed = locate([*answers, Answered(math.log(500), False)], math.log(900), math.log(10))
+    assert math.log(940) < disturbed.quantile(0.5) < math.log(1030)
+
+
+def test_the_next_rate_is_where_the_answer_is_open() -> None:
+    answers = [Answered(math.log(500), True), Answered(math.log(2000), False)]
+    edge = locate(answers, math.log(1000), math.log(10))
+    assert math.log(600) < edge.next_log_rate() < math.log(1700)
+    assert edge.next_log_rate(math.log(700)) <= math.log(700)
+
+
+@pytest.mark.parametrize("times", [0.02, 50.0])
+def test_a_first_look_that_was_far_off_is_overruled(times: float) -> None:
+    truth, answers = 1000.0 * times, []
+    for _ in range(16):
+        at = locate(answers, math.log(1000), math.log(1)).next_log_rate()
+        answers.append(Answered(at, at < math.log(truth)))
+    found = locate(answers, math.log(1000), math.log(1))
+    assert math.exp(found.quantile(0.5)) == pytest.approx(truth, rel=0.05)
+
+
+def test_differences_are_those_of_independent_draws() -> None:
+    a = locate([Answered(6.0, True), Answered(6.2, False)], 6.1, 1.0)
+    b = locate([Answered(6.5, True), Answered(6.9, False), Answered(6.8, True)], 6.6, 1.0)
+    dice = np.random.default_rng(1)
+    draws = [np.array([e.quantile(u) for u in dice.random(4000)]) for e in (a, b)]
+    found = difference_quantiles(a, b, (0.1, 0.5, 0.9))
+    assert found == pytest.approx(list(np.quantile(draws[0] - draws[1], (0.1, 0.5, 0.9))), abs=0.06)
+
+
+def test_the_curve_has_a_point_for_each_rate() -> None:
+    trials = [trial(None, 1, goodput_per_s=1000.0), trial(500.0, 2), trial(900.0, 3, response_time_ns_p99=30e6),
+              trial(900.0, 4, response_time_ns_p99=60e6), trial(1100.0, 5, code="host_steal")]  # fmt: skip
+    found = capacity_of(search_of(capacity_experiment(), setting(1), trials))
+    assert found is not None and found.estimate is not None
+    assert [(point.rate_per_s, point.trials, point.held) for point in found.curve] == [(500.0, 1, 1), (900.0, 2, 1)]
+    assert found.curve[1].p99_ns == 45e6
+    assert found.estimate.n == 3
+
+
+def test_a_setting_without_answers_is_no_worse_and_does_not_lead() -> None:
+    made = capacity_experiment((1, 2))
+    trials = [trial(None, 1, 1), trial(900.0, 2, 1), trial(1100.0, 3, 1, response_time_ns_p99=1e9), trial(None, 4, 2)]
+    contest = hold_capacity_contest(made, made.settings(), trials)
+    assert contest.leader == setting(1)
+    assert contest.verdict(setting(2)) is Verdict.INCONCLUSIVE
+    assert contest.effect(setting(2)) is None
+
+
+def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
+    assert short_windows(capacity_experiment()) is None
+    short = capacity_experiment(load=Load(users=4, duration_ns=500_000_000), measure={"warmup": "200ms"})
+    warning = short_windows(short)
+    assert warning is not None and "less than 7.1%" in warning and "1.67 s or longer" in warning

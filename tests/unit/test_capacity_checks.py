@@ -1,0 +1,104 @@
+"""What an experiment file and `tune` say of the objective capacity, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from powerband.errors import ExperimentError
+from powerband.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
+from powerband.experiment_file import parse_experiment
+from powerband.plan import Setting, Stage
+from powerband.resolved import resolved_yaml
+from powerband.tune import tune_experiment
+
+SUBJECT = "subject: {command: ./server --port {port} --threads {threads}}\nfactors: {threads: [1, 2]}\n"
+SLO = "objective: {maximise: capacity, subject_to: [p99 < 50ms, errors < 0.1%]}\n"
+
+
+def parsed(objective: str = SLO, load: str = "load: {duration: 2s}\n", rest: str = "") -> Experiment:
+    subject = SUBJECT.replace("./server --port {port} --threads {threads}", "'./server {port} {threads}'")
+    return parse_experiment(subject + load + objective + rest, "x.yaml")
+
+
+def tuned(*slo: str, objective: tuple[str, str] = ("maximise", "capacity"), **options: str) -> Experiment:
+    given = {f"--{name}": text for name, text in options.items()}
+    return tune_experiment(
+        ["server", "{port}", "{threads}"], ["threads=1,2"], slo=slo, objective=objective, options=given
+    )
+
+
+def test_the_first_look_needs_no_users_named() -> None:
+    made = parsed()
+    assert made.objective.is_capacity and made.load.users == 64
+    assert parse_experiment(resolved_yaml(made), "again.yaml") == made
+    assert parsed(load="load: {users: 8, duration: 2s}\n").load.users == 8
+
+
+@pytest.mark.parametrize(
+    ("objective", "load", "rest", "said"),
+    [
+        ("objective: capacity\n", "", "", r"an SLO holds, and none is given: write .*subject_to"),
+        ("objective: {maximise: capacity}\n", "", "", "none is given"),
+        ("objective: {minimise: capacity, subject_to: [p99 < 50ms]}\n", "", "", "capacity is maximised"),
+        (SLO, "load: {rate: 100, duration: 2s}\n", "", r"load.rate in x.yaml:3:8: .*the rate is searched for"),
+        (SLO, "load: {arrivals: constant, duration: 2s}\n", "", "arrivals are Poisson"),
+        (SLO.replace("errors < 0.1%", "goodput > 100"), "", "", "goodput_per_s cannot be a condition of capacity"),
+        (SLO.replace("errors < 0.1%", "capacity > 100"), "", "", "cannot be one"),
+        (SLO, "", "claims: [{id: a, says: b, holds: 'p99[threads=1] < 1s'}]\n", "each trial has a rate of its own"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_stands(objective: str, load: str, rest: str, said: str) -> None:
+    with pytest.raises(ExperimentError, match=said):
+        parsed(objective, load or "load: {duration: 2s}\n", rest)
+
+
+@pytest.mark.parametrize("name", ["load.users", "load.arrivals"])
+def test_the_searched_load_cannot_vary(name: str) -> None:
+    text = f"subject: {{command: './server {{port}}'}}\nfactors: {{{name}: [1, 2]}}\nload: {{duration: 2s}}\n{SLO}"
+    with pytest.raises(ExperimentError, match="cannot vary with the objective capacity"):
+        parse_experiment(text, "x.yaml")
+
+
+def test_a_metric_alone_is_maximised() -> None:
+    made = parsed("objective: goodput\n", "load: {users: 4}\n")
+    assert (made.objective.metric, made.objective.direction) == ("goodput_per_s", "maximise")
+
+
+def test_commas_divide_conditions() -> None:
+    made = tuned("p99<50ms,errors<0.1%", "p50<10ms")
+    assert [constraint.text for constraint in made.objective.constraints] == ["p99<50ms", "errors<0.1%", "p50<10ms"]
+
+
+def test_tune_adds_its_condition_on_errors_but_no_slo_at_all() -> None:
+    assert [constraint.metric for constraint in tuned("p99<50ms").objective.constraints][-1] == "error_rate"
+    with pytest.raises(ExperimentError, match=r"--slo 'p99<50ms,errors<0\.1%'"):
+        tuned()
+    with pytest.raises(ExperimentError, match="--rate 100: with the objective capacity the rate is searched for"):
+        tuned("p99<50ms", rate="100")
+    assert tuned(objective=("maximise", "goodput")).objective.constraints[0].metric == "error_rate"
+
+
+def test_a_capacity_trial_has_poisson_arrivals_and_does_not_wait_for_what_piled_up() -> None:
+    made = parsed(load="load: {users: 8, think: 1s, ramp: 1s, duration: 2s, drain: 10s}\n")
+    setting = Setting((("threads", 1),))
+    trial = made.load_for(setting, 100.0)
+    assert (trial.users, trial.rate_per_s, trial.arrivals, trial.ramp_ns) == (None, 100.0, "poisson", 0)
+    assert trial.drain_ns == 2 * 10**9
+    assert trial.max_in_flight == 256
+    assert made.load_for(setting, 400.0).max_in_flight == 800 < CAPACITY_IN_FLIGHT_MAX
+    assert made.load_for(setting, 40_000.0).max_in_flight is None
+    look = made.load_for(setting)
+    assert look.users == 8 and look.think.model_dump()["ns"] == 0
+
+
+def test_a_slow_slo_is_waited_for_longer() -> None:
+    made = parsed(SLO.replace("50ms", "1s"))
+    assert made.load_for(Setting((("threads", 1),)), 100.0).drain_ns == 4 * 10**9
+
+
+def test_the_warm_up_of_a_capacity_trial_is_fixed() -> None:
+    made = parsed()
+    assert made.warmup_ns_of(Stage.SATURATE) is None
+    assert made.warmup_ns_of(Stage.CAPACITY) == 2 * 10**9
+    assert parsed(rest="measure: {warmup: 300ms}\n").warmup_ns_of(Stage.CAPACITY) == 300 * 10**6
+    assert parsed(rest="measure: {warmup_min: 4s}\n").warmup_ns_of(Stage.CAPACITY) == 4 * 10**9
