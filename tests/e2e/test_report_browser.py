@@ -230,6 +230,21 @@ def test_the_picture_of_a_race_tells_each_block_when_pointed_at(visit: Open, ver
     assert tip.count("block ") >= 4 and "block 1: −4.3 %" in tip
 
 
+def test_a_race_of_many_blocks_stays_on_the_screen(visit: Open, tmp_path: Path) -> None:
+    """Of 25 looks ten are drawn; the table has all."""
+    base = synthetic_verdicts.race_analysis((16, 32, 64))
+    assert base.race is not None
+    looks = tuple(replace(base.race.looks[min(block, 4)], block=block, left=()) for block in range(25))
+    path = tmp_path / "long.html"
+    path.write_text(render_page(synthetic.page(replace(base, race=replace(base.race, looks=looks)))))
+    page = visit(path)
+    box = page.locator("#chart-race").bounding_box()
+    assert box is not None and 200 < box["height"] < 450
+    drawn = page.locator("#chart-race").evaluate("e => e.querySelectorAll('svg path').length")
+    assert drawn < 90
+    assert page.locator("#race figure thead th").count() == 27
+
+
 @pytest.mark.parametrize("width", [320, 768])
 def test_races_and_capacities_fit_a_small_screen(visit: Open, verdicts: tuple[Path, Path], width: int) -> None:
     for path in verdicts:

@@ -20,6 +20,7 @@ from powerband.report.standings import metric_name, ranked
 from powerband.report.words import margin_words
 
 RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
+RACE_BARS = 10  # of one setting that are drawn; of more looks every second or third, the last one always
 POOL_ROWS = 12  # above so many only the busiest pool of each setting is drawn
 _BLOCKED = {
     "lock": "waiting for a lock or for work",  # the kernel tells no difference
@@ -64,6 +65,7 @@ class RaceChart:
     span: tuple[float, float]
     band: tuple[float, float]
     band_label: str
+    bars_max: int = RACE_BARS
 
 
 @dataclass(frozen=True)

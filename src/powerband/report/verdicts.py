@@ -24,7 +24,7 @@ from powerband.report.findings import (
     whole_sentence,
 )
 from powerband.report.numbers import ABSENT, format_number
-from powerband.report.verdict_charts import CapacityChart, RaceChart, pool_trial
+from powerband.report.verdict_charts import RACE_BARS, CapacityChart, RaceChart, pool_trial
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
@@ -51,7 +51,7 @@ def _race_figure(chart: RaceChart) -> str:
         f"{row.setting} {row.bars[-1].text if row.bars else ''} {row.state}".strip() for row in chart.rows[:12]
     )
     spoken = f"Chart: {chart.title}. At the end: {last}. The values are in the table below."
-    each_rem = max(1.75, 0.34 * len(blocks))
+    each_rem = max(1.75, 0.34 * min(len(blocks), RACE_BARS))
     height = 4.5 + each_rem * len(chart.rows)
     return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows), height_rem=height)
 

@@ -22,7 +22,7 @@ function race(chart, t) {
         z: 3,
         data: rows.map((row, i) => ({ value: [1, i], row })),
         encode: { x: 0, y: 1 },
-        renderItem: (params, api) => raceRow(rows[params.dataIndex], chart.span, api, t),
+        renderItem: (params, api) => raceRow(rows[params.dataIndex], chart, api, t),
         markArea: { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, label: { show: true, position: "top", color: t.accent, fontSize: 11, formatter: chart.band_label }, data: [[{ xAxis: chart.band[0] }, { xAxis: chart.band[1] }]] },
         markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: t.accent, width: 1.5, type: "solid" }, data: [{ xAxis: 1 }] },
       },
@@ -44,19 +44,22 @@ function race(chart, t) {
 
 const barColour = (row, bar, t) => (row.out && bar === row.bars.at(-1) ? t.bad : row.leads ? t.muted : t.accent);
 
-function raceRow(row, [floor, ceiling], api, t) {
+function raceRow(row, chart, api, t) {
+  const [floor, ceiling] = chart.span;
+  const every = Math.ceil(row.bars.length / chart.bars_max);
+  const bars = row.bars.filter((_, k) => (row.bars.length - 1 - k) % every === 0);
   const [, middle] = api.coord([1, api.value(1)]);
   const height = api.size([0, 1])[1] * 0.78;
-  const step = height / Math.max(row.bars.length, 1);
+  const step = height / Math.max(bars.length, 1);
   const thick = Math.min(6, Math.max(2, step * 0.6));
   const left = api.coord([floor, 0])[0];
   const right = api.coord([ceiling, 0])[0];
   const shapes = [];
-  row.bars.forEach((bar, k) => {
+  bars.forEach((bar, k) => {
     const y = middle - height / 2 + (k + 0.5) * step;
     const [from, to] = [bar.low, bar.high].map((ratio) => Math.min(right, Math.max(left, api.coord([ratio, 0])[0])));
     const colour = barColour(row, bar, t);
-    const opacity = 0.3 + (0.7 * (k + 1)) / row.bars.length;
+    const opacity = 0.3 + (0.7 * (k + 1)) / bars.length;
     if (bar.high <= floor || bar.low >= ceiling) {
       // Outside of the picture: an arrow that points there.
       const [x, away] = bar.high <= floor ? [left + 2, 7] : [right - 2, -7];
