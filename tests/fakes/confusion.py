@@ -69,11 +69,10 @@ def table(trials: Sequence[Tried]) -> str:
     return "\n".join(rows)
 
 
-def summary(trials: Sequence[Tried]) -> str:
+def summary(trials: Sequence[Tried], left_out: int) -> str:
     planted = [tried for tried in trials if tried.case.expected is not BottleneckName.NONE]
     healthy = [tried for tried in trials if tried.case.expected is BottleneckName.NONE]
-    disturbed = sum(tried.disturbed for tried in trials)
-    noise = f" Other programs disturbed {disturbed} of the trials." if disturbed else ""
+    noise = f" {left_out} more are left out: other programs disturbed them." if left_out else ""
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.release()}: "
         f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
@@ -85,8 +84,10 @@ def main() -> None:
     trials = []
     for tried in try_all((*CASES, *HEALTHY)):
         trials.append(tried)
-        sys.stderr.write(f"{'ok' if tried.right else 'WRONG'} {tried}\n")
-    text = f"{summary(trials)}\n\n{table(trials)}\n"
+        verdict = "disturbed" if tried.disturbed else "ok" if tried.right else "WRONG"
+        sys.stderr.write(f"{verdict} {tried}\n")
+    fair = [tried for tried in trials if not tried.disturbed]
+    text = f"{summary(fair, len(trials) - len(fair))}\n\n{table(fair)}\n"
     if len(sys.argv) > 1:
         page = Path(sys.argv[1])
         before, _, rest = page.read_text().partition(BEGIN)

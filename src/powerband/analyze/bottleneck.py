@@ -15,6 +15,7 @@ from powerband.analyze.bottleneck_threads import (
     downstream,
     event_loop_blocked,
     lock,
+    parked_pool,
     pool_too_small,
     slow_downstream,
 )
@@ -304,5 +305,6 @@ RULES: Iterable[Rule] = (
     _with_cpu_left(slow_downstream),
     _with_cpu_left(pool_too_small),
     _with_cpu_left(downstream),
+    _with_cpu_left(parked_pool),
     _none,
 )

@@ -32,8 +32,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     """All but about one of the threads that hold requests wait for a lock. Where that one burns a CPU, a short CPU
     would look the same but for the others: they would be runnable."""
     pool = _most_locked(scene)
-    if pool is None:
-        return None
+    if pool is None or not scene.queues:
+        return None  # threads that park until a result comes wait just so, but not for each other
     waiting, outside = _locked(pool, scene), _outside(pool, scene)
     if scene.cpu_share >= LOOP_BUSY:
         outside -= pool.use.run_wait  # whoever was woken stands behind the holder that burns the CPU
@@ -57,7 +57,7 @@ def lock(scene: Scene) -> Bottleneck | None:
 def downstream(scene: Scene) -> Bottleneck | None:
     """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
     pool = _most_locked(scene)
-    if pool is not None:
+    if pool is not None and scene.queues:
         waiting, outside = _locked(pool, scene), _outside(pool, scene)
         if outside > HOLDER_MOST:
             return verdict(
@@ -117,6 +117,27 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
                 f"the subject uses {share(scene.cpu_share)} of its CPU time",
             ],
             f"give {pool.name} more threads: {count(queued + threads)} would leave no request without one",
+        )
+    return None
+
+
+def parked_pool(scene: Scene) -> Bottleneck | None:
+    """All threads of a pool wait on conditions with requests in hand, for results or timers, and more requests queue:
+    some runtimes sleep so. Nobody is past a lock that they could wait for."""
+    for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
+        threads = pool.use.threads
+        queued = scene.present - threads
+        parked = pool.blocked_on("lock")
+        if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
+            continue
+        return verdict(
+            BottleneckName.POOL_TOO_SMALL,
+            [
+                f"{count(parked)} of {count(threads)} threads of {pool.name} wait for results or timers",
+                f"{count(queued)} requests queue",
+                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            ],
+            f"give {pool.name} more threads, or wait without a thread",
         )
     return None
 

@@ -66,7 +66,7 @@ def scene(
         "descriptors_left": 900.0,
         "major_faults_per_s": 0.0,
         "empty_ns": 10 * MS,
-        "loaded_ns": 10 * MS,
+        "loaded_ns": 60 * MS,
     }
     return Scene(**{**fields, **changes})
 
@@ -102,7 +102,10 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("four past the permits", scene(pool("pool", 0.05, 0.03, lock=28, sleep=3.9), POLLER, present=48), B.DOWNSTREAM),
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
-    ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96)), B.NONE),
+    ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS), B.NONE),
+    ("threads that park for results", scene(pool("pool", 0.5, 0.3, lock=63), POLLER, loaded_ns=10 * MS), B.NONE),
+    ("hundreds that park", scene(pool("pool", 0.2, 0.1, lock=200), POLLER, present=200, loaded_ns=11 * MS), B.NONE),
+    ("eight that park, and a queue", scene(pool("pool", 0.05, 0.02, lock=7.9), POLLER), B.POOL_TOO_SMALL),
     (
         "a database that queues what every thread asks",
         scene(pool("pool", 0.1, 0.1, socket=63.8), POLLER, empty_ns=5 * MS, loaded_ns=75 * MS),
