@@ -56,6 +56,11 @@ def test_a_run_of_two_revisions_is_told_again(
     assert capsys.readouterr().out.startswith(document["sentence"][:40])
 
 
+def test_an_old_one_that_fails_is_no_reason_to_fail_a_build(tmp_path: Path) -> None:
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 0.0, "revision=new": 1000.0})
+    assert invoke(["compare", str(run)]) == 0
+
+
 def test_two_runs_and_what_differs_between_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     factors = {"threads": (1, 2)}
     rates = {"threads=1": 1000.0, "threads=2": 2000.0}
@@ -79,7 +84,9 @@ def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert invoke(["compare", str(a), str(b)]) == 5
     captured = capsys.readouterr()
     assert "Measured in the first run only: threads=1" in captured.out
-    assert f"no setting has a valid trial in both {a} and {b}" in captured.err
+    assert "Nothing can be compared: no setting has a valid trial in both" in captured.out
+    assert invoke(["compare", str(a), str(b), "--format", "json"]) == 5
+    assert f"no setting has a valid trial in both {a} and {b}" in capsys.readouterr().err
 
 
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

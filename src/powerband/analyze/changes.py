@@ -62,11 +62,16 @@ class RunComparison:
         return Verdict.EQUIVALENT if verdicts else Verdict.INCONCLUSIVE
 
     @property
+    def comparable(self) -> bool:
+        """Whether any setting was measured in both."""
+        return any(change.first is not None and change.second is not None for change in self.changes)
+
+    @property
     def sentence(self) -> str:
         """The verdict in words."""
-        if not self.changes:
-            return "Nothing can be compared: no setting was measured in both."
         first, second = self.names
+        if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
+            return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
         verdict = self.verdict
         mine = [change for change in self.changes if change.verdict is verdict]
         where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"
@@ -134,9 +139,10 @@ class RunComparison:
     def _listed(self, changes: Sequence[Change]) -> str:
         """What the sentence says of single settings, after a colon; a long list is cut."""
         parts = []
+        alone = len(self.changes) == 1
         for change in changes[:_NAMED_MOST]:
-            name = "" if len(self.changes) == 1 else change.setting.id
-            parts.append(", ".join(part for part in (name, self.change_words(change)) if part))
+            words = self.change_words(change) if alone or not change.because else ""  # reasons of many: see each
+            parts.append(", ".join(part for part in ("" if alone else change.setting.id, words) if part))
         if len(changes) > _NAMED_MOST:
             parts.append(f"{len(changes) - _NAMED_MOST} more")
         text = "; ".join(part for part in parts if part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -48,20 +49,27 @@ class Edge:
     log_rates: Array
     joint: Array
 
-    @property
+    @cached_property
     def mass(self) -> Array:
         return np.asarray(self.joint.sum((1, 2)))
 
+    @cached_property
+    def _ends(self) -> Array:
+        """Of the grid's cells: one more than there are."""
+        step = self.log_rates[1] - self.log_rates[0]
+        return np.concatenate([self.log_rates - step / 2, [self.log_rates[-1] + step / 2]])
+
+    @cached_property
+    def _passed(self) -> Array:
+        """The mass below each of these ends."""
+        return np.concatenate([[0.0], self.mass.cumsum()])
+
     def below(self, log_rate: Array | float) -> Array:
         """Probability that the edge lies below; each grid point's mass is spread evenly over its cell."""
-        step = self.log_rates[1] - self.log_rates[0]
-        ends = np.concatenate([self.log_rates - step / 2, [self.log_rates[-1] + step / 2]])
-        return np.asarray(np.interp(log_rate, ends, np.concatenate([[0.0], self.mass.cumsum()])))
+        return np.asarray(np.interp(log_rate, self._ends, self._passed))
 
     def quantile(self, p: float) -> float:
-        step = self.log_rates[1] - self.log_rates[0]
-        ends = np.concatenate([self.log_rates - step / 2, [self.log_rates[-1] + step / 2]])
-        return float(np.interp(p, np.concatenate([[0.0], self.mass.cumsum()]), ends))
+        return float(np.interp(p, self._passed, self._ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Central credible interval, in log rate."""

@@ -91,7 +91,8 @@ def _compare_revisions(
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
         found = compare_revisions(experiment, analysis)
         code = _show(found, output, run, page)
-        return exit_code(analysis) if code == MeasurementError.exit_code else code
+        # Where nothing can be compared, the trials may say whose fault that is.
+        return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
 
     runs, live = options.pop("runs"), options.pop("live")
     return measure(tuned(command, **options, revisions=(first, second)), runs, live, answer)
@@ -171,7 +172,8 @@ def _show(found: RunComparison, output: str, run: RunDir | None = None, page: Pa
             console.print(Text(f"\nReport: {page}"), soft_wrap=True)
     if found.verdict is Verdict.WORSE:
         return EXIT_THRESHOLD
-    if any(change.first is not None and change.second is not None for change in found.changes):
+    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
         return EXIT_OK
-    click.echo(f"powerband: no setting has a valid trial in both {' and '.join(found.names)}", err=True)
+    if output != "text":
+        click.echo(f"powerband: {found.sentence}", err=True)
     return MeasurementError.exit_code

@@ -26,7 +26,7 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
     for change in comparison.changes:
         table.add_row(*_row(change, comparison))
     notes = [
-        *(f"{change.setting.id}: {change.because}" for change in comparison.changes if change.because),
+        *_reasons(comparison),
         _note(comparison),
         *_absent("first", comparison.only_first),
         *_absent("second", comparison.only_second),
@@ -34,6 +34,15 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
     warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
     style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
     return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *map(Text, notes), *warnings)
+
+
+def _reasons(comparison: RunComparison) -> list[str]:
+    """Why verdicts rest on something else than an interval, where the sentence does not say it already."""
+    return [
+        f"{change.setting.id}: {change.because}"
+        for change in comparison.changes
+        if change.because and change.because not in comparison.sentence
+    ]
 
 
 def _note(comparison: RunComparison) -> str:

@@ -107,8 +107,9 @@ def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_n
     assert (change.verdict, change.second) == (Verdict.WORSE, None)
     assert change.because == "new could not be measured: the subject exited with code 1"
     disturbed = [replace(failed[0], status="measured", problems=(Problem("host_foreign", "others took CPU"),))]
-    (change,) = compared(case(pairs=False), [*results, *disturbed]).changes
-    assert change.verdict is Verdict.INCONCLUSIVE
+    found = compared(case(pairs=False), [*results, *disturbed])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.sentence == "Nothing can be compared: no setting has a valid trial in both old and new."
     (change,) = compared(case(pairs=False), results).changes
     assert (change.verdict, change.because) == (Verdict.INCONCLUSIVE, "new was not tried")
 
