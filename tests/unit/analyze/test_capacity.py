@@ -9,7 +9,7 @@ from fakes.edges import capacity_experiment, result, setting
 from powerband.analyze.capacities import hold_capacity_contest
 from powerband.analyze.capacity import capacity_of, holds, search_of, short_windows
 from powerband.analyze.edge import Answered, difference_quantiles, locate
-from powerband.analyze.results import TrialResult, Verdict
+from powerband.analyze.results import Problem, TrialResult, Verdict
 from powerband.experiment import Load
 from powerband.plan import Stage, TrialSpec
 
@@ -112,6 +112,19 @@ def test_a_setting_without_answers_is_no_worse_and_does_not_lead() -> None:
     assert contest.leader == setting(1)
     assert contest.verdict(setting(2)) is Verdict.INCONCLUSIVE
     assert contest.effect(setting(2)) is None
+
+
+@pytest.mark.parametrize(
+    ("codes", "ceiling"), [(["generator_lag"], 900.0), (["generator_lag", "host_foreign"], math.inf)]
+)
+def test_two_limited_trials_at_a_rate_show_the_generators_limit(codes: list[str], ceiling: float) -> None:
+    limited = [
+        TrialResult(**{**vars(trial(900.0, number)), "problems": tuple(Problem(code, "why") for code in codes)})
+        for number in (2, 3)
+    ]
+    made = capacity_experiment()
+    assert search_of(made, setting(1), [trial(None, 1), limited[0]]).ceiling_per_s == math.inf
+    assert search_of(made, setting(1), [trial(None, 1), *limited]).ceiling_per_s == ceiling
 
 
 def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
