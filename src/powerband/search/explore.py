@@ -106,9 +106,17 @@ class Explorer:
         self._space.learn(result, own=own)
 
     def finalists(self) -> list[Setting]:
-        """The best settings seen, `design.finalists` at most, in the order of the plan: first those that met all
-        constraints, by the objective, then those that missed them by the least. One that was not measured is none."""
-        return finalists(self._experiment, self._told)
+        """The best settings seen, in the order of the plan: first those that met all constraints, by the objective,
+        then those that missed them by the least. One that was not measured is none. `design.finalists` at most, and no
+        more than end two blocks and the confirmation within the budget, but two in any case."""
+        return finalists(self._experiment, self._told, self._room())
+
+    def _room(self) -> int:
+        design = self._experiment.design
+        if design.budget_ns is None or not self.spent_s:
+            return design.finalists
+        trials = (design.budget_ns / 1e9 - self.spent_s) / (self.spent_s / len(self._told))
+        return max(2, min(design.finalists, int((trials - 2 * design.confirm) // 2)))
 
     def _out_of_time(self) -> bool:
         budget_ns = self._experiment.design.budget_ns
@@ -117,12 +125,12 @@ class Explorer:
         return self.spent_s * (1 + 1 / len(self._told)) > BUDGET_SHARE * budget_ns / 1e9
 
 
-def finalists(experiment: Experiment, results: Sequence[TrialResult]) -> list[Setting]:
-    """See `Explorer.finalists`."""
+def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int | None = None) -> list[Setting]:
+    """See `Explorer.finalists`; `most`: so many, `design.finalists` unless given."""
     metric = experiment.objective.metric
     seen = {result.setting: result for result in results if result.valid and metric in result.metrics}
     ranked = sorted(seen.values(), key=lambda result: (violation(experiment, result), -merit(experiment, result)))
-    chosen = {result.setting for result in ranked[: experiment.design.finalists]}
+    chosen = {result.setting for result in ranked[: most or experiment.design.finalists]}
     return [setting for setting in experiment.settings() if setting in chosen]
 
 
