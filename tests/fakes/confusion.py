@@ -72,9 +72,10 @@ def table(trials: Sequence[Tried]) -> str:
 def summary(trials: Sequence[Tried], left_out: int) -> str:
     planted = [tried for tried in trials if tried.case.expected is not BottleneckName.NONE]
     healthy = [tried for tried in trials if tried.case.expected is BottleneckName.NONE]
-    noise = f" {left_out} more are left out: other programs disturbed them." if left_out else ""
+    noise = f" Left out, for other programs disturbed them: {left_out}." if left_out else ""
+    kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.release()}: "
+        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
         f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
         f"{sum(not tried.right for tried in healthy)} of {len(healthy)} healthy trials were accused.{noise}"
     )
