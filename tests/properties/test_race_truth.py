@@ -184,6 +184,30 @@ def test_a_race_gives_the_grids_answer_for_half_of_its_trials(counts: dict[tuple
     assert c["false"] / c["races"] <= 0.05
 
 
+AA_RACES = 100
+
+
+@pytest.mark.parametrize("from_limit", [None, 0.0, -0.03])
+@pytest.mark.parametrize("spread", [(1.0, 1.0, 1.0, 1.0), (0.5, 0.5, 0.5, 5.0)], ids=["equal", "one_noisy"])
+def test_equal_settings_at_a_limit_have_no_best(from_limit: float | None, spread: tuple[float, ...]) -> None:
+    """A tenth of the trials is invalid; `from_limit`: all settings exactly at the constraint's limit, or within it."""
+    constraints = [] if from_limit is None else ["p99 < 50ms"]
+    best = 0
+    for number in range(AA_RACES):
+        dice = np.random.default_rng([number, 5])
+
+        def serve(spec: TrialSpec, dice: np.random.Generator = dice) -> Mapping[str, float] | str:
+            if dice.random() < 0.1:
+                return "host_steal"
+            noise = np.exp(0.03 * spread[threads(spec)] * dice.standard_normal(2))
+            response_ns = 50e6 * (1 + (from_limit or 0.0)) * float(noise[1])
+            return {"goodput_per_s": 1000 * float(noise[0]), "response_time_ns_p99": response_ns}
+
+        made = race_of(4, repeats=BLOCKS, confirm=0, seed=number, objective={"subject_to": constraints})
+        best += run_experiment(made, serve).answer.kind is AnswerKind.BEST
+    assert best / AA_RACES <= share_max(0.05, AA_RACES)
+
+
 SWEEPS = 500
 
 

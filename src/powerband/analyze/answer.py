@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.capacity import TRIALS_PER_REPEAT
+from powerband.analyze.confirm import speaks_for
 from powerband.analyze.constraints import shortfall
 from powerband.analyze.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.results import AnswerKind, SettingResult, Verdict
@@ -65,8 +66,14 @@ def _raced(standing: Standing) -> str:
     text = (
         f"The race took {race.looks[-1].block + 1} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
     )
-    if race.confirmation is not None and race.confirmation.upheld:
-        text += f", and {race.confirmation.trials} fresh starts confirm it"
+    fresh = race.confirmation
+    if fresh is not None and fresh.upheld:
+        one = fresh.trials == 1
+        starts = "1 fresh start" if one else f"{fresh.trials} fresh starts"
+        if speaks_for(fresh, standing.experiment.objective):
+            text += f", and {starts} {'confirms' if one else 'confirm'} it"
+        else:
+            text += f"; {starts} neither {'confirms nor contradicts' if one else 'confirm nor contradict'} it"
     return f"{text}."
 
 

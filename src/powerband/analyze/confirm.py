@@ -62,7 +62,16 @@ def confirm(
         upheld=upheld,
         sentence="",
     )
-    return _worded(made, table)
+    return _worded(made, table, objective)
+
+
+def speaks_for(found: Confirmation, objective: Objective) -> bool:
+    """Whether the fresh starts, taken as they came out, agree with the race: not to contradict it may only mean that
+    they were too noisy. Beside a rival the standing counts, alone the figure itself."""
+    sign = 1.0 if objective.direction == "maximise" else -1.0
+    if found.advantage is not None:
+        return found.upheld and sign * (found.advantage.value - 1) >= -objective.margin
+    return found.upheld and sign * found.shrinkage.value <= objective.margin
 
 
 @dataclass(frozen=True)
@@ -181,9 +190,14 @@ def _mean(values: dict[int, float]) -> float:
     return float(np.mean(list(values.values()))) if values else math.nan
 
 
-def _worded(made: Confirmation, table: Table) -> Confirmation:
+def _worded(made: Confirmation, table: Table, objective: Objective) -> Confirmation:
     starts = "1 fresh start" if made.trials == 1 else f"{made.trials} fresh starts"
-    head = f"Confirmed on {starts}:" if made.upheld else f"Not confirmed: on {starts}"
+    head = f"Confirmed on {starts}:"
+    if not made.upheld:
+        head = f"Not confirmed: on {starts}"
+    elif not speaks_for(made, objective):
+        verbs = "confirms nor contradicts" if made.trials == 1 else "confirm nor contradict"
+        head = f"{starts} neither {verbs} it:"
     figure = format_value(made.confirmed.value, METRICS[table.metric].unit)
     text = f"{head} {figure}, {_moved(made.shrinkage)}"
     if made.rival is not None and made.advantage is not None:

@@ -182,7 +182,7 @@ class Confirmation:
     confirmed: Estimate
     shrinkage: Estimate
     advantage: Estimate | None
-    upheld: bool  # the fresh starts do not contradict the race
+    upheld: bool  # the fresh starts do not contradict the race; whether they confirm it is in the sentence
     sentence: str
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.races import race_of
@@ -86,7 +88,20 @@ def test_one_fresh_start_gives_no_interval_and_takes_nothing_back() -> None:
     found = confirmed((1000, 990), (800, 1000), n=1)
     assert found.upheld and found.trials == 1
     assert found.shrinkage.low is None and found.advantage is not None and found.advantage.low is None
-    assert found.sentence.startswith("Confirmed on 1 fresh start: ")
+    assert found.sentence.startswith("1 fresh start neither confirms nor contradicts it: ")
+
+
+def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
+    results = [*trials(WINNER, 1000, Stage.COMPARE), *trials(RIVAL, 700, Stage.COMPARE)]
+    fresh = [*trials(WINNER, 1000, Stage.CONFIRM, first=5, n=3), *trials(RIVAL, 700, Stage.CONFIRM, first=5, n=3)]
+    results += [
+        replace(t, metrics={"goodput_per_s": 100.0}) if t.block == 5 and t.setting == WINNER else t for t in fresh
+    ]
+    made = race_of(2)
+    table = Table(made, made.settings(), results)
+    found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
+    assert found is not None and found.upheld
+    assert found.sentence.startswith("3 fresh starts neither confirm nor contradict it: ")
 
 
 def test_where_less_is_better_more_is_a_loss() -> None:
