@@ -229,7 +229,7 @@ class _Court:
             return self._from_table(setting)
         metric = self.experiment.objective.metric
         mine, theirs = (
-            {trial.block: trial.metrics[metric] for trial in self.line.trials[which] if metric in trial.metrics}
+            {trial.block: trial.metrics[metric] for trial in self.line.trials.get(which, ()) if metric in trial.metrics}
             for which in (setting, self.against)
         )
         shared = sorted(mine.keys() & theirs.keys())
