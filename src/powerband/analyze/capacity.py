@@ -107,11 +107,11 @@ class Search:
         if math.isinf(self.ceiling_per_s):
             return math.inf
         if self._limit_known:
-            return self._offered_per_s
-        return math.sqrt(self.ceiling_per_s * max(self._offered_per_s, self.floor_per_s))
+            return self.offered_per_s
+        return math.sqrt(self.ceiling_per_s * max(self.offered_per_s, self.floor_per_s))
 
     @property
-    def _offered_per_s(self) -> float:
+    def offered_per_s(self) -> float:
         """The highest rate below the ceiling that a valid trial had."""
         offered = [trial.rate_per_s for trial in self.trials if trial.valid and trial.rate_per_s]
         below = [rate for rate in offered if rate < self.ceiling_per_s]
@@ -119,7 +119,7 @@ class Search:
 
     @property
     def _limit_known(self) -> bool:
-        return self.ceiling_per_s <= LIMIT_KNOWN * self._offered_per_s
+        return self.ceiling_per_s <= LIMIT_KNOWN * self.offered_per_s
 
     @property
     def nowhere(self) -> bool:
@@ -131,7 +131,7 @@ class Search:
         """It holds at every rate that the generator can offer."""
         if not self._answered or not self._limit_known:
             return False
-        return 1 - float(self.edge.below(math.log(self._offered_per_s))) > self._sure
+        return 1 - float(self.edge.below(math.log(self.offered_per_s))) > self._sure
 
     def narrow(self, half_width: float) -> bool:
         """Whether the capacity is known this closely, as a share of it."""
@@ -182,7 +182,9 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
 
 def _ceiling(trials: Sequence[TrialResult]) -> float:
     limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
-    return min((rate for rate, count in limited.items() if count >= LIMITED_TRIALS), default=math.inf)
+    # Where it offered more in a trial that counts, it was disturbed and not at its limit.
+    offered = max((trial.rate_per_s for trial in trials if trial.valid and trial.rate_per_s), default=0.0)
+    return min((rate for rate, n in limited.items() if n >= LIMITED_TRIALS and rate > offered), default=math.inf)
 
 
 def _by_generator(result: TrialResult) -> bool:
@@ -202,7 +204,7 @@ def capacity_of(search: Search) -> Capacity | None:
         return Capacity(
             None,
             curve,
-            f"holds at every rate that the load engine could offer, up to {curve[-1].rate_per_s:,.0f}/s: "
+            f"holds at every rate that the load engine could offer, up to {search.offered_per_s:,.0f}/s: "
             "raise load.engine_threads, give the engine more CPUs, or ask for more",
         )
     if not search.answers:

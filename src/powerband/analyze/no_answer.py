@@ -21,7 +21,7 @@ _SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says 
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
     """No setting has a trial with the objective."""
-    if standing.measured:
+    if standing.measured and not standing.experiment.objective.is_capacity:  # of a capacity no single trial has it
         return _objective_unmeasured(standing)
     reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
     second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."

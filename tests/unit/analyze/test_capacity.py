@@ -125,6 +125,8 @@ def test_two_limited_trials_at_a_rate_show_the_generators_limit(codes: list[str]
     made = capacity_experiment()
     assert search_of(made, setting(1), [trial(None, 1), limited[0]]).ceiling_per_s == math.inf
     assert search_of(made, setting(1), [trial(None, 1), *limited]).ceiling_per_s == ceiling
+    more_was_offered = [trial(None, 1), *limited, trial(1000.0, 4, response_time_ns_p99=1e9)]
+    assert search_of(made, setting(1), more_was_offered).ceiling_per_s == math.inf
 
 
 def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
