@@ -90,6 +90,14 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     )
 
 
+def named_setting(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+) -> Setting | None:
+    """The one of `settings` that `analyse` would name, without all that goes with it: a race wants to confirm it."""
+    _, decision = _by_blocks(experiment, settings, results, progress)
+    return decision.chosen
+
+
 def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, _Decision]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from powerband.analyze.compare import Progress, analyse
+from powerband.analyze.compare import Progress, named_setting
 from powerband.analyze.constraints import Compliance
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.results import Departure, Estimate, Look, Race, TrialResult, Verdict
@@ -152,8 +152,7 @@ class RacePlanner:
 
     def _finalists(self) -> tuple[Setting, ...]:
         """The setting that the race names, and the nearest other one; nothing where it names none."""
-        progress = self.progress
-        named = analyse(self._experiment, self._results, progress).answer.setting
+        named = named_setting(self._experiment, self._settings, self._results, self.progress)
         if named is None or self._contest is None:
             return ()
         contest = self._contest

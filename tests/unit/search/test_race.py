@@ -177,3 +177,13 @@ def test_what_does_not_count_is_run_again(code: str) -> None:
     results = run_planner(planner, lambda spec: code if spec.number == 2 else serve_well(spec))
     again = [result for result in results if result.setting == results[1].setting and result.block == 0]
     assert [result.valid for result in again] == [False, True]
+
+
+def test_a_race_of_some_of_the_settings_is_confirmed_too() -> None:
+    """After an exploration: those that never raced do not stand in the way of an answer."""
+    made = race_of(5)
+    planner = RacePlanner(made, 1, settings=made.settings()[2:], told=4)
+    results = run_planner(planner, serve)
+    assert results[0].number == 5
+    assert {result.setting.id for result in results if result.stage is Stage.CONFIRM} == {"threads=3", "threads=4"}
+    assert race_in(planner).trials == len(results)
