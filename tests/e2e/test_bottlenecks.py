@@ -7,12 +7,15 @@ import pytest
 
 from fakes.confusion import Tried, try_all
 from fakes.planted import CASES, HEALTHY, Case
+from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE, SAMPLE_NAMES
 from powerband.analyze.results import BottleneckName
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 RIGHT_LEAST = 0.95
 PLANTED_LEAST, HEALTHY_LEAST = 20, 8
+HELD_OUT_LEAST, HELD_OUT_HEALTHY_LEAST, SAMPLE_MOST = 24, 10, 8
+SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
 HOPELESS = 4  # disturbed ones before the first that is not
 
 
@@ -30,6 +33,19 @@ def test_planted_bottlenecks_are_named() -> None:
 def test_healthy_trials_are_not_accused() -> None:
     accused = [str(tried) for tried in undisturbed(HEALTHY, HEALTHY_LEAST) if not tried.right]
     assert not accused, "\n".join(accused)
+
+
+def test_held_out_cases_cover_every_name_and_are_no_tuned_ones() -> None:
+    assert {case.expected for case in HELD_OUT} == set(BottleneckName) - {BottleneckName.NONE}
+    assert len(HELD_OUT) >= HELD_OUT_LEAST and len(HELD_OUT_HEALTHY) >= HELD_OUT_HEALTHY_LEAST
+    assert not {case.options for case in (*HELD_OUT, *HELD_OUT_HEALTHY)} & {case.options for case in CASES + HEALTHY}
+    assert len(SAMPLE) == len(SAMPLE_NAMES) <= SAMPLE_MOST
+
+
+def test_a_sample_of_the_held_out_is_named() -> None:
+    fair = undisturbed(SAMPLE, len(SAMPLE) // 2)
+    wrong = [str(tried) for tried in fair if not tried.right]
+    assert len(fair) - len(wrong) >= SAMPLE_RIGHT_LEAST * len(fair), "\n".join(wrong)
 
 
 def undisturbed(cases: tuple[Case, ...], least: int) -> list[Tried]:
