@@ -30,6 +30,7 @@ CPU_SHORT = 0.90
 # Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5
 CPU_SHORT_LEAST = 0.75
+DELAYED = 1.2
 TAKEN_BY_OTHERS = 0.10
 WAITS_MUCH = 0.3
 ENGINE_WAITS = 0.25
@@ -264,8 +265,15 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
 
 
 def _short_of_cpu(scene: Scene) -> bool:
-    hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND
+    """Threads that wake together wait for each other a little on a CPU that has time left: as long as answers take no
+    longer than they did when nobody stood before them, that is no shortage."""
+    hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
     return scene.cpu_share >= CPU_SHORT or hidden
+
+
+def _undelayed(scene: Scene) -> bool:
+    mean_ns = scene.value("response_time_ns_mean")
+    return scene.empty_ns is not None and 0 < mean_ns < DELAYED * scene.empty_ns
 
 
 def _with_cpu_left(rule: Rule) -> Rule:

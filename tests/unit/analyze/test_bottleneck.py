@@ -118,6 +118,13 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     ("CPU", scene(pool("pool", 0.97, 3.0), POLLER), B.SUBJECT_CPU),
     ("CPU, interrupts hide some", scene(pool("pool", 0.85, 3.0), POLLER), B.SUBJECT_CPU),
+    (
+        "threads that wake together on a CPU with time left: no answer takes longer for it",
+        scene(
+            pool("pool", 0.78, 0.9, sleep=62.3), POLLER, metrics={"response_time_ns_mean": 10.2e6}, loaded_ns=10 * MS
+        ),
+        B.NONE,
+    ),
     ("CPU of an event loop on one CPU", scene(pool("loop", 0.97, 0.02, poll=0.01, busiest=0.97)), B.SUBJECT_CPU),
     ("hundreds runnable", scene(pool("connection", 0.97, 240.0), present=250), B.TOO_MANY_RUNNABLE_THREADS),
     (
