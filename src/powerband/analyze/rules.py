@@ -102,6 +102,8 @@ def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Prop
     load = experiment.load_for(answer.setting)
     if experiment.objective.is_capacity:
         rate = None if answer.capacity is None or answer.capacity.estimate is None else answer.capacity.estimate.value
+    elif load.rate_per_s is not None:
+        rate = load.rate_per_s  # what is asked for, also where the answer serves less
     else:
         rate = line.mean(answer.setting, "achieved_rate_per_s") if answer.setting in line.trials else None
     if rate is None:

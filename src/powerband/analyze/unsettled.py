@@ -53,7 +53,8 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
             f"{setting.id} never stabilised in {seen.times} of {seen.trials} trials: its figures are those of a moving "
             "target; lengthen measure.warmup_max or load.duration"
         )
-    others = sum(1 for trial in trials if trial.valid and trial.steady is False and trial.setting not in restless)
+    compared = [trial for trial in trials if trial.valid and trial.stage is not Stage.CAPACITY]
+    others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
         yield f"{others} valid trials were still changing while measured: their figures may shift with time"
 
