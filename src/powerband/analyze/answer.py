@@ -120,7 +120,11 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         if rivals:
             parts.append(f"{names(rivals)} may still hold a higher rate by more than {standing.margin}")
         allows = f"each measure.repeats allows {TRIALS_PER_REPEAT} of a setting"
-        parts.append(f"more trials ({allows}) or longer ones would tell")
+        if standing.experiment.design.budget_ns is not None:
+            allows += ", as far as design.budget lets them"
+        beyond = "more trials would not tell, a load engine that can offer more would"
+        tell = f"more trials ({allows}) or longer ones would tell"
+        parts.append(beyond if standing.is_beyond_engine(leader) else tell)
     elif late := too_little_time(standing):
         return (first, sentence(late))
     elif standing.blocks < 2:

@@ -128,10 +128,13 @@ class Search:
 
     @property
     def everywhere(self) -> bool:
-        """It holds at every rate that the generator can offer."""
+        """It holds at every rate that the generator can offer, and broke down at none beyond, as a server that dies."""
         if not self._answered or not self._limit_known:
             return False
-        return 1 - float(self.edge.below(math.log(self.offered_per_s))) > self._sure
+        beyond = math.log(self.offered_per_s)
+        if any(answer.log_rate > beyond and not answer.held for answer in self.answers):
+            return False
+        return 1 - float(self.edge.below(beyond)) > self._sure
 
     def narrow(self, half_width: float) -> bool:
         """Whether the capacity is known this closely, as a share of it."""
@@ -149,10 +152,10 @@ class Search:
 
     def near_edge(self) -> list[TrialResult]:
         """The valid trials that show the setting at its capacity: those that held within a tenth of it, else the
-        nearest below it that held, else those at the lowest rate of all."""
+        nearest below it that held, else, and where it has none, those at the lowest rate of all."""
         valid = [trial for trial in self.trials if trial.valid and trial.stage is Stage.CAPACITY and trial.rate_per_s]
         held = [trial for trial in valid if holds(self.experiment, trial)]
-        if not held:
+        if not held or self.nowhere:
             lowest = min((trial.rate_per_s or 0.0 for trial in valid), default=0.0)
             return [trial for trial in valid if trial.rate_per_s == lowest]
         middle = math.exp(self.edge.quantile(0.5))
@@ -207,8 +210,6 @@ def capacity_of(search: Search) -> Capacity | None:
             f"holds at every rate that the load engine could offer, up to {search.offered_per_s:,.0f}/s: "
             "raise load.engine_threads, give the engine more CPUs, or ask for more",
         )
-    if not search.answers:
-        return Capacity(None, curve, "no trial says whether the conditions hold: each says why")
     low, high = search.edge.interval(search.objective.confidence)
     middle = search.edge.quantile(0.5)
     n, confidence = len(search.answers), search.objective.confidence
@@ -216,16 +217,17 @@ def capacity_of(search: Search) -> Capacity | None:
 
 
 def misses(search: Search) -> tuple[str, ...]:
-    """Why it holds at no rate: each condition that was missed at the lowest rate tried, with what was seen there."""
+    """Why it holds at no rate: each condition that was missed at the lowest rate tried, with what was seen where it
+    was missed; single trials may have met it."""
     lowest = search.near_edge()
     if not lowest:
         return tuple(dict.fromkeys(problem.message for trial in search.trials for problem in trial.problems))
     rate = min(trial.rate_per_s or 0.0 for trial in lowest)
     found = []
     for constraint in search.objective.constraints:
-        values = [trial.metrics[constraint.metric] for trial in lowest if constraint.metric in trial.metrics]
-        if values and not OPERATORS[constraint.op](middle := float(np.median(values)), constraint.threshold):
-            seen = format_value(middle, METRICS[constraint.metric].unit)
+        values = [trial.metrics[constraint.metric] for trial in lowest if _met(constraint, trial) is False]
+        if values:
+            seen = format_value(float(np.median(values)), METRICS[constraint.metric].unit)
             found.append(f"{constraint.text}: it was {seen} at {rate:,.4g}/s, the lowest rate tried")
     return tuple(found) or (f"less than {KEPT_UP:.0%} of {rate:,.4g}/s was served, the lowest rate tried",)
 

@@ -87,6 +87,6 @@ def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | N
     if search.nowhere:
         return 0.0, search.floor_per_s
     if search.everywhere:
-        return capacity.curve[-1].rate_per_s, math.inf
+        return search.offered_per_s, math.inf
     low, high = search.edge.interval(search.objective.confidence)
     return math.exp(low), math.exp(high)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from powerband.analyze.answer import word_answer
 from powerband.analyze.bottleneck import commonest
 from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
-from powerband.analyze.capacity import capacity_of, holds, misses, short_windows
+from powerband.analyze.capacity import Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.claims import judge_claims
 from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
@@ -145,8 +145,9 @@ def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progres
     took = [result.took_s for result in trials if result.took_s is not None]
     if experiment.design.budget_ns is None or not took:
         return standing
+    one_block = experiment.measure.repeats == 1 and not experiment.objective.is_capacity
     # The first round of a capacity search only looks.
-    compared = any(result.block >= 1 for result in trials) or experiment.measure.repeats == 1
+    compared = any(result.block >= 1 for result in trials) or one_block
     block_s = sum(took) / len(took) * len(standing.rows)
     return replace(standing, block_s=block_s, out_of_time=progress.to_come == 0 and not compared)
 
@@ -173,7 +174,7 @@ def _capacity_row(
     if answered and search.nowhere:
         because = misses(search)
     elif not answered:
-        because = _absent_because(setting, results, experiment.objective.metric)
+        because = _unanswered(search) or _absent_because(setting, results, experiment.objective.metric)
     return SettingResult(
         setting=setting,
         trials=answered,
@@ -187,6 +188,17 @@ def _capacity_row(
         bottleneck=commonest([t for t in search.trials if t.valid and t.stage is Stage.SATURATE] or search.near_edge()),
         capacity=capacity,
     )
+
+
+def _unanswered(search: Search) -> tuple[str, ...]:
+    """Why valid trials do not tell whether a setting holds the conditions; nothing where none is valid."""
+    valid = [trial for trial in search.trials if trial.valid]
+    tried = [trial for trial in valid if trial.stage is Stage.CAPACITY]
+    if valid and len(valid) == len(search.trials) and not tried:
+        return ("only its first look has run, at no rate of its own",)
+    wanted = dict.fromkeys(constraint.metric for constraint in search.objective.constraints)
+    absent = [metric for metric in wanted if any(metric not in trial.metrics for trial in tried)]
+    return tuple(f"{metric} was not measured, which a condition is about" for metric in absent)
 
 
 def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Progress) -> list[Setting]:

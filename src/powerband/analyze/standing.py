@@ -58,7 +58,14 @@ class Standing:
         """The objective's estimate with its unit."""
         metric = self.experiment.objective.metric
         value = self.value(setting, metric)
-        return "nothing" if value is None else format_value(value, METRICS[metric].unit)
+        if value is None:
+            return "more than the load engine could offer" if self.is_beyond_engine(setting) else "nothing"
+        return format_value(value, METRICS[metric].unit)
+
+    def is_beyond_engine(self, setting: Setting) -> bool:
+        """Whether its capacity is more than the load engine could offer, so that it has no figure."""
+        row = self.row(setting)
+        return row.feasible and row.capacity is not None and row.capacity.estimate is None
 
 
 def names(settings: Sequence[Setting]) -> str:

@@ -114,6 +114,7 @@ class CapacityPlanner:
             self._queue, self._retry, self._ended = [], [], True
         elif self.block_ended:
             self._settle()
+            self._ended |= not self._within_budget(len(self._live))
 
     def _again(self, spec: TrialSpec) -> _Turn:
         """At the same rate, unless it is now known to be more than the generator can offer."""
@@ -153,7 +154,8 @@ class CapacityPlanner:
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
 
     def _next_round(self) -> bool:
-        if self._ended or not self._live or self._round + 1 >= self._rounds or not self._within_budget(len(self._live)):
+        self._ended |= not self._within_budget(len(self._live))
+        if self._ended or not self._live or self._round + 1 >= self._rounds:
             return False
         self._round += 1
         order = list(self._settings)  # all of them, so that who left does not change the order of the others

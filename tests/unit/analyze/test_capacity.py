@@ -7,7 +7,8 @@ import pytest
 
 from fakes.edges import capacity_experiment, result, setting
 from powerband.analyze.capacities import hold_capacity_contest
-from powerband.analyze.capacity import capacity_of, holds, search_of, short_windows
+from powerband.analyze.capacity import capacity_of, holds, misses, search_of, short_windows
+from powerband.analyze.compare import analyse
 from powerband.analyze.edge import Answered, difference_quantiles, locate
 from powerband.analyze.results import Problem, TrialResult, Verdict
 from powerband.experiment import Load
@@ -127,6 +128,44 @@ def test_two_limited_trials_at_a_rate_show_the_generators_limit(codes: list[str]
     assert search_of(made, setting(1), [trial(None, 1), *limited]).ceiling_per_s == ceiling
     more_was_offered = [trial(None, 1), *limited, trial(1000.0, 4, response_time_ns_p99=1e9)]
     assert search_of(made, setting(1), more_was_offered).ceiling_per_s == math.inf
+
+
+def at_the_limit(*more: TrialResult) -> list[TrialResult]:
+    """It holds at 950/s every time, and the generator is the limit at 1000/s."""
+    limited = [trial(1000.0, number, code="generator_cpu") for number in (2, 3)]
+    return [trial(None, 1), *limited, *(trial(950.0, number) for number in range(4, 16)), *more]
+
+
+def test_what_breaks_down_beyond_the_generators_limit_does_not_hold_at_every_rate() -> None:
+    made = capacity_experiment()
+    everywhere = search_of(made, setting(1), at_the_limit())
+    assert everywhere.everywhere
+    broken = search_of(made, setting(1), at_the_limit(trial(1300.0, 20, code="died", status="failed")))
+    assert not broken.everywhere
+    found = capacity_of(broken)
+    assert found is not None and found.estimate is not None
+    assert 950 < found.estimate.value < 1300
+
+
+def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
+    made = capacity_experiment()
+    trials = [trial(None, 1), trial(10.0, 2, response_time_ns_p99=49e6)]
+    trials += [trial(10.0, number, response_time_ns_p99=51e6) for number in range(3, 20)]
+    found = search_of(made, setting(1), trials)
+    assert found.nowhere
+    assert misses(found) == ("p99 < 50ms: it was 51.0 ms at 10/s, the lowest rate tried",)
+    assert len(found.near_edge()) == 18
+
+
+def test_a_first_look_and_a_condition_that_nothing_measured_are_told_apart() -> None:
+    made = capacity_experiment()
+    bare = trial(1000.0, 2)
+    bare = TrialResult(**{**vars(bare), "metrics": {k: v for k, v in bare.metrics.items() if k != "error_rate"}})
+    because = [analyse(made, trials).settings[0].infeasible_because for trials in ([trial(None)], [trial(None), bare])]
+    assert because == [
+        ("only its first look has run, at no rate of its own",),
+        ("error_rate was not measured, which a condition is about",),
+    ]
 
 
 def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:

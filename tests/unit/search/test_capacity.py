@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
-from powerband.analyze.compare import analyse
+from powerband.analyze.compare import Progress, analyse
 from powerband.analyze.results import AnswerKind, TrialResult
-from powerband.experiment import Design, Objective
+from powerband.experiment import Design, Experiment, Objective
 from powerband.plan import Stage, TrialSpec
 from powerband.search.capacity import CapacityPlanner
 from powerband.search.planners import dry_run
@@ -123,6 +124,32 @@ def test_a_capacity_beyond_the_generator_is_said_to_be_so() -> None:
     assert len(results) < 26
 
 
+def test_of_capacities_beyond_the_generator_more_trials_would_not_tell() -> None:
+    made = capacity_experiment((1, 2))
+    answer = analyse(made, *_limited_search(made, {1: Server(1e6), 2: Server(2e6)})).answer
+    assert answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert "more trials would not tell, a load engine that can offer more would" in answer.sentences[1]
+
+
+def test_a_setting_is_worse_than_one_whose_capacity_is_beyond_the_generator() -> None:
+    made = capacity_experiment((1, 4))
+    answer = analyse(made, *_limited_search(made, {1: Server(1e6), 4: Server(1e4)})).answer
+    assert answer.kind is AnswerKind.BEST and answer.setting == setting(1)
+    assert "against more than the load engine could offer" in answer.sentences[1]
+
+
+def _limited_search(made: Experiment, servers: dict[int, Server]) -> tuple[list[TrialResult], Progress]:
+    honest = answers_of(servers, dice())
+
+    def limited(spec: TrialSpec) -> TrialResult:
+        beyond = spec.rate_per_s is None or spec.rate_per_s > 50_000
+        metrics = {"goodput_per_s": 40_000.0} if spec.rate_per_s is None else {}
+        return result(spec, metrics, "generator_cpu") if beyond else honest(spec)
+
+    planner, results = search(made, limited)
+    return results, planner.progress
+
+
 def test_a_disturbed_trial_is_repeated_at_its_rate_and_says_nothing() -> None:
     made = capacity_experiment((1,))
     honest = answers_of({1: Server()}, dice())
@@ -178,7 +205,21 @@ def test_no_round_begins_that_would_not_end_within_the_budget() -> None:
     servers = {threads: Server() for threads in (1, 2)}
     planner, results = search(made, answers_of(servers, dice()))
     assert len(results) == 10
-    assert planner.progress.to_come > 0
+    assert planner.progress.to_come == 0, "resuming it would run no more"
+    answer = analyse(made, results, planner.progress)
+    assert not answer.warnings
+    assert "as far as design.budget lets them" in answer.answer.sentences[1]
+
+
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_a_budget_for_the_first_looks_alone_says_how_much_is_needed(repeats: int) -> None:
+    made = capacity_experiment((1, 2), repeats=repeats, design=Design(budget="25s"))
+    planner, results = search(made, answers_of({threads: Server() for threads in (1, 2)}, dice()))
+    assert len(results) == 2
+    analysis = analyse(made, results, planner.progress)
+    assert "only its first look has run" in analysis.answer.sentences[1]
+    assert "the budget of 25.0 s was too little; allow 120 s" in analysis.answer.sentences[1]
+    assert not any("resume" in warning for warning in analysis.warnings)
 
 
 def test_trials_are_bounded_by_the_repeats() -> None:
