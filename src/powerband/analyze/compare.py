@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from powerband.analyze.answer import word_answer
 from powerband.analyze.bottleneck import commonest
 from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
-from powerband.analyze.capacity import Search, capacity_of, holds, misses, short_windows
+from powerband.analyze.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.claims import judge_claims
 from powerband.analyze.confirm import confirm
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
@@ -38,6 +38,7 @@ from powerband.analyze.unsettled import never_stabilised, warnings_of, with_cave
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
+from powerband.units import format_duration
 
 
 @dataclass(frozen=True)
@@ -190,11 +191,27 @@ def _capacity_row(
     )
 
 
+def _cut_short(experiment: Experiment, rows: Sequence[SettingResult], progress: Progress) -> str | None:
+    """Said where the budget ended a search whose most tried setting has trials left and is not known to the margin."""
+    budget_ns, most = experiment.design.budget_ns, max(rows, key=lambda row: row.trials, default=None)
+    found = most.capacity.estimate if most and most.capacity else None
+    if budget_ns is None or progress.to_come > 0 or found is None or found.low is None or found.high is None:
+        return None
+    known = math.log(found.high / found.low) / 2 <= math.log1p(experiment.objective.margin)
+    if known or most is None or most.trials >= TRIALS_PER_REPEAT * experiment.measure.repeats:
+        return None
+    margin = experiment.objective.margin
+    return (
+        f"the budget of {format_duration(budget_ns)} ended the search before a capacity was known to {margin:.1%}: "
+        "allow more (design.budget)"
+    )
+
+
 def _unanswered(search: Search) -> tuple[str, ...]:
     """Why valid trials do not tell whether a setting holds the conditions; nothing where none is valid."""
     valid = [trial for trial in search.trials if trial.valid]
     tried = [trial for trial in valid if trial.stage is Stage.CAPACITY]
-    if valid and len(valid) == len(search.trials) and not tried:
+    if valid and len(valid) == sum(trial.status != "interrupted" for trial in search.trials) and not tried:
         return ("only its first look has run, at no rate of its own",)
     wanted = dict.fromkeys(constraint.metric for constraint in search.objective.constraints)
     absent = [metric for metric in wanted if any(metric not in trial.metrics for trial in tried)]
@@ -368,8 +385,8 @@ def _warnings(
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
             "intervals and verdicts hold at the end of a fixed plan; resume the run to finish it"
         )
-    if experiment.objective.is_capacity and (note := short_windows(experiment)):
-        yield note
+    if experiment.objective.is_capacity:
+        yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
