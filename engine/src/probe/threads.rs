@@ -365,8 +365,15 @@ fn path(tid: i32, name: &str) -> String {
     format!("{tid}/{name}")
 }
 
-/// The name without trailing digits and separators; a name of nothing else stays whole.
+/// The name without trailing digits and separators; a name of nothing else stays whole. Newer JDKs cut long names in the
+/// middle (`C2 Com..hread4`), where the end shifts with the number: of such a name the head stands for the pool.
 fn pool_name(name: &[u8]) -> &[u8] {
+    const CUT_HEAD: std::ops::RangeInclusive<usize> = 6..=7;
+    if name.len() >= 14
+        && let Some(cut) = name.windows(2).position(|pair| pair == b"..").filter(|cut| CUT_HEAD.contains(cut))
+    {
+        return &name[..cut + 2];
+    }
     let numberless = name.iter().rposition(|b| !b.is_ascii_digit() && !b"-_#:./ ".contains(b));
     numberless.map_or(name, |last| &name[..=last])
 }
@@ -398,6 +405,9 @@ mod tests {
             ("worker 3", "worker"),
             ("pool-10-thread-", "pool-10-thread"),
             ("java", "java"),
+            ("C2 Com..hread4", "C2 Com.."),
+            ("http-n..exec-12", "http-n.."),
+            ("a..b", "a..b"),
             ("42", "42"),
         ] {
             assert_eq!(pool_name(name.as_bytes()), pool.as_bytes());

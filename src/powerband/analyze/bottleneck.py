@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from powerband.analyze.bottleneck_threads import (
+    POOL_BUSY,
+    accepts_too_late,
     downstream,
     event_loop_blocked,
     lock,
@@ -42,12 +44,15 @@ GREAT_CROWD = 16.0
 SWITCH_NS = 2000.0
 SWITCHING_SHARE = 0.10
 MEMORY_PRESSURE = 0.10
+# Pressure is the whole host's: the subject must be seen to suffer from it.
+WAITS_FOR_MEMORY = 0.1
 MAJOR_FAULTS_PER_REQUEST = 0.5
 FAULTS_PER_REQUEST = 16.0
 FAULT_KERNEL_SHARE = 0.40
 # Servers keep one or two back to turn callers away with.
 DESCRIPTORS_LEFT = 3
-ACCEPT_QUEUE_SHARE = 0.20
+# Where threads come and go with the requests, all of them are busy for their short lives.
+STARTED_SHARE = 0.1
 
 Rule = Callable[[Scene], Bottleneck | None]
 GENERATOR_CODES = (
@@ -174,12 +179,12 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
 
 
 def _accept_backlog(scene: Scene) -> Bottleneck | None:
-    """Connections wait in the accept queue, or find it full."""
+    """Connections wait in the accept queue, or find it full, while those who serve them have time left."""
     limit, waiting = scene.accept_queue_limit, scene.accept_queue
     full = limit > 0 and waiting >= 0.5 * limit
     overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
     refused = overflows >= 1 and (connect_ns >= 0.2e9 or full)
-    if not (refused or full or waiting >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)):
+    if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
     evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
     if overflows >= 1:
@@ -193,8 +198,21 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     )
 
 
+def _too_busy_to_accept(scene: Scene) -> bool:
+    """The CPU is short, or all threads have a request in hand: connections would wait behind them anywhere."""
+    serving = scene.workers + scene.loops
+    threads = sum(pool.use.threads for pool in serving)
+    busy = sum(
+        pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("sleep", "socket", "disk", "memory") for pool in serving
+    )
+    lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
+    return _short_of_cpu(scene) or (lasting and threads > 0 and busy >= POOL_BUSY * threads)
+
+
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
-    collectors = [pool for pool in scene.pools if pool.collects]
+    """Collectors that stop the world take time from every request. Those that run beside it do so only where no CPU is
+    left for both."""
+    collectors = [pool for pool in scene.pools if pool.collects and (not pool.collects_beside or _short_of_cpu(scene))]
     used = sum(pool.use.on_cpu for pool in collectors)
     if not scene.cpus or used < GC_SHARE * scene.cpus:
         return None
@@ -222,13 +240,14 @@ def _memory(scene: Scene) -> Bottleneck | None:
         and kernel >= FAULT_KERNEL_SHARE
         and (_short_of_cpu(scene) or waiting >= 0.25 * max(1.0, scene.value("subject_cpu_cores")))
     )
-    slowed = pressure >= MEMORY_PRESSURE or major >= MAJOR_FAULTS_PER_REQUEST
+    pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
+    slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
     if not (storm or slowed):
         return None
     evidence = [f"{significant(faults)} page faults a request ({per_second(scene.value('page_faults_per_s'))})"]
     if major >= MAJOR_FAULTS_PER_REQUEST:
         evidence.append(f"{significant(major)} of them from disk")
-    if pressure >= MEMORY_PRESSURE:
+    if pressed:
         evidence.append(f"something waited for memory {share(pressure)} of the time")
     evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
     return verdict(
@@ -250,7 +269,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         return verdict(
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,
             [
-                f"{count(waiting)} threads wait for each CPU",
+                _waiting_for_each_cpu(waiting),
                 f"{significant(preempted)} times a request a thread must leave its CPU unfinished",
                 used,
             ],
@@ -259,9 +278,14 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
     return verdict(
         BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it a request", *([f"{count(waiting)} threads wait for each CPU"] if waiting >= 1 else [])],
+        [used, f"{each} of it a request", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
         "give the subject more CPUs, or make a request cheaper; more threads do not help",
     )
+
+
+def _waiting_for_each_cpu(threads: float) -> str:
+    number = count(threads)
+    return f"{number} {'thread waits' if number == '1' else 'threads wait'} for each CPU"
 
 
 def _short_of_cpu(scene: Scene) -> bool:

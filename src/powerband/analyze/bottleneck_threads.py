@@ -8,7 +8,7 @@ conditions are taken off before anything is concluded from them.
 from __future__ import annotations
 
 from powerband.analyze.bottleneck_words import KINDS, count, share, verdict
-from powerband.analyze.laws import time_in_pool_ns
+from powerband.analyze.laws import active_threads, time_in_pool_ns
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.results import Bottleneck, BottleneckName
 from powerband.analyze.scene import Scene
@@ -24,8 +24,17 @@ HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5
 OTHERS_WAIT = 0.5
-IDLE_LOOP = 0.9
+# Of the time that the first answers took, spent by each request outside of what it waits for: else the threads that
+# wait are parked until others have done the work, and nobody that they wait for is among them.
+EXPLAINED = 0.5
+ALONE = 0.9
+# A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
+# but then one of their siblings does either.
+STANDS_STILL = 0.5
+ACCEPT_QUEUE_SHARE = 0.20
+ENGINE_NEARLY_FULL = 0.75
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 
 
 def lock(scene: Scene) -> Bottleneck | None:
@@ -40,6 +49,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     if outside > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if outside < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
+        return None
+    if not _explained(max(outside, 1.0), scene) or _waits_for_one_thread(pool, scene):
         return None
     if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
         return None  # the CPU is busy with something else than what the holder does
@@ -58,12 +69,13 @@ def downstream(scene: Scene) -> Bottleneck | None:
     """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
-        waiting, outside = _locked(pool, scene), _outside(pool, scene)
-        if outside > HOLDER_MOST:
+        waiting = _locked(pool, scene)
+        past = _outside(pool, scene) - pool.use.on_cpu - pool.use.run_wait
+        if past > HOLDER_MOST and _explained(past, scene):
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"only {count(outside)} threads of {pool.name} are with the downstream at once, "
+                    f"only {count(past)} threads of {pool.name} are with the downstream at once, "
                     f"{KINDS[_main_kind(pool)]}",
                     f"{count(waiting)} wait for their turn",
                     f"the subject uses {share(scene.cpu_share)} of its CPU time",
@@ -78,7 +90,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
     """Every request has its thread, all of them wait on sockets, and the answers take a multiple of what they took
     when nobody stood before them: it is the other end that queues them."""
     for pool in scene.workers:
-        waiting = pool.blocked_on("socket", "poll")
+        waiting = pool.blocked_on("socket", "poll") - _idle(pool, scene)
         queued = scene.present - pool.use.threads
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
@@ -102,8 +114,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
 def pool_too_small(scene: Scene) -> Bottleneck | None:
     """All threads of a pool are busy, but not for want of a CPU or a lock, and requests queue."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
-        threads = pool.use.threads
-        queued = scene.present - threads
+        threads, queued = pool.use.threads, _queued(pool, scene)
         busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads):
             continue
@@ -125,8 +136,7 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     """All threads of a pool wait on conditions with requests in hand, for results or timers, and more requests queue:
     some runtimes sleep so. Nobody is past a lock that they could wait for."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
-        threads = pool.use.threads
-        queued = scene.present - threads
+        threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
             continue
@@ -143,22 +153,29 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
 
 
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
-    """A loop waits for something else than events, or has one CPU to itself and would need more."""
+    """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
+    their next connection by select or epoll look like loops; where connections wait to be accepted, it is workers that
+    there are too few of."""
     for pool in scene.loops:
         threads = pool.use.threads
-        off_poll = pool.blocked_on("lock", "sleep", "socket", "disk", "other", "memory")
-        if off_poll >= OFF_POLL_SHARE * threads and scene.present > threads:
-            kind = max(
-                ("lock", "sleep", "socket", "disk", "memory", "other"),
-                key=lambda kind: pool.use.blocked_on.get(kind, 0.0),
-            )
+        kinds: tuple[str, ...] = BLOCKS_LOOP
+        if pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("poll") < STANDS_STILL:
+            kinds = (*kinds, "lock")
+        off_poll = pool.blocked_on(*kinds)
+        if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
+            kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
+            waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
+            used = f"the subject uses {share(scene.cpu_share)} of its CPU time"
+            if accepts_too_late(scene):
+                return verdict(
+                    BottleneckName.POOL_TOO_SMALL,
+                    [waits, f"{count(scene.accept_queue)} connections wait to be accepted", used],
+                    f"start more of {pool.name}, for each serves one request at a time; or let it serve others while "
+                    "it waits",
+                )
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
-                [
-                    f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events",
-                    f"{count(scene.present)} requests are in flight",
-                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
-                ],
+                [waits, f"{count(scene.present)} requests are in flight", used],
                 "move what blocks off the event loop, to a pool of threads or a call that does not block",
             )
         if pool.busiest >= LOOP_BUSY:
@@ -173,11 +190,18 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     return None
 
 
+def accepts_too_late(scene: Scene) -> bool:
+    """Of all requests in the system, a fifth and at least one wait in the accept queue, on average."""
+    return scene.accept_queue >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)
+
+
 def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
     pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
     if pool is None or scene.workers or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
         return None
+    if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
+        return None  # answers may well lie about in the engine
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
@@ -212,6 +236,25 @@ def _outside(pool: WatchedPool, scene: Scene) -> float:
     on_sockets = max(0.0, pool.blocked_on("socket") - _idle(pool, scene))
     others = pool.blocked_on("sleep", "poll", "disk", "other", "memory")
     return pool.use.on_cpu + pool.use.run_wait + on_sockets + others
+
+
+def _queued(pool: WatchedPool, scene: Scene) -> float:
+    """Requests that are neither with a thread of this pool nor, for certain, with one of another."""
+    others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
+    return scene.present - pool.use.threads - others
+
+
+def _explained(outside: float, scene: Scene) -> bool:
+    """Whether those threads are where requests spend their time when nobody stands before them."""
+    if scene.empty_ns is None or not scene.rate_per_s:
+        return True
+    return time_in_pool_ns(outside, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
+
+
+def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
+    """One thread of another pool does all of that pool's work, and has no time left: it hands out results, no lock."""
+    others = [other for other in scene.pools if other is not pool]
+    return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
 
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:

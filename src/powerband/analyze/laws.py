@@ -32,6 +32,11 @@ def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
     return busy_threads / rate_per_s * SECOND_NS
 
 
+def held_ns(pool: PoolUse, rate_per_s: float) -> float | None:
+    """How long a request holds a thread of this pool, on average and at least; None where none ended."""
+    return time_in_pool_ns(active_threads(pool), rate_per_s) if rate_per_s > 0 else None
+
+
 def active_threads(pool: PoolUse) -> float:
     """Threads that certainly do something: on a CPU, waiting for one, or blocked on other things than idle threads."""
     idle = sum(pool.blocked_on.get(kind, 0.0) for kind in IDLE_KINDS) if pool.blocked_on else 1.0

@@ -13,6 +13,7 @@ from typing import Any
 from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
+from powerband.analyze.laws import held_ns
 from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.results import Problem, TrialResult
@@ -61,7 +62,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
-    uses = tuple(pool.use for pool in pools)
+    uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named)
 
 

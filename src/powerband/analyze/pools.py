@@ -28,14 +28,17 @@ LOOP_POLL_SHARE = 0.05
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
-    r"^(GC Thread|GC Slave|G1 |ParGC|Parallel GC|CMS |VM Thread$|ZGC|Z(Driver|Director|Worker|Stat)|XWorker|Shenandoah|"
+    r"^(GC Thread|GC Slave|G1 |ParGC|Parallel GC|CMS |VM Thread$|ZGC|Z(Driver|Director|Worker|Stat)|XWorker|Shenan|"
     r"\.NET (SVR )?GC|\.NET BGC|gc[ -]|GC$)",
     re.IGNORECASE,
 )
-# Threads of a runtime that serve no request: compilers and other services of HotSpot, and whoever only accepts.
+# Of these, the ones that work while the others go on.
+BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
+# Threads of a runtime that serve no request: compilers and other services of HotSpot, and whoever only accepts. Newer
+# JDKs cut long names in the middle (`C2 Com..hread4`).
 HOUSEKEEPERS = re.compile(
-    r"^(C[12] Compiler|VM Periodic|Signal Dispatch|Common-Cleaner|Finalizer|Reference Handl|Sweeper|Monitor Deflati|"
-    r"Service Thread|Notification|Attach Listener|JFR )|accept",
+    r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
+    r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR )|accept",
     re.IGNORECASE,
 )
 # Names that event loops go by, for those that never had a moment to wait in.
@@ -61,6 +64,11 @@ class WatchedPool:
     @property
     def collects(self) -> bool:
         return COLLECTORS.search(self.name) is not None
+
+    @property
+    def collects_beside(self) -> bool:
+        """A collector that works while all others go on."""
+        return BESIDE.search(self.name) is not None
 
     @property
     def housekeeping(self) -> bool:

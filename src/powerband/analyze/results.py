@@ -81,7 +81,9 @@ class PoolUse:
     """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
     (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by what
     they wait on (`lock`, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as the kernel tells; an idle
-    thread of a pool waits on a condition, which is `lock` too."""
+    thread of a pool waits on a condition, which is `lock` too. `held_ns`: Little's law for the pool: how long a request
+    holds one of its threads, by those that certainly work (not blocked as an idle one is); None where no request
+    ended."""
 
     pool: str
     threads: float
@@ -89,6 +91,7 @@ class PoolUse:
     run_wait: float
     blocked: float
     blocked_on: Mapping[str, float]
+    held_ns: float | None = None
 
 
 @dataclass(frozen=True)

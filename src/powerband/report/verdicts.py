@@ -183,7 +183,14 @@ def _pool_table(analysis: Analysis) -> str:
             use = f"{100 * pool.on_cpu / pool.threads:.1f} %" if pool.threads else ABSENT
             figures = (pool.threads, pool.on_cpu, pool.run_wait, pool.blocked)
             rows.append(
-                (result.setting.id, pool.pool, *(format_number(n, "count") for n in figures), use, on or ABSENT)
+                (
+                    result.setting.id,
+                    pool.pool,
+                    *(format_number(n, "count") for n in figures),
+                    use,
+                    ABSENT if pool.held_ns is None else format_number(pool.held_ns, "ns"),
+                    on or ABSENT,
+                )
             )
     heads = (
         "setting",
@@ -193,9 +200,10 @@ def _pool_table(analysis: Analysis) -> str:
         "waiting for a CPU",
         "blocked",
         "CPU use of a thread",
+        "held by a request",
         "blocked on",
     )
-    inner = words_table("Pools", heads, rows, numbers=(2, 3, 4, 5, 6))
+    inner = words_table("Pools", heads, rows, numbers=(2, 3, 4, 5, 6, 7))
     return f'<details class="no-print"><summary>All pools, in threads</summary>{inner}</details>'
 
 

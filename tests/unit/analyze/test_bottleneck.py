@@ -72,6 +72,7 @@ def scene(
 
 
 SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
+IDLE = pool("pool", 0.02, 0.1, lock=7.8)
 LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
 CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("all of 8 threads sleep, 56 requests queue", scene(SLEEPERS, POLLER), B.POOL_TOO_SMALL),
@@ -86,20 +87,28 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16),
         B.NONE,
     ),
-    ("one past the lock", scene(LOCKED, POLLER, present=32), B.LOCK),
+    ("one past the lock", scene(LOCKED, POLLER, present=32, empty_ns=2 * MS), B.LOCK),
     (
         "the holder was not seen among hundreds",
-        scene(pool("pool", 0.02, 0.02, lock=381), POLLER, present=381),
+        scene(pool("pool", 0.02, 0.02, lock=381), POLLER, present=381, empty_ns=2 * MS),
         B.LOCK,
     ),
     ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0), B.NONE),
-    ("the holder burns the only CPU", scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16), B.LOCK),
+    (
+        "the holder burns the only CPU",
+        scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16, empty_ns=2 * MS),
+        B.LOCK,
+    ),
     (
         "a poller and idle workers share a busy CPU",
         scene(pool("pool", 0.45, 0.3, lock=7.2), pool("poller", 0.5, 0.4, poll=0.1)),
         B.SUBJECT_CPU,
     ),
-    ("four past the permits", scene(pool("pool", 0.05, 0.03, lock=28, sleep=3.9), POLLER, present=48), B.DOWNSTREAM),
+    (
+        "four past the permits",
+        scene(pool("pool", 0.05, 0.03, lock=28, sleep=3.9), POLLER, present=48, empty_ns=6 * MS),
+        B.DOWNSTREAM,
+    ),
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
     ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS), B.NONE),
@@ -182,10 +191,30 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("pages from disk", scene(SLEEPERS, POLLER, major_faults_per_s=4000.0), B.MEMORY),
     (
         "a full accept queue",
-        scene(SLEEPERS, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
+        scene(IDLE, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
         B.ACCEPT_BACKLOG,
     ),
-    ("most connections wait to be accepted", scene(SLEEPERS, POLLER, accept_queue=30.0), B.ACCEPT_BACKLOG),
+    ("most connections wait to be accepted", scene(IDLE, POLLER, accept_queue=30.0), B.ACCEPT_BACKLOG),
+    (
+        "a thread for each connection, and they are accepted slowly",
+        scene(pool("connection", 0.05, 0.01, sleep=0.9), accept_queue=30.0, metrics={"threads_started_per_s": 800.0}),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "a server without CPU to accept with",
+        scene(pool("loop", 0.97, 0.02, poll=0.01), accept_queue=30.0),
+        B.SUBJECT_CPU,
+    ),
+    (
+        "eight workers that accept for themselves, all with a request in hand",
+        scene(pool("worker", 0.02, 0.1, sleep=7.8), accept_queue=56.0),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "workers that wait for their next connection in select",
+        scene(replace(pool("gunicorn", 0.02, 0.1, sleep=3.8), polled=0.1), accept_queue=60.0),
+        B.POOL_TOO_SMALL,
+    ),
     (
         "overflows of another server",
         scene(SLEEPERS, POLLER, metrics={"accept_overflows": 40, "connect_time_ns_p99": 1e6}),
@@ -194,6 +223,80 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("no descriptor left", scene(SLEEPERS, POLLER, descriptors_left=0.0, accept_queue=20.0), B.DESCRIPTORS),
     ("no descriptor left, and none wanted", scene(SLEEPERS, POLLER, descriptors_left=0.0), B.POOL_TOO_SMALL),
     ("a loop that sleeps", scene(replace(pool("loop", 0.02, 0.02, sleep=0.95), polled=0.1)), B.EVENT_LOOP_BLOCKED),
+    (
+        "Node: one loop and its idle pool of threads share a name, and a database answers in 20 ms",
+        scene(
+            pool("node", 0.1, 0.02, poll=1.88, lock=5.0), users=32, present=32.0, empty_ns=20 * MS, loaded_ns=20 * MS
+        ),
+        B.NONE,
+    ),
+    (
+        "Go, half busy: one thread polls or works, others stand by, one sleeps",
+        scene(pool("server", 0.6, 0.1, poll=0.4, lock=6.0, sleep=0.9), empty_ns=20 * MS, loaded_ns=20 * MS),
+        B.NONE,
+    ),
+    (
+        "tokio: sixteen workers, one of them polls for all",
+        scene(pool("tokio-runtime-w", 0.2, 0.1, poll=0.7, lock=15.0), empty_ns=20 * MS, loaded_ns=20 * MS),
+        B.NONE,
+    ),
+    (
+        "nginx: the master waits for a signal, its workers for events",
+        scene(pool("nginx", 0.3, 0.1, poll=1.6, other=1.0), present=20.0, empty_ns=MS, loaded_ns=MS),
+        B.NONE,
+    ),
+    (
+        "loops idle below a generator that is nearly full",
+        scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
+        B.NONE,
+    ),
+    (
+        "connections that idle on their sockets beside a database that is only slow",
+        scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
+        B.NONE,
+    ),
+    (
+        "threads that park until one thread of another pool has done the work",
+        scene(
+            pool("http-nio", 0.2, 0.1, lock=61.0, sleep=1.0),
+            pool("writer", 0.95, 0.02, lock=0.03, busiest=0.95),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.58},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads that park for results: what they do themselves is little of what a request takes",
+        scene(pool("http-nio", 0.4, 0.1, lock=61.0, socket=0.7), POLLER, empty_ns=40 * MS, loaded_ns=80 * MS),
+        B.NONE,
+    ),
+    (
+        "ten connections of a pool, in Java: the others are parked",
+        scene(pool("http-nio", 0.15, 0.05, lock=54.0, socket=9.8), POLLER, empty_ns=13 * MS, loaded_ns=60 * MS),
+        B.DOWNSTREAM,
+    ),
+    (
+        "requests on the threads of another pool do not queue for this one",
+        scene(pool("io", 0.1, 0.1, sleep=9.8), pool("pool", 0.1, 0.1, sleep=53.8), POLLER, loaded_ns=10 * MS),
+        B.NONE,
+    ),
+    (
+        "a collector that works beside, with CPUs to spare",
+        scene(pool("G1 Conc", 0.3, 0.0, lock=0.7), SLEEPERS, POLLER, cpus=2.0, metrics={"subject_cpu_share": 0.17}),
+        B.POOL_TOO_SMALL,
+    ),
+    ("the same where CPU is short", scene(pool("G1 Conc", 0.3, 0.5), pool("pool", 0.68, 3.0)), B.GARBAGE_COLLECTION),
+    ("names cut in the middle", scene(pool("C2 Com..", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.POOL_TOO_SMALL),
+    (
+        "pressure of memory that others make",
+        scene(SLEEPERS, POLLER, metrics={"psi_memory_share": 0.3}),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "pressure of memory that the subject suffers from",
+        scene(SLEEPERS, POLLER, metrics={"psi_memory_share": 0.3}, major_faults_per_s=20.0),
+        B.MEMORY,
+    ),
     ("a loop known by its name", scene(pool("vert.x-eventloop-thread", 0.1, 0.0, lock=1.9)), B.EVENT_LOOP_BLOCKED),
     (
         "one loop computes, seven CPUs idle",
