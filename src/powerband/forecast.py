@@ -183,7 +183,9 @@ def reach_text(reach: Reach) -> str:
         there = f"there is time for {_many(reach.blocks, 'block')}, and it takes two"
         return f"{noise}, nothing can be told apart: {there}; {wanted}."
     blocks = _many(reach.blocks, "block")
-    found = f"{noise}, {blocks} can tell settings apart that differ by {100 * reach.finds:.2g} % or more"
+    found = (
+        f"{noise}, {blocks} show a difference of {100 * reach.finds:.2g} % half of the time, twice that nearly always"
+    )
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
         return f"{found}; for {matters} {reach.margin_blocks} would do."
     return f"{found}; {wanted}."

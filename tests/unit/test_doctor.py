@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from powerband.doctor import Status, _cpu, _noise, examine
+from powerband.doctor import Status, _cpu, _noise, _observability, examine
 from powerband.search.noise import Noise
 
 QUIET = Noise(
@@ -55,6 +55,16 @@ def test_a_quota_counts_as_much_as_the_cores(cores: int, quota: float | None, wr
     found = list(_cpu({"cpu": cpu, "load_average": [0.0]}))
     assert [finding.name for finding in found if finding.status is not Status.OK] == wrong
     assert found[0].found == f"{cores} (x)" + (f", of which a quota allows {quota:g}" if quota else "")
+
+
+@pytest.mark.parametrize(
+    ("paranoid", "permitted", "good"), [(1, False, True), (2, False, False), (2, True, True), (None, False, False)]
+)
+def test_context_switches_are_exact_only_where_the_kernel_may_be_watched(
+    paranoid: int | None, permitted: bool, good: bool
+) -> None:
+    exact, _ = _observability({"perf_event_paranoid": paranoid, "perf_permitted": permitted, "psi": True})
+    assert (exact.status is Status.OK) is good and bool(exact.advice) is not good
 
 
 def test_this_machine_is_examined_whatever_it_is_like() -> None:

@@ -95,10 +95,10 @@ def test_the_words() -> None:
 
     found = said(4, 5)
     assert found.startswith(
-        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks can "
-        "tell settings apart that differ by "
+        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks show "
+        "a difference of "
     )
-    assert found.endswith("% or more; 3 % would take 8 blocks, about 6 min 56 s.")
+    assert found.endswith("% half of the time, twice that nearly always; 3 % would take 8 blocks, about 6 min 56 s.")
     many = said(4, 40, Noise(0.01, "2026-11-21"))
     assert "(measured here on 2026-11-21), 40 blocks" in many and many.endswith("; for 3 % 4 would do.")
     assert "nothing can be told apart: there is time for 1 block, and it takes two; 3 % would take" in said(

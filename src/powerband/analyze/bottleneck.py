@@ -305,8 +305,9 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 
 def _none(scene: Scene) -> Bottleneck | None:
-    """Nothing is short, as far as was seen: threads were watched, and what they waited on."""
-    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
+    """Nothing is short, as far as was seen: threads were watched, and what they waited on. Where requests queue for
+    something all the same, no name is better than this one."""
+    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.queues:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None

@@ -4,12 +4,14 @@ In: trial results (each says whether its window was steady, and how its warm-up 
 for warnings and the answer. The test of a series is in `steady.py`.
 
 A trial was unsettled where its window had a trend or a step, or where the warm-up reached its limit and the window was
-too short to say. Of a steady server every tenth trial may look so by chance, so one is no evidence: two at least, and
-more than half of a setting's.
+too short to say. Of a steady server every tenth trial may look so by chance, so it takes more than half of a setting's
+trials, and so many of them that chance gives them to any of all the settings in one run of twenty at most (binomial
+tail, Bonferroni over settings).
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +19,8 @@ from dataclasses import dataclass, replace
 from powerband.analyze.results import Answer, TrialResult
 from powerband.plan import Setting, Stage
 
-TRIALS_MIN = 2
+BY_CHANCE = 0.1
+ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,16 @@ def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
             found[trial.setting].append(is_unsettled(trial))
     counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
     return {
-        setting: seen for setting, seen in counted.items() if seen.times >= TRIALS_MIN and 2 * seen.times > seen.trials
+        setting: seen
+        for setting, seen in counted.items()
+        if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
     }
+
+
+def _by_chance(seen: Unsettled) -> float:
+    """The probability of so many or more, if each is one by chance."""
+    n = seen.trials
+    return sum(math.comb(n, k) * BY_CHANCE**k * (1 - BY_CHANCE) ** (n - k) for k in range(seen.times, n + 1))
 
 
 def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsettled]) -> Iterator[str]:

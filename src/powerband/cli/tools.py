@@ -176,12 +176,13 @@ def _pilot_text(pilot: Pilot) -> str:
     if pilot.interrupted:
         return f"interrupted: {pilot.trials} of {PILOT_TRIALS} trials"
     if pilot.sd is None or pilot.smallest_difference is None:
-        return f"The pilot could not tell: only {pilot.trials} trials were measured."
+        return f"The pilot could not tell: only {pilot.trials} trials were valid, {pilot.invalid} were not."
     if pilot.race_blocks is None:
         race = f"No race of reasonable length finds {RACE_FINDS:.0%}: make the machine quieter, or measure for longer."
     else:
         race = f"A race of 6 settings finds a difference of {RACE_FINDS:.0%} within {pilot.race_blocks} blocks."
     return (
         f"Equal trials differ by {pilot.sd:.1%} (standard deviation of {pilot.trials}, {pilot.invalid} invalid): "
-        f"6 settings in 5 blocks can be told apart where they differ by {pilot.smallest_difference:.1%} or more. {race}"
+        f"6 settings in 5 blocks show a difference of {pilot.smallest_difference:.1%} half of the time, and one of "
+        f"twice that nearly always. {race}"
     )

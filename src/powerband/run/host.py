@@ -19,6 +19,8 @@ from typing import Any
 
 from powerband.run.cpus import parse_cpu_list
 
+PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
+
 
 def host_facts(engine: Path | None = None, root: Path = Path("/")) -> dict[str, Any]:
     """Plain JSON types. `engine`: the engine binary whose version is asked for. Takes a few ms. Field by field:
@@ -41,6 +43,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/")) -> dict[str, 
         "clock_source": read.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "psi": (root / "proc/pressure/cpu").is_file(),
         "perf_event_paranoid": read.number("proc/sys/kernel/perf_event_paranoid"),
+        "perf_permitted": _may_use_perf(read.text("proc/self/status")),
         "load_average": _load_average(read),
         "uptime_s": _first_float(read.text("proc/uptime")),
         "versions": {
@@ -205,6 +208,14 @@ def _container(read: _Reader) -> str | None:
 def _load_average(read: _Reader) -> list[float] | None:
     fields = (read.text("proc/loadavg") or "").split()
     return [float(field) for field in fields[:3]] if len(fields) >= 3 else None
+
+
+def _may_use_perf(status: str | None) -> bool:
+    """Whether this process's capabilities lift what `perf_event_paranoid` forbids."""
+    for line in (status or "").splitlines():
+        if line.startswith("CapEff:"):
+            return any(int(line.split()[1], 16) >> bit & 1 for bit in PERF_CAPABILITIES)
+    return False
 
 
 def _first_float(text: str | None) -> float | None:

@@ -26,6 +26,7 @@ from powerband.run.trial import run_trial
 from powerband.store import TrialDir
 
 PILOT_TRIALS = 6
+PILOT_RETRIES = 3
 PILOT_SECONDS = 3
 PLAN_SETTINGS = 6
 PLAN_BLOCKS = 5
@@ -54,8 +55,8 @@ def run_pilot(
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Pilot:
-    """Six trials of a CPU-bound reference subject, where noise shows most; some 40 s. Trials stay in `directory`;
-    `starting` is told which comes next.
+    """Six valid trials of a CPU-bound reference subject, where noise shows most; some 40 s. A trial that does not count
+    is run again, three times in all at most. Trials stay in `directory`; `starting` is told which comes next.
 
     Raises MeasurementError where no engine is found or the disk is full."""
     command = ("{engine}", "serve", "--port", "{port}", "--model", "fixed", "--threads", "8", "--cpu", "200us")
@@ -69,14 +70,16 @@ def run_pilot(
     goodputs: list[float] = []
     invalid = 0
     try:
-        for number in range(1, PILOT_TRIALS + 1):
-            starting(f"trial {number} of {PILOT_TRIALS}")
+        for number in range(1, PILOT_TRIALS + PILOT_RETRIES + 1):
+            if len(goodputs) == PILOT_TRIALS:
+                break
+            starting(f"trial {len(goodputs) + 1} of {PILOT_TRIALS}")
             spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
             record = run_trial(made, spec, trial, steady=_soon, observer=observer or Observer(), stop=own_stop)
             result = measure(trial, record, made)
             if own_stop.requested:
                 return Pilot(len(goodputs), invalid, None, None, interrupted=True)
-            if result.status == "measured" and result.metrics.get("goodput_per_s", 0) > 0:
+            if result.valid and result.metrics.get("goodput_per_s", 0) > 0:
                 goodputs.append(result.metrics["goodput_per_s"])
             invalid += not result.valid
     finally:

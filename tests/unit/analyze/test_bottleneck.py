@@ -81,10 +81,10 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("outer", 0.05, 0.02, lock=64), pool("inner", 0.02, 0.02, sleep=7.9), POLLER),
         B.POOL_TOO_SMALL,
     ),
-    ("as many threads as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER), B.NONE),
+    ("as many threads as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, loaded_ns=11 * MS), B.NONE),
     (
         "more threads than requests: the rest is idle",
-        scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16),
+        scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16, loaded_ns=11 * MS),
         B.NONE,
     ),
     ("one past the lock", scene(LOCKED, POLLER, present=32, empty_ns=2 * MS), B.LOCK),
@@ -93,7 +93,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("pool", 0.02, 0.02, lock=381), POLLER, present=381, empty_ns=2 * MS),
         B.LOCK,
     ),
-    ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0), B.NONE),
+    ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0, loaded_ns=11 * MS), B.NONE),
     (
         "the holder burns the only CPU",
         scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16, empty_ns=2 * MS),
@@ -246,16 +246,6 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.NONE,
     ),
     (
-        "loops idle below a generator that is nearly full",
-        scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
-        B.NONE,
-    ),
-    (
-        "connections that idle on their sockets beside a database that is only slow",
-        scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
-        B.NONE,
-    ),
-    (
         "threads that park until one thread of another pool has done the work",
         scene(
             pool("http-nio", 0.2, 0.1, lock=61.0, sleep=1.0),
@@ -264,11 +254,6 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             metrics={"subject_cpu_share": 0.58},
         ),
         B.POOL_TOO_SMALL,
-    ),
-    (
-        "threads that park for results: what they do themselves is little of what a request takes",
-        scene(pool("http-nio", 0.4, 0.1, lock=61.0, socket=0.7), POLLER, empty_ns=40 * MS, loaded_ns=80 * MS),
-        B.NONE,
     ),
     (
         "ten connections of a pool, in Java: the others are parked",
@@ -306,6 +291,23 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
 ]
 
 
+# Requests queue for something, but for what cannot be seen.
+UNNAMED: list[tuple[str, Scene]] = [
+    (
+        "loops idle below a generator that is nearly full",
+        scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
+    ),
+    (
+        "connections that idle on their sockets beside a database that is only slow",
+        scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
+    ),
+    (
+        "threads that park for results: what they do themselves is little of what a request takes",
+        scene(pool("http-nio", 0.4, 0.1, lock=61.0, socket=0.7), POLLER, empty_ns=40 * MS, loaded_ns=80 * MS),
+    ),
+]
+
+
 @pytest.mark.parametrize(("seen", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
     found = bottleneck_of(seen)
@@ -313,6 +315,11 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
     assert found.name is expected
     assert 1 <= len(found.evidence) <= 3 and found.advice
     assert all(any(letter.isdigit() for letter in clause) or "message" in clause for clause in found.evidence)
+
+
+@pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
+def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
+    assert seen.queues and bottleneck_of(seen) is None
 
 
 def test_every_name_is_told_from_the_others() -> None:

@@ -9,6 +9,7 @@ import pytest
 from fakes.trials import experiment
 from powerband.analyze.compare import analyse
 from powerband.analyze.results import Analysis, Problem, TrialResult
+from powerband.analyze.unsettled import never_stabilised
 from powerband.plan import Setting, Stage
 
 
@@ -54,6 +55,15 @@ def test_what_may_be_chance_is_only_counted(steady: tuple[bool, ...]) -> None:
     found = analysed(*steady)
     assert not any("never stabilised" in text for text in (*found.warnings, *found.answer.sentences))
     assert f"{steady.count(False)} valid trials were still changing while measured" in " ".join(found.warnings)
+
+
+def test_among_many_settings_two_restless_trials_of_one_may_be_chance() -> None:
+    def among(settings: int, trials: int) -> bool:
+        many = [trial(1, threads, threads != 1) for threads in range(1, settings + 1) for _ in range(trials)]
+        return bool(never_stabilised(many))
+
+    assert among(4, 2) and not among(6, 2), "0.1 ** 2 is 0.05 / 5"
+    assert among(6, 3)
 
 
 def test_a_warm_up_at_its_limit_counts_where_the_window_is_too_short_to_say() -> None:

@@ -30,6 +30,7 @@ def test_facts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
             "proc/pressure/cpu": "some avg10=0.00",
             "proc/loadavg": "0.10 0.20 0.30 1/100 1234",
             "proc/sys/kernel/perf_event_paranoid": "2\n",
+            "proc/self/status": "Name:\tpython3\nCapEff:\t0000004000000000\n",
             "proc/sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
             "sys/class/dmi/id/product_name": "KVM\n",
             "sys/fs/cgroup/cpu.max": "150000 100000\n",
@@ -47,7 +48,7 @@ def test_facts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
     assert facts["memory"]["transparent_hugepages"] == "madvise"
     assert facts["virtualisation"] == "KVM"
     assert facts["psi"] is True
-    assert facts["perf_event_paranoid"] == 2
+    assert facts["perf_event_paranoid"] == 2 and facts["perf_permitted"] is True
     assert facts["network"]["local_ports"] == [32768, 60999]
     assert facts["load_average"] == [0.1, 0.2, 0.3]
     assert facts["clock_source"] == "tsc"
