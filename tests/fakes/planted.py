@@ -147,7 +147,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case("host: beside a pool", f"{FIXED} 4 --cpu 2ms", users(16), B.HOST_CPU, burners=(SUBJECT_CPU,) * 2),
     Case("host: beside an event loop", f"{LOOP} --cpu 2ms", users(16), B.HOST_CPU, burners=(SUBJECT_CPU,) * 3),
-    Case("generator: beside burners", f"{FIXED} 64 --wait 20ms", users(64), B.GENERATOR, burners=(ENGINE_CPU,) * 4),
+    Case("generator: beside burners", f"{LOOP}", users(64), B.GENERATOR, burners=(ENGINE_CPU,) * 4),
     Case(
         "generator: late",
         f"{FIXED} 64 --wait 5ms",

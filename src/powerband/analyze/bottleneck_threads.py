@@ -24,9 +24,10 @@ HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5
 OTHERS_WAIT = 0.5
-# Of the time that the first answers took, spent by each request outside of what it waits for: else the threads that
-# wait are parked until others have done the work, and nobody that they wait for is among them.
-EXPLAINED = 0.5
+# Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
+# until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
+# take several times what one alone would.
+EXPLAINED = 0.1
 ALONE = 0.9
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
@@ -71,7 +72,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
     if pool is not None and scene.queues:
         waiting = _locked(pool, scene)
         past = _outside(pool, scene) - pool.use.on_cpu - pool.use.run_wait
-        if past > HOLDER_MOST and _explained(past, scene):
+        if past > HOLDER_MOST:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
@@ -241,11 +242,11 @@ def _outside(pool: WatchedPool, scene: Scene) -> float:
 def _queued(pool: WatchedPool, scene: Scene) -> float:
     """Requests that are neither with a thread of this pool nor, for certain, with one of another."""
     others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
-    return scene.present - pool.use.threads - others
+    return scene.present - max(pool.use.threads, pool.alive_max) - others
 
 
 def _explained(outside: float, scene: Scene) -> bool:
-    """Whether those threads are where requests spend their time when nobody stands before them."""
+    """Whether requests spend a part of their time there that is worth mentioning, when nobody stands before them."""
     if scene.empty_ns is None or not scene.rate_per_s:
         return True
     return time_in_pool_ns(outside, scene.rate_per_s) >= EXPLAINED * scene.empty_ns

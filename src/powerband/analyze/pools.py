@@ -22,6 +22,7 @@ from powerband.analyze.results import PoolUse
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # Of a window of 2 s the events, one a second, cover half in the worst case, of a shorter one less.
 COVERED_LEAST = 0.25
+NEAR_NS = 1_000_000_000  # between two events
 # A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
 # event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
 LOOP_POLL_SHARE = 0.05
@@ -49,13 +50,15 @@ LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNO
 class WatchedPool:
     """`busiest`: the CPU share of its busiest thread; `switches_per_s`: how often its threads went to sleep,
     `preemptions_per_s`: how often they had to leave a CPU; `polled`: the share of epoll and select in what its threads
-    waited on since they began."""
+    waited on since they began. `alive_max`: the most of them that an event of about that time saw; the mean of a short
+    window falls short of it where threads ended soon after."""
 
     use: PoolUse
     busiest: float
     switches_per_s: float
     preemptions_per_s: float
     polled: float
+    alive_max: int = 0
 
     @property
     def name(self) -> str:
@@ -125,6 +128,9 @@ def _pool(
         switches_per_s=slept * SECOND_NS,
         preemptions_per_s=preempted * SECOND_NS,
         polled=0.0 if _polls_single(rows) else ever.get("poll", 0.0) / max(1.0, sum(ever.values())),
+        alive_max=max(
+            (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
+        ),
     )
 
 

@@ -21,6 +21,8 @@ SERVED_SHARE = 0.97
 # The very first answers are slow by themselves: threads start, connections are opened.
 QUEUES = 1.5
 THINKING_SHARE = 0.90
+# Of a subject that hardly uses a CPU, a tenth is nothing.
+LEAST_CORES = 0.01
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
 
@@ -85,7 +87,8 @@ class Scene:
         if pool.collects or pool.housekeeping:
             return False
         wakes = pool.switches_per_s + pool.preemptions_per_s
-        return wakes >= max(1.0, 0.2 * self.rate_per_s) or pool.use.on_cpu >= 0.1 * self.value("subject_cpu_cores") > 0
+        used = max(LEAST_CORES, 0.1 * self.value("subject_cpu_cores"))
+        return wakes >= max(1.0, 0.2 * self.rate_per_s) or pool.use.on_cpu >= used
 
     @property
     def queues(self) -> bool:

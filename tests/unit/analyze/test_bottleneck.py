@@ -261,6 +261,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     (
+        "a short window that tells of fewer threads than there were",
+        scene(replace(pool("pool", 0.07, 0.8, sleep=54.8), alive_max=64), POLLER, loaded_ns=11 * MS),
+        B.NONE,
+    ),
+    (
         "requests on the threads of another pool do not queue for this one",
         scene(pool("io", 0.1, 0.1, sleep=9.8), pool("pool", 0.1, 0.1, sleep=53.8), POLLER, loaded_ns=10 * MS),
         B.NONE,
