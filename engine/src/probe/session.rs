@@ -157,6 +157,28 @@ fn hello(descriptor_limit: u64) -> Hello {
     }
 }
 
+/// How much later than its grid the next sample is taken, at random: a server that works in step with the grid would
+/// else be met in the same state each time.
+struct Jitter {
+    state: u64,
+    below_ns: u64,
+    ns: u64,
+}
+
+impl Jitter {
+    fn new(seed: u64, interval_ns: u64) -> Jitter {
+        Jitter { state: seed | 1, below_ns: interval_ns / 16 + 1, ns: 0 }
+    }
+
+    /// xorshift64 (Marsaglia 2003).
+    fn draw(&mut self) {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.ns = self.state % self.below_ns;
+    }
+}
+
 /// The launched command's life.
 struct Subject {
     launch: Launch,
@@ -236,15 +258,18 @@ impl<'s> Session<'s> {
 
     fn run(&mut self, input: &mut Input) -> Result<(), End> {
         let mut next_ns = monotonic_ns();
+        let mut jitter = Jitter::new(next_ns, self.interval_ns);
         loop {
             let now_ns = monotonic_ns();
-            if now_ns >= next_ns {
+            if now_ns >= next_ns + jitter.ns {
                 let missed = (now_ns - next_ns) / self.interval_ns;
                 self.samples_late += missed + u64::from((now_ns - next_ns) % self.interval_ns > self.interval_ns / 2);
                 next_ns += (missed + 1) * self.interval_ns;
+                jitter.draw();
                 self.sample()?;
             }
-            let wake_ns = self.stopping_until_ns.map_or(next_ns, |until| until.min(next_ns));
+            let sample_ns = next_ns + jitter.ns;
+            let wake_ns = self.stopping_until_ns.map_or(sample_ns, |until| until.min(sample_ns));
             input.wait(self.signals, Some(wake_ns));
             if self.signals.must_end() {
                 return Err(End::Gone);

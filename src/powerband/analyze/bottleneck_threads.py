@@ -26,8 +26,9 @@ CONGESTION = 1.5
 OTHERS_WAIT = 0.5
 # Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
 # until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
-# take several times what one alone would.
-EXPLAINED = 0.1
+# take up to ten times what one alone would.
+EXPLAINED = 0.05
+NOBODY = 0.3
 ALONE = 0.9
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
@@ -44,14 +45,12 @@ def lock(scene: Scene) -> Bottleneck | None:
     pool = _most_locked(scene)
     if pool is None or not scene.queues:
         return None  # threads that park until a result comes wait just so, but not for each other
-    waiting, outside = _locked(pool, scene), _outside(pool, scene)
-    if scene.cpu_share >= LOOP_BUSY:
-        outside -= pool.use.run_wait  # whoever was woken stands behind the holder that burns the CPU
-    if outside > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+    waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+    if past > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
-    if outside < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
+    if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
         return None
-    if not _explained(max(outside, 1.0), scene) or _waits_for_one_thread(pool, scene):
+    if not _explained(max(past, 1.0), scene) or _waits_for_one_thread(pool, scene):
         return None
     if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
         return None  # the CPU is busy with something else than what the holder does
@@ -59,7 +58,7 @@ def lock(scene: Scene) -> Bottleneck | None:
         BottleneckName.LOCK,
         [
             f"{count(waiting)} threads of {pool.name} wait for a lock",
-            f"{count(max(outside, 1.0))} is past it at a time",
+            f"{count(max(past, 1.0))} is past it at a time",
             f"the subject uses {share(scene.cpu_share)} of its CPU time",
         ],
         "hold the lock for less, split it, or do without; more threads only wait longer",
@@ -70,15 +69,14 @@ def downstream(scene: Scene) -> Bottleneck | None:
     """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
-        waiting = _locked(pool, scene)
-        past = _outside(pool, scene) - pool.use.on_cpu - pool.use.run_wait
-        if past > HOLDER_MOST:
+        past = _blocked_past(pool, scene)
+        kind = max(past, key=lambda kind: past[kind])
+        if past[kind] > HOLDER_MOST:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"only {count(past)} threads of {pool.name} are with the downstream at once, "
-                    f"{KINDS[_main_kind(pool)]}",
-                    f"{count(waiting)} wait for their turn",
+                    f"only {count(past[kind])} threads of {pool.name} are with the downstream at once, {KINDS[kind]}",
+                    f"{count(_locked(pool, scene))} wait for their turn",
                     f"the subject uses {share(scene.cpu_share)} of its CPU time",
                 ],
                 "give the downstream (its connection pool, the database, the remote) more capacity; more threads only "
@@ -92,7 +90,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
     when nobody stood before them: it is the other end that queues them."""
     for pool in scene.workers:
         waiting = pool.blocked_on("socket", "poll") - _idle(pool, scene)
-        queued = scene.present - pool.use.threads
+        queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
@@ -139,6 +137,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
+        if max(_blocked_past(pool, scene).values()) >= NOBODY:
+            continue
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
             continue
         return verdict(
@@ -232,11 +232,11 @@ def _locked(pool: WatchedPool, scene: Scene) -> float:
     return max(0.0, pool.blocked_on("lock") - _idle(pool, scene))
 
 
-def _outside(pool: WatchedPool, scene: Scene) -> float:
-    """Threads that hold a request and do not wait for a lock. Idle threads of connections wait on their sockets."""
-    on_sockets = max(0.0, pool.blocked_on("socket") - _idle(pool, scene))
-    others = pool.blocked_on("sleep", "poll", "disk", "other", "memory")
-    return pool.use.on_cpu + pool.use.run_wait + on_sockets + others
+def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
+    """Threads that wait for something else than a lock, by what it is: who is past a lock, or with a downstream, is
+    there for one reason. Idle threads of connections wait on their sockets."""
+    found = {kind: pool.blocked_on(kind) for kind in OUTSIDE}
+    return {**found, "socket": max(0.0, found["socket"] - _idle(pool, scene))}
 
 
 def _queued(pool: WatchedPool, scene: Scene) -> float:
@@ -245,11 +245,12 @@ def _queued(pool: WatchedPool, scene: Scene) -> float:
     return scene.present - max(pool.use.threads, pool.alive_max) - others
 
 
-def _explained(outside: float, scene: Scene) -> bool:
-    """Whether requests spend a part of their time there that is worth mentioning, when nobody stands before them."""
+def _explained(threads: float, scene: Scene) -> bool:
+    """Whether requests spend with so many threads a part of their time that is worth mentioning, of what they take when
+    nobody stands before them."""
     if scene.empty_ns is None or not scene.rate_per_s:
         return True
-    return time_in_pool_ns(outside, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
+    return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
