@@ -100,7 +100,7 @@ def race_of(rows: Sequence[SettingResult]) -> Race:
             if out == block:
                 left.append(row.setting)
                 reason = "worse than threads=64 by more than 3 %"
-                departures.append(Departure(row.setting, block, reason, effect))
+                departures.append(Departure(row.setting, block, reason, effect, worse=True))
         looks.append(Look(block, leader, effects, tuple(left)))
     return Race(tuple(looks), tuple(departures), 33, 45, "decided")
 
@@ -115,6 +115,7 @@ def confirmation() -> Confirmation:
         shrinkage=Estimate(0.0061, -0.0088, 0.021, 0.95, 3),
         advantage=Estimate(1.004, 0.991, 1.018, 0.95, 3),
         upheld=True,
+        agrees=True,
         sentence="Three fresh starts uphold it: 1,472/s against 1,481/s in the race (0.6 % less).",
     )
 

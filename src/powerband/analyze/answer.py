@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.capacity import TRIALS_PER_REPEAT
-from powerband.analyze.confirm import speaks_for
 from powerband.analyze.constraints import shortfall
 from powerband.analyze.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.results import AnswerKind, SettingResult, Verdict
@@ -70,10 +69,12 @@ def _raced(standing: Standing) -> str:
     if fresh is not None and fresh.upheld:
         one = fresh.trials == 1
         starts = "1 fresh start" if one else f"{fresh.trials} fresh starts"
-        if speaks_for(fresh, standing.experiment.objective):
+        if fresh.agrees:
             text += f", and {starts} {'confirms' if one else 'confirm'} it"
         else:
             text += f"; {starts} neither {'confirms nor contradicts' if one else 'confirm nor contradict'} it"
+    elif race.unconfirmed is not None:
+        text += f"; it is not confirmed, for no fresh start counts ({race.unconfirmed})"
     return f"{text}."
 
 
@@ -114,6 +115,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     if confirmation is not None and not confirmation.upheld:
         return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
                        "quieter machine or with longer trials.")  # fmt: skip
+    if standing.race is not None and standing.race.unconfirmed is not None:
+        return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     if standing.experiment.objective.is_capacity:
@@ -138,9 +141,9 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
             f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
         )
     if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
-        budget = standing.race is not None and standing.race.ended_by == "budget"
-        more = "a longer budget (design.budget)" if budget else "more blocks (measure.repeats)"
-        parts.append(f"{more} or longer trials would tell")
+        ended_by = "" if standing.race is None else standing.race.ended_by
+        more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
+        parts.append(f"{more.get(ended_by, 'more blocks (measure.repeats)')} or longer trials would tell")
     parts += [clause for clause in (_unmeasured(standing),) if clause]
     return (first, sentence("; ".join(parts)))
 
@@ -193,6 +196,8 @@ def _how_sure(
     equivalent: Sequence[Setting],
     undecided: Sequence[Setting],
 ) -> str:
+    if len(standing.rows) == 1 and standing.exploration is not None:
+        return "It alone raced, so nothing was there to compare: raise design.finalists."
     if len(standing.rows) == 1:
         return (
             "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "

@@ -15,7 +15,7 @@ from powerband.analyze.bottleneck import commonest
 from powerband.analyze.capacities import CapacityContest, hold_capacity_contest
 from powerband.analyze.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.claims import judge_claims
-from powerband.analyze.confirm import confirm
+from powerband.analyze.confirm import confirm, unconfirmed
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import estimate, on_log_scale
@@ -24,7 +24,6 @@ from powerband.analyze.results import (
     Analysis,
     Answer,
     AnswerKind,
-    Confirmation,
     Estimate,
     Exploration,
     Race,
@@ -45,13 +44,14 @@ from powerband.units import format_duration
 class Progress:
     """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
     fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
-    it, and `raced`: the settings that race (None: all)."""
+    it, and `raced`: the settings that race (None: all), of whose race so many `blocks` are over."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
     race: Race | None = None
     exploration: Exploration | None = None
     raced: tuple[Setting, ...] | None = None
+    blocks: int | None = None
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -102,8 +102,11 @@ def named_setting(
 def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, _Decision]:
-    """All settings under one load, paired within blocks; a race's winner is confirmed."""
-    table = Table(experiment, settings, results)
+    """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
+    are judged: its error is spent at looks, and half a block is none."""
+    under_way = progress.race is not None and progress.race.ended_by in ("running", "stopped")
+    whole = progress.blocks if under_way and progress.blocks is not None else math.inf
+    table = Table(experiment, settings, [result for result in results if result.block < whole])
     scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
     compliance = compliance_of(experiment, table)
@@ -134,8 +137,13 @@ def _by_blocks(
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
         confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
-        race = replace(race, confirmation=confirmation)
-        standing, decision = replace(standing, race=race), _upheld(decision, confirmation)
+        absent = unconfirmed(results, decision.chosen)
+        race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
+        upheld = confirmation is None or confirmation.upheld
+        if not upheld or (absent is not None and absent[1]):
+            # Fresh starts that contradict a race leave it without an answer.
+            decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
+        standing = replace(standing, race=race)
     return standing, decision
 
 
@@ -323,13 +331,6 @@ def _decide(standing: Standing) -> _Decision:
     if len(equivalent) > 1 or undecided:
         return _Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
     return _Decision(AnswerKind.BEST, leader, equivalent, undecided)
-
-
-def _upheld(decision: _Decision, confirmation: Confirmation | None) -> _Decision:
-    """Fresh starts that contradict a race leave it without an answer."""
-    if confirmation is None or confirmation.upheld:
-        return decision
-    return replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
 
 
 def _answer(standing: Standing, decision: _Decision) -> Answer:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from powerband.analyze.constraints import Compliance, judge
 from powerband.analyze.contest import Scale, Table
+from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import SD_FLOOR, estimate
 from powerband.analyze.results import Confirmation, Estimate, TrialResult
 from powerband.analyze.special import student_t
@@ -28,14 +30,15 @@ def confirm(
 ) -> Confirmation | None:
     """None where no valid trial confirms `setting`, the one that the race names. Several attempts: the last valid one.
 
-    Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; and where it
-    serves worse than in the race by more than the margin, against its rival too. If both lose alike, the machine has
-    changed, not the standing."""
-    fresh = {
-        (result.setting, result.block): result.metrics[table.metric]
+    Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; where it serves
+    worse than in the race by more than the margin, against its rival too (if both lose alike, the machine has changed,
+    not the standing); and where it certainly breaks a constraint."""
+    counted = {
+        (result.setting, result.block): result
         for result in sorted(results, key=lambda result: result.number)
         if result.valid and result.stage is Stage.CONFIRM and table.metric in result.metrics
     }
+    fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
     rival = next((other for other, _ in fresh if other != setting), None)
     own = {block: value for (of, block), value in fresh.items() if of == setting}
     if not own:
@@ -50,7 +53,8 @@ def confirm(
         rival_raced = {result.block: result.metrics[table.metric] for result in table.valid(rival)}
         beside = back.paired(own, of_rival)
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
-    upheld = _Fresh(table.sign, change, beside, against).upheld(back.allowed(objective, _mean(raced)))
+    said, allowed = _Fresh(table.sign, change, beside, against), back.allowed(objective, _mean(raced))
+    kept = judge(objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1)
     made = Confirmation(
         setting=setting,
         rival=rival,
@@ -59,19 +63,25 @@ def confirm(
         confirmed=estimate(list(own.values()), objective.confidence, log=back.log),
         shrinkage=back.share_lost(change, _mean(raced)),
         advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
-        upheld=upheld,
+        upheld=said.upheld(allowed) and not kept.missed,
+        agrees=said.upheld(allowed) and said.agrees(allowed) and kept.seen,
         sentence="",
     )
-    return _worded(made, table, objective)
+    return _worded(made, said, table, kept)
 
 
-def speaks_for(found: Confirmation, objective: Objective) -> bool:
-    """Whether the fresh starts, taken as they came out, agree with the race: not to contradict it may only mean that
-    they were too noisy. Beside a rival the standing counts, alone the figure itself."""
-    sign = 1.0 if objective.direction == "maximise" else -1.0
-    if found.advantage is not None:
-        return found.upheld and sign * (found.advantage.value - 1) >= -objective.margin
-    return found.upheld and sign * found.shrinkage.value <= objective.margin
+def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
+    """Why no fresh start of `setting` counts, and whether that was its own doing in all of them. None where there was
+    none, or one counts."""
+    fresh = [
+        result
+        for result in results
+        if result.stage is Stage.CONFIRM and result.setting == setting and result.status != "interrupted"
+    ]
+    if not fresh or any(result.valid for result in fresh):
+        return None
+    reason = next((problem.message for result in fresh for problem in result.problems if problem.fatal), "it failed")
+    return reason, all(subjects_own(result) for result in fresh)
 
 
 @dataclass(frozen=True)
@@ -182,6 +192,10 @@ class _Fresh:
         fell = self._surely_below(self.change, -allowed) and lost_alone
         return not fell and not self._surely_below(self.beside, -allowed)
 
+    def agrees(self, allowed: float) -> bool:
+        """Taken as they came out. Beside a rival the standing counts, alone the figure itself."""
+        return self.sign * (self.change if self.beside is None else self.beside).value >= -allowed
+
     def _surely_below(self, difference: _Difference | None, limit: float) -> bool:
         return difference is not None and self.sign * difference.value + difference.half < limit  # NaN: not sure
 
@@ -190,18 +204,23 @@ def _mean(values: dict[int, float]) -> float:
     return float(np.mean(list(values.values()))) if values else math.nan
 
 
-def _worded(made: Confirmation, table: Table, objective: Objective) -> Confirmation:
+def _worded(made: Confirmation, said: _Fresh, table: Table, kept: Compliance) -> Confirmation:
     starts = "1 fresh start" if made.trials == 1 else f"{made.trials} fresh starts"
     head = f"Confirmed on {starts}:"
     if not made.upheld:
         head = f"Not confirmed: on {starts}"
-    elif not speaks_for(made, objective):
+    elif not made.agrees:
         verbs = "confirms nor contradicts" if made.trials == 1 else "confirm nor contradict"
         head = f"{starts} neither {verbs} it:"
-    figure = format_value(made.confirmed.value, METRICS[table.metric].unit)
-    text = f"{head} {figure}, {_moved(made.shrinkage)}"
-    if made.rival is not None and made.advantage is not None:
-        text += f"; {_beside(made.advantage, table.sign)} {made.rival.id} beside it"
+    unit = METRICS[table.metric].unit
+    moved = _points_moved(said) if unit == "ratio" else _moved(made.shrinkage)
+    text = f"{head} {format_value(made.confirmed.value, unit)}, {moved}"
+    if made.rival is not None and made.advantage is not None and said.beside is not None:
+        gain = table.sign * (said.beside.value if unit == "ratio" else made.advantage.value - 1)
+        where = "better than" if gain >= 0 else "worse than"
+        text += f"; {_percent(abs(gain))} {_unit(unit)} {where} {made.rival.id} beside it"
+    if kept.missed or not kept.seen:
+        text += f"; misses {'; '.join(kept.missed or kept.open)}"
     return replace(made, sentence=f"{text}.")
 
 
@@ -215,10 +234,14 @@ def _moved(lost: Estimate) -> str:
     return f"{text} ({_percent(low)} to {_percent(high)} %)"
 
 
-def _beside(advantage: Estimate, sign: float) -> str:
-    gain = sign * (advantage.value - 1)
-    where = "better than" if gain >= 0 else "worse than"
-    return f"{_percent(abs(gain))} % {where}"
+def _points_moved(said: _Fresh) -> str:
+    """The same for shares, in percentage points."""
+    where = "below" if said.change.value <= 0 else "above"
+    return f"{_percent(abs(said.change.value))} percentage points {where} the race"
+
+
+def _unit(unit: str) -> str:
+    return "percentage points" if unit == "ratio" else "%"
 
 
 def _percent(share: float) -> str:

@@ -147,7 +147,7 @@ class Contest:
         return setting != self.leader and end < -self.allowed
 
     def _left_as_worse(self, setting: Setting) -> bool:
-        return setting in self.left and self.left[setting].effect is not None
+        return setting in self.left and self.left[setting].worse
 
     @property
     def allowed(self) -> float:

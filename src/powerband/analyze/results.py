@@ -153,13 +153,15 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting that left a race: after which block (from 0), and why in words. `effect`: its ratio to the leader
-    then; None where it left for another reason than being worse (failures, a constraint)."""
+    """A setting that left a race: after which block (from 0), and why in words. `worse`: it was shown worse than the
+    leader, else it failed or broke a constraint. `effect`: its ratio to the leader then; None where there is none, as
+    with a leader at 0."""
 
     setting: Setting
     block: int
     reason: str
     effect: Estimate | None = None
+    worse: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ class Confirmation:
     confirmed: Estimate
     shrinkage: Estimate
     advantage: Estimate | None
-    upheld: bool  # the fresh starts do not contradict the race; whether they confirm it is in the sentence
+    upheld: bool  # the fresh starts do not contradict the race
+    agrees: bool  # as they came out they speak for it: not to contradict it may only mean that they were too noisy
     sentence: str
 
 
@@ -193,7 +196,8 @@ class Confirmation:
 class Race:
     """How a race went. `trials`: all that it took, with the confirmation and what was repeated; `grid_trials`: what
     the full grid would have taken, every setting in as many blocks as the race might have had. `ended_by`: `decided`,
-    `blocks`, `budget`, `stopped`, or `running`."""
+    `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner counts, None where one
+    does or none was made."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -201,6 +205,7 @@ class Race:
     grid_trials: int
     ended_by: str
     confirmation: Confirmation | None = None
+    unconfirmed: str | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,10 @@ class RacePlanner:
             grid_trials=len(self._settings) * self._experiment.measure.repeats,
             ended_by=self._ended_by,
         )
-        return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
+        begun = self._begun if self._trials.idle else self._begun - 1
+        return Progress(
+            self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings, blocks=begun
+        )
 
     @property
     def block_ended(self) -> bool:
@@ -129,6 +132,8 @@ class RacePlanner:
         contest = hold_contest(self._experiment, table, scale_of(self._experiment, table), compliance, self._departures)
         self._contest = contest
         if contest.leader is None:
+            # Who certainly may not be the answer rests; all others run on until one may.
+            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
             return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         raced = self._live
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
@@ -147,7 +152,7 @@ class RacePlanner:
             effect = contest.effect(setting)
             assert contest.leader is not None
             reason = _worse_by(effect, contest, contest.leader)
-            self._departures[setting] = Departure(setting, block, reason, effect)
+            self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
         return setting in self._departures
 
     def _finalists(self) -> tuple[Setting, ...]:
@@ -161,7 +166,7 @@ class RacePlanner:
             key=lambda setting: contest.difference[setting],
         )
         beaten = sorted(
-            (departure for departure in self._departures.values() if departure.effect is not None),
+            (departure for departure in self._departures.values() if departure.worse),
             key=lambda departure: (departure.block, contest.difference.get(departure.setting, float("-inf"))),
         )
         rivals = [*(departure.setting for departure in beaten), *nearest]

@@ -88,7 +88,13 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     try:
         _tell_all(run, planner, records, results)
     except UsageError:
-        return analyse(experiment, results)
+        analysis = analyse(experiment, results)
+        # What raced, who left and why, and whether the winner was confirmed, is known to the plan alone.
+        unknown = (
+            "the trials are not those of this experiment's plan in this version of powerband: they are judged as they "
+            "are, without what a race or its confirmation said"
+        )
+        return replace(analysis, warnings=(*analysis.warnings, unknown)) if results else analysis
     return analyse(experiment, results, at_rest(planner.progress))
 
 

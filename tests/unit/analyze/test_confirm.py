@@ -119,6 +119,16 @@ def test_shares_are_compared_by_difference_and_zeros_break_nothing() -> None:
     assert not confirmed((0.01, 0.2), (0.2, 0.2), made=made).upheld
 
 
+def test_shares_agree_by_percentage_points() -> None:
+    made = race_of(2, objective={"metric": "error_rate", "direction": "minimise"})
+    found = confirmed((0.002, 0.003), (0.002, 0.001), made=made)
+    assert found.upheld and found.agrees, "0.1 points of 3 that matter"
+    assert found.sentence.startswith("Confirmed on 3 fresh starts: ")
+    assert found.sentence.endswith("; 0.1 percentage points worse than threads=0 beside it.")
+    worse = confirmed((0.0, 0.2), (0.02, 0.0), made=made)
+    assert "2.0 percentage points worse than threads=0" in worse.sentence
+
+
 def test_invalid_fresh_starts_confirm_nothing() -> None:
     made = race_of(2)
     disturbed = (Problem("host_steal", "the machine was disturbed"),)

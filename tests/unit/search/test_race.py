@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
-from powerband.analyze.results import AnswerKind, Race, Verdict
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import AnswerKind, Race, TrialResult, Verdict
+from powerband.experiment import Experiment
 from powerband.plan import Stage, TrialSpec
 from powerband.search.race import RacePlanner
 
@@ -187,3 +189,75 @@ def test_a_race_of_some_of_the_settings_is_confirmed_too() -> None:
     assert results[0].number == 5
     assert {result.setting.id for result in results if result.stage is Stage.CONFIRM} == {"threads=3", "threads=4"}
     assert race_in(planner).trials == len(results)
+
+
+def test_a_winner_that_misses_a_constraint_afresh_is_no_answer() -> None:
+    made = race_of(3, objective={"subject_to": ["p99 < 50ms"]})
+
+    def outcome(spec: TrialSpec, late_ms: float = 55) -> Mapping[str, float]:
+        p99_ns = (late_ms if spec.stage is Stage.CONFIRM else 45) * 1e6
+        rate = RATES[threads(spec)] * noisy(spec)
+        return {"goodput_per_s": rate, "response_time_ns_p99": p99_ns * noisy(spec, 0.001)}
+
+    analysis = run_experiment(made, outcome)
+    assert analysis.race is not None and analysis.race.confirmation is not None
+    found = analysis.race.confirmation
+    assert not found.upheld and "misses p99 < 50ms: it was 55" in found.sentence
+    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and analysis.answer.setting is None
+    assert run_experiment(made, lambda spec: outcome(spec, 45)).answer.setting is not None
+
+
+def test_a_winner_that_fails_on_every_fresh_start_is_no_answer() -> None:
+    analysis = run_experiment(race_of(3), lambda spec: "died" if spec.stage is Stage.CONFIRM else serve(spec))
+    assert analysis.race is not None and analysis.race.unconfirmed == "because of died"
+    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert "failed on every fresh start: because of died" in " ".join(analysis.answer.sentences)
+
+
+def test_where_no_fresh_start_counts_the_answer_stands_and_says_so() -> None:
+    analysis = run_experiment(race_of(3), lambda spec: "host_steal" if spec.stage is Stage.CONFIRM else serve(spec))
+    assert analysis.answer.setting is not None and analysis.race is not None
+    assert "it is not confirmed, for no fresh start counts (because of host_steal)" in analysis.answer.sentences[1]
+
+
+def test_half_a_block_changes_no_verdict() -> None:
+    planner, results = RacePlanner(race_of(5), 1), []
+    while len(results) < 13:  # two blocks of five, and a part of the third
+        spec = planner.ask()
+        assert spec is not None
+        results.append(result_of(spec, {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0}))
+        planner.tell(results[-1])
+    made = race_of(5)
+    whole = analyse(made, results[:10], replay(made, results[:10]).progress)
+    half = analyse(made, results, planner.progress)
+    assert [row.effect for row in half.settings] == [row.effect for row in whole.settings]
+    assert {row.trials for row in half.settings} == {2}
+
+
+def test_who_was_worse_than_a_leader_at_zero_stays_worse() -> None:
+    made = race_of(3, objective={"metric": "error_rate", "direction": "minimise"})
+    analysis = run_experiment(made, lambda spec: {"error_rate": 0.2 * noisy(spec) if threads(spec) == 2 else 0.0})
+    assert analysis.race is not None
+    (left,) = analysis.race.departures
+    assert left.worse and left.effect is None
+    assert [row.verdict for row in analysis.settings][2] is Verdict.WORSE
+
+
+def test_who_certainly_breaks_a_constraint_rests_while_nobody_leads() -> None:
+    made = race_of(4, objective={"subject_to": ["p99 < 50ms"]})
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float]:
+        late_ns = 50e6 * (1 + 0.2 * (-1) ** spec.block) if threads(spec) == 0 else 100e6 * noisy(spec)
+        return {"goodput_per_s": 1000 * noisy(spec), "response_time_ns_p99": late_ns}
+
+    trials = run_experiment(made, outcome).trials
+    ran = Counter(trial.setting.id for trial in trials)
+    assert ran["threads=0"] == 10 and max(ran[f"threads={level}"] for level in (1, 2, 3)) < 10
+
+
+def replay(made: Experiment, results: list[TrialResult]) -> RacePlanner:
+    planner = RacePlanner(made, 1)
+    for result in results:
+        assert planner.ask() is not None
+        planner.tell(result)
+    return planner
