@@ -181,6 +181,8 @@ def _figure(standing: Standing, setting: Setting) -> str:
 def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     assert row.capacity is not None
     found, wanted = row.capacity.estimate, _wanted(standing)
+    if found is not None and row.uncertain_because:
+        return f"it held {wanted} in none of {found.n} trials, and below the rates tried it may"
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
     return (

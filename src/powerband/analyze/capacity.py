@@ -127,6 +127,11 @@ class Search:
         return self._answered and float(self.edge.below(math.log(self.floor_per_s))) > self._sure
 
     @property
+    def unseen(self) -> bool:
+        """It held in no trial, though at a rate lower than those tried it may: an estimate is a guess then."""
+        return self._answered and not self.nowhere and not any(answer.held for answer in self.answers)
+
+    @property
     def everywhere(self) -> bool:
         """It holds at every rate that the generator can offer, and broke down at none beyond, as a server that dies."""
         if not self._answered or not self._limit_known:

@@ -193,6 +193,7 @@ def _capacity_row(
         verdict=contest.verdict(setting),
         feasible=bool(answered) and not search.nowhere,
         infeasible_because=because,
+        uncertain_because=misses(search) if search.unseen else (),
         # What gives way first shows where more is asked for than can be served.
         bottleneck=commonest([t for t in search.trials if t.valid and t.stage is Stage.SATURATE] or search.near_edge()),
         capacity=capacity,

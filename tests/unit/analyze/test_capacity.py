@@ -173,3 +173,15 @@ def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     short = capacity_experiment(load=Load(users=4, duration_ns=500_000_000), measure={"warmup": "200ms"})
     warning = short_windows(short)
     assert warning is not None and "less than 7.1%" in warning and "1.67 s or longer" in warning
+
+
+def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
+    late = {"response_time_ns_p99": 60e6}
+    rates = (1000.0, 700.0, 500.0, 350.0)
+    results = [trial(None), *(trial(rate, number, **late) for number, rate in enumerate(rates, start=2))]
+    analysis = analyse(capacity_experiment(), results)
+    (row,) = analysis.settings
+    assert row.feasible and "60.0 ms at 350/s, the lowest rate tried" in row.uncertain_because[0]
+    assert analysis.answer.setting is None
+    said = " ".join(analysis.answer.sentences)
+    assert "in none of 4 trials, and below the rates tried it may" in said and "up to" not in said
