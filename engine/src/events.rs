@@ -202,6 +202,15 @@ pub enum ProbeEvent {
     },
     Sample(Box<Sample>),
     Threads(Threads),
+    Jvm(Jvm),
+    Scrape(Scrape),
+    /// The subject's metrics page could not be read this time; it is asked again at the next point of the grid.
+    ScrapeFailed {
+        at_ns: u64,
+        took_ns: u64,
+        /// What was wrong, as the end of a sentence.
+        reason: String,
+    },
     Exited(Exited),
     /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
     /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
@@ -289,6 +298,60 @@ pub struct Threads {
     pub at_ns: u64,
     pub tree: String,
     pub pools: Vec<PoolSample>,
+    /// Those that ran since the last event, the busiest first, 64 at most.
+    #[serde(default)]
+    pub threads: Vec<ThreadSample>,
+}
+
+/// One thread; counters are its own since it was first met.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadSample {
+    pub tid: i32,
+    /// As the kernel knows it, 15 bytes at most.
+    pub name: String,
+    pub on_cpu_ns: u64,
+    pub run_wait_ns: u64,
+    pub switches: u64,
+}
+
+/// One JVM of a launched tree, once a second, as it tells of itself in its hsperfdata file. Heap figures are as fresh as
+/// the JVM keeps them: see docs/methods/process-counters.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jvm {
+    pub at_ns: u64,
+    pub tree: String,
+    pub pid: i32,
+    pub heap_used_bytes_now: u64,
+    pub heap_committed_bytes_now: u64,
+    pub collectors: Vec<Collector>,
+    /// Time in which all its threads were stopped; absent where the JVM does not tell.
+    #[serde(default)]
+    pub safepoint_ns: Option<u64>,
+    pub threads_live_now: u64,
+    pub threads_daemon_now: u64,
+    pub threads_peak: u64,
+    pub threads_started: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Collector {
+    pub name: String,
+    pub count: u64,
+    pub time_ns: u64,
+}
+
+/// One reading of the subject's metrics page.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scrape {
+    /// When it was asked for.
+    pub at_ns: u64,
+    pub took_ns: u64,
+    /// Of the series asked for, those that have a finite value: `name{label="value"}` as on the page.
+    pub values: BTreeMap<String, f64>,
 }
 
 /// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime (since the tree was first seen); counters are sums over threads alive

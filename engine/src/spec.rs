@@ -247,12 +247,29 @@ pub struct ProbeSpec {
     /// Listening TCP ports whose accept queues are watched.
     #[serde(default)]
     pub ports: Vec<u16>,
+    /// A metrics page to read as well.
+    #[serde(default)]
+    pub scrape: Option<Scrape>,
     /// CPUs that the probe itself runs on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// CPUs whose time the host samples add up; empty: those that the probe was allowed when it started.
     #[serde(default)]
     pub host_cpus: Vec<u32>,
+}
+
+/// A Prometheus text page, read again and again over plain HTTP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scrape {
+    pub url: String,
+    #[serde(default = "default_scrape_interval_ns")]
+    pub interval_ns: u64,
+    /// Of one reading, from connecting to the last byte.
+    #[serde(default = "default_scrape_interval_ns")]
+    pub timeout_ns: u64,
+    /// Metrics whose series are told of.
+    pub names: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -328,6 +345,9 @@ fn default_interval_ns() -> u64 {
 }
 fn default_histogram_every() -> u32 {
     10
+}
+fn default_scrape_interval_ns() -> u64 {
+    1_000_000_000
 }
 fn default_grace_ns() -> u64 {
     5_000_000_000

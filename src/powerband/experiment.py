@@ -17,7 +17,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from powerband.claim_expression import parse_claim
 from powerband.hosts import split_url
-from powerband.metrics import metric_named
+from powerband.metrics import OWN, metric_named
+from powerband.own_expression import OwnExpression, parse_own
 from powerband.plan import Level, Setting, Stage, grid
 from powerband.units import LONGEST_NS, parse_duration_ns, parse_quantity, parse_rate, parse_share
 
@@ -144,6 +145,8 @@ class Subject(Frozen):
     set: dict[str, Level] = {}
     metrics_url: str | None = None
     build: Argv | None = None  # run once, before the first trial
+    folder: str | None = None  # where its subject.yaml lies
+    jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
 
     @field_validator("url", "metrics_url")
     @classmethod
@@ -291,12 +294,34 @@ class Measure(Section):
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
+    metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
+    burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
+
+    @field_validator("metrics")
+    @classmethod
+    def _parse(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for name, text in metrics.items():
+            if not re.fullmatch(OWN + r"\w+", name):
+                raise ValueError(f"{name}: a metric of the subject's own has a name that begins with {OWN}")
+            try:
+                parse_own(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return metrics
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.warmup_min_ns > self.warmup_max_ns:
             raise ValueError("warmup_min is longer than warmup_max")
         return self
+
+    def own_metrics(self) -> dict[str, OwnExpression]:
+        return {name: parse_own(text) for name, text in self.metrics.items()}
+
+    @property
+    def scraped(self) -> tuple[str, ...]:
+        """The metrics of the subject's page that its own metrics are made of."""
+        return tuple(sorted({series.name for own in self.own_metrics().values() for series in own.series}))
 
 
 class Design(Section):

@@ -5,7 +5,7 @@ Works on the tree and not on the models, so that one bad value does not hide ano
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pydantic import ValidationError
 
@@ -13,12 +13,14 @@ from powerband.claim_expression import check_levels, parse_claim
 from powerband.errors import Problem, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_named
 from powerband.hosts import loadable_host
+from powerband.metrics import OWN
 from powerband.plan import Level, format_level
-from powerband.subjects import BUILT_IN, check_level, placeholders, render_text, templates_of
+from powerband.subjects import BUILT_IN, PORTS, check_level, placeholders, render_text, templates_of
 from powerband.units import format_duration
 from powerband.yaml_document import Node
 
 _SETTINGS_MAX = 10_000
+SOME_PORTS = dict.fromkeys(PORTS, "80")
 _NOTHING = Node({})
 
 
@@ -59,18 +61,36 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
                 "or env too, or the server's fixed port in the url"
             )
         )
-    fixed = {*subject.parameters, *subject.set, "engine"} - set(factors)
-    for name in sorted(placeholders(subject.build or ()) - fixed):
-        problems.append(
-            node.children["build"].problem(
-                f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
-                "that do not vary, set values and {engine} have one value"
-            )
-        )
+    _check_build(subject, node, factors, used, problems)
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
     for name in sorted(used - known):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
         problems.append(where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}"))
+
+
+def _check_build(
+    subject: Subject, node: Node, factors: Sequence[str], used: Collection[str], problems: list[Problem]
+) -> None:
+    """`used`: placeholders of the subject's other templates."""
+    fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - set(PORTS)
+    for name in sorted(placeholders(subject.build or ()) - fixed):
+        problems.append(
+            node.children["build"].problem(
+                f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
+                "that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have one value"
+            )
+        )
+    if subject.jdk is None and {"java", "java_home"} & {*used, *placeholders(subject.build or ())}:
+        problems.append(
+            node.children["command"].problem(
+                "{java} and {java_home} are those of a JDK that powerband finds: say which version is the least that "
+                "does, for example jdk: 17"
+            )
+        )
+    if "build" in used and subject.build is None:
+        problems.append(
+            node.children["command"].problem("{build} is the folder that subject.build fills, and there is no build")
+        )
 
 
 def check_url(experiment: Experiment, node: Node, problems: list[Problem]) -> None:
@@ -78,7 +98,7 @@ def check_url(experiment: Experiment, node: Node, problems: list[Problem]) -> No
     subject = experiment.subject
     varies = placeholders([subject.url]) & set(experiment.factors)
     settings = experiment.settings() if varies else experiment.settings()[:1]
-    for url in dict.fromkeys(render_text(subject, setting, 80, "engine", subject.url) for setting in settings):
+    for url in dict.fromkeys(render_text(subject, setting, SOME_PORTS, subject.url) for setting in settings):
         try:
             loadable_host(url, experiment.allow_hosts)
         except ValueError as error:
@@ -152,6 +172,33 @@ def check_claims(root: Node, problems: list[Problem]) -> None:
             check_levels(claimed, factors)
         except ValueError as error:
             problems.append(text.problem(str(error)))
+
+
+def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
+    """A metric of the subject's own is defined before it is used, and the subject has a page to read it off."""
+    defined = experiment.measure.metrics
+    measure = root.children.get("measure", _NOTHING)
+    if defined and experiment.subject.metrics_url is None:
+        problems.append(
+            measure.children["metrics"].key_problem(
+                "the subject has no metrics page: name it in subject.metrics_url, for example "
+                "http://127.0.0.1:{port}/metrics"
+            )
+        )
+    for node, names in _named_metrics(experiment, root):
+        for name in names:
+            if name.startswith(OWN) and name not in defined:
+                hint = did_you_mean(name, defined) if defined else "define it there"
+                problems.append(node.problem(f"measure.metrics defines no {name}; {hint}"))
+
+
+def _named_metrics(experiment: Experiment, root: Node) -> Iterator[tuple[Node, list[str]]]:
+    """Where metrics are named, and which."""
+    objective = experiment.objective
+    where = root.children.get("objective", root)
+    yield where, [objective.metric, *(constraint.metric for constraint in objective.constraints)]
+    for node, claim in zip(root.children.get("claims", _NOTHING).items, experiment.claims, strict=False):
+        yield node.children["holds"], [reference.metric for reference in parse_claim(claim.holds).references]
 
 
 def check_budget(experiment: Experiment, root: Node, problems: list[Problem]) -> None:

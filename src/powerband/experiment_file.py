@@ -16,7 +16,15 @@ from pydantic import ValidationError
 from powerband.capacity_checks import check_capacity
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Subject
-from powerband.experiment_checks import check_budget, check_claims, check_factors, check_load, check_subject, check_url
+from powerband.experiment_checks import (
+    check_budget,
+    check_claims,
+    check_factors,
+    check_load,
+    check_own_metrics,
+    check_subject,
+    check_url,
+)
 from powerband.hosts import request_target
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
@@ -98,6 +106,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     if experiment is not None and subject_node is not None and not problems:
         check_url(experiment, subject_node, problems)
         check_budget(experiment, node, problems)
+        check_own_metrics(experiment, node, problems)
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment
@@ -186,7 +195,7 @@ def _subject(node: Node, problems: list[Problem], folder: Path) -> Node | None:
     base = parse_yaml(_read(file), str(file), problems)
     if "name" not in base.children:
         base = base.with_children({"name": base.child("name", file.parent.name)})
-    base = _rooted(base, file.parent)
+    base = _rooted(base, file.parent).with_children({"folder": base.child("folder", str(file.parent.resolve()))})
     return merge(base, _rooted(node.with_children({"use": None}), folder))
 
 

@@ -58,11 +58,16 @@ def remember_noise(sd: float) -> bool:
     return True
 
 
-def _file() -> Path:
+def cache_folder() -> Path:
+    """Where what may vanish at any time is kept between runs; it need not exist."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     # The standard has relative paths ignored.
     base = Path(home) if home.startswith("/") else Path("~/.cache").expanduser()
-    return base / "powerband" / f"noise-{_machine()}.json"
+    return base / "powerband"
+
+
+def _file() -> Path:
+    return cache_folder() / f"noise-{_machine()}.json"
 
 
 def _machine() -> str:

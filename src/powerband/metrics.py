@@ -87,9 +87,45 @@ _ALL = [
     Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
     Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
     Metric("ready_s", "count", "seconds from launch to ready"),
+    Metric(
+        "finish_s",
+        "count",
+        "seconds from the start of the load to its last answer (users with a set number of requests)",
+    ),
+    Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
+    Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
+    *_quantiles("burst_response_time", "from intended to done, in the first moments"),
+    Metric(
+        "jvm_heap_used_bytes_max", "bytes", "most heap in use, as the JVM last told (some tell after collections only)"
+    ),
+    Metric("jvm_heap_used_bytes_mean", "bytes", "mean heap in use, as the JVM last told"),
+    Metric("jvm_heap_committed_bytes_max", "bytes", "largest heap taken from the system"),
+    Metric("jvm_gc_share", "ratio", "share of the window that collections took"),
+    Metric("jvm_gc_per_s", "per_s", "collections per second"),
+    Metric("jvm_safepoint_share", "ratio", "share of the window in which all Java threads were stopped"),
+    Metric("jvm_threads_live_max", "count", "most live Java threads at once"),
+    Metric("jvm_threads_started_per_s", "per_s", "Java threads started per second"),
+    Metric(
+        "bench_cpu_cores", "cores", "CPU seconds per second of the bench itself: control plane and probes, engine apart"
+    ),
 ]
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+# Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
+OWN = "app_"
+_OWN_UNITS = {"_per_s": "per_s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
+
+
+class _Registry(dict[str, Metric]):
+    """By name; one of a subject's own is made up from its name."""
+
+    def __missing__(self, name: str) -> Metric:
+        if not name.startswith(OWN):
+            raise KeyError(name)
+        unit = next((unit for end, unit in _OWN_UNITS.items() if name.endswith(end)), "count")
+        return Metric(name, unit, "the subject's own, as the experiment defines it")
+
+
+METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _ALL})
 
 # Short names that people write in objectives and claims.
 ALIASES: dict[str, str] = {
@@ -112,7 +148,7 @@ ALIASES: dict[str, str] = {
 
 def metric_named(name: str) -> Metric:
     """The metric of this name or alias. Raises ValueError with the nearest right spelling."""
-    metric = METRICS.get(ALIASES.get(name, name))
-    if metric is None:
-        raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}")
-    return metric
+    try:
+        return METRICS[ALIASES.get(name, name)]
+    except KeyError:
+        raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}") from None

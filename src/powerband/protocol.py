@@ -165,6 +165,15 @@ class Watch(Wire):
     pid: int
 
 
+class ScrapePage(Wire):
+    """A Prometheus text page, read again and again; `names`: metrics whose series are told of."""
+
+    url: str
+    interval_ns: Count = 1_000_000_000
+    timeout_ns: Count = 1_000_000_000
+    names: tuple[str, ...]
+
+
 class ProbeSpec(Wire):
     """`host_cpus`: whose time the host samples add up; empty: those that the probe was allowed when it started."""
 
@@ -173,6 +182,7 @@ class ProbeSpec(Wire):
     watch: tuple[Watch, ...] = ()
     interval_ns: Count = 100_000_000
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
+    scrape: ScrapePage | None = None
     cpus: Cpus = ()
     host_cpus: Cpus = ()
 
@@ -444,11 +454,63 @@ class PoolSample(Wire):
     on_cpu_ns_max: Count = 0
 
 
+class ThreadSample(Wire):
+    """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met."""
+
+    tid: Count
+    name: str
+    on_cpu_ns: Count
+    run_wait_ns: Count
+    switches: Count
+
+
 class Threads(Wire):
+    """`threads`: those that ran since the last event, the busiest first."""
+
     type: Literal["threads"]
     at_ns: Count
     tree: str
     pools: tuple[PoolSample, ...]
+    threads: tuple[ThreadSample, ...] = ()
+
+
+class Collector(Wire):
+    name: str
+    count: Count
+    time_ns: Count
+
+
+class Jvm(Wire):
+    """One JVM of the launched tree, as it tells of itself."""
+
+    type: Literal["jvm"]
+    at_ns: Count
+    tree: str
+    pid: Count
+    heap_used_bytes_now: Count
+    heap_committed_bytes_now: Count
+    collectors: tuple[Collector, ...]
+    safepoint_ns: Count | None = None
+    threads_live_now: Count
+    threads_daemon_now: Count
+    threads_peak: Count
+    threads_started: Count
+
+
+class Scrape(Wire):
+    """One reading of the metrics page: values by series, as on the page."""
+
+    type: Literal["scrape"]
+    at_ns: Count
+    took_ns: Count
+    values: Mapping[str, float]
+
+
+class ScrapeFailed(Wire):
+    type: Literal["scrape_failed"]
+    at_ns: Count
+    took_ns: Count
+    reason: str
 
 
 class Exited(Wire):
@@ -479,12 +541,14 @@ class End(Wire):
 
 
 ProbeEvent = Annotated[
-    Hello | Launched | Sample | Threads | Exited | End | ErrorEvent,
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Exited | End | ErrorEvent,
     Field(discriminator="type"),
 ]
 
 LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)
-PROBE_EVENT: TypeAdapter[Hello | Launched | Sample | Threads | Exited | End | ErrorEvent] = TypeAdapter(ProbeEvent)
+PROBE_EVENT: TypeAdapter[
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Exited | End | ErrorEvent
+] = TypeAdapter(ProbeEvent)
 COMMAND: TypeAdapter[Go | StartMeasure | Drain | WatchAlso | Stop] = TypeAdapter(Command)
 
 

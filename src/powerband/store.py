@@ -46,7 +46,7 @@ class TrialRecord:
     `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
-    no quota, or not known.
+    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end.
     """
 
     spec: TrialSpec
@@ -60,6 +60,7 @@ class TrialRecord:
     subject: Mapping[str, Any] = field(default_factory=dict)
     cpus: Mapping[str, list[int]] = field(default_factory=dict)
     cpu_quota: float | None = None
+    control_cpu_ns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -75,6 +76,7 @@ class TrialRecord:
             "subject": dict(self.subject),
             "cpus": dict(self.cpus),
             "cpu_quota": self.cpu_quota,
+            "control_cpu_ns": self.control_cpu_ns,
         }
 
     @classmethod
@@ -98,6 +100,7 @@ class TrialRecord:
             subject=data["subject"],
             cpus=data["cpus"],
             cpu_quota=data.get("cpu_quota"),
+            control_cpu_ns=data.get("control_cpu_ns"),
         )
 
 

@@ -1,46 +1,49 @@
 """From a subject and a setting to the command that starts it: templates filled in, parameters checked. Pure.
 
-`{name}` stands for a parameter, a factor, `{port}` or `{engine}`; `{{` and `}}` for the braces themselves. A brace that
-does not enclose a name stays as it is, so JSON can be written plainly. Nothing is ever given to a shell.
+`{name}` stands for a parameter, a factor, or one of `BUILT_IN`, which powerband fills in; `{{` and `}}` for the braces
+themselves. A brace that does not enclose a name stays as it is, so JSON can be written plainly. Nothing is ever given
+to a shell.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from powerband.errors import ExperimentError, did_you_mean
 from powerband.experiment import Parameter, Subject
 from powerband.plan import Level, Setting, format_level
 from powerband.units import parse_duration_ns
 
-BUILT_IN = ("port", "engine")
+# Ports that are free, the engine, the JDK that was found, the subject's own folder, and the one that its build fills.
+BUILT_IN = ("port", "metrics_port", "engine", "java", "java_home", "folder", "build")
+PORTS = ("port", "metrics_port")
 _TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
 
 
-def render_command(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> list[str]:
-    """The program and its arguments. Raises ExperimentError for a placeholder that stands for nothing."""
-    values = values_of(subject, setting, port, engine_path)
+def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
+    """The program and its arguments. `given`: what the names of `BUILT_IN` stand for, as far as they are used.
+    Raises ExperimentError for a placeholder that stands for nothing."""
+    values = values_of(subject, setting, given)
     return [fill(part, values, "subject.command") for part in subject.command]
 
 
-def render_env(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> dict[str, str]:
+def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
     """What is added to the environment. Raises ExperimentError."""
-    values = values_of(subject, setting, port, engine_path)
+    values = values_of(subject, setting, given)
     return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items()}
 
 
-def render_text(subject: Subject, setting: Setting, port: int, engine_path: str | Path, text: str) -> str:
+def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
     """Any other template of a subject: its url, metrics_url, ready.http, ready.log, cwd. Raises ExperimentError."""
-    return fill(text, values_of(subject, setting, port, engine_path), "subject")
+    return fill(text, values_of(subject, setting, given), "subject")
 
 
-def values_of(subject: Subject, setting: Setting, port: int, engine_path: str | Path) -> dict[str, str]:
+def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
     """What each placeholder stands for: a factor's level, else what the experiment has set, else the default."""
     levels: dict[str, Level] = {name: parameter.default for name, parameter in subject.parameters.items()}
-    levels |= {**subject.set, **setting.as_dict(), "port": port, "engine": str(engine_path)}
-    return {name: format_level(level) for name, level in levels.items()}
+    levels |= {**subject.set, **setting.as_dict()}
+    return {**{name: format_level(level) for name, level in levels.items()}, **given}
 
 
 def fill(template: str, values: Mapping[str, str], key: str) -> str:

@@ -199,7 +199,8 @@ MISTAKES = {
     ),
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
-        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: engine, port, threads",
+        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: build, engine, folder, java, java_home, "
+        "metrics_port, port, threads",
     ),
     "port in the url only": (
         with_lines("subject: {command: './s {threads}'}", without="subject"),
@@ -209,7 +210,21 @@ MISTAKES = {
     "a build that varies": (
         with_lines("subject: {command: './s {port} {threads}', build: 'make {threads}'}", without="subject"),
         "subject.build in x.yaml:4:51: {threads} cannot stand here: the subject is built once, before the first trial, "
-        "so only parameters that do not vary, set values and {engine} have one value",
+        "so only parameters that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have "
+        "one value",
+    ),
+    "java without a version": (
+        with_lines("subject: {command: '{java} -jar x.jar {port} {threads}'}", without="subject"),
+        "subject.command in x.yaml:4:20: {java} and {java_home} are those of a JDK that powerband finds: say which "
+        "version is the least that does, for example jdk: 17",
+    ),
+    "a build folder that nothing fills": (
+        with_lines("subject: {command: '{build}/s {port} {threads}'}", without="subject"),
+        "subject.command in x.yaml:4:20: {build} is the folder that subject.build fills, and there is no build",
+    ),
+    "a metric of the subject's own that is not defined": (
+        with_lines("objective: {maximise: app_rate_per_s}", without="objective"),
+        "objective in x.yaml:5:12: measure.metrics defines no app_rate_per_s; define it there",
     ),
     "open quote in the command": (
         with_lines("""subject: {command: "./s '{port} {threads}"}""", without="subject"),

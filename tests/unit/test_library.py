@@ -7,8 +7,9 @@ from powerband.experiment_file import load_experiment, load_subject, parse_exper
 from powerband.library import experiment_names, find_experiment, subject_names
 from powerband.plan import Setting
 from powerband.resolved import resolved_yaml
-from powerband.subjects import render_command, render_env
+from powerband.subjects import BUILT_IN, render_command, render_env
 
+GIVEN = dict.fromkeys(BUILT_IN, "given")
 CASES = [(name, profile) for name in experiment_names() for profile in (None, *profile_names(name))]
 
 
@@ -23,7 +24,7 @@ def test_experiment_loads_renders_and_resolves(name: str, profile: str | None) -
     assert experiment.name == name
     assert experiment.question.endswith("?")
     for setting in experiment.settings():
-        assert "{" not in "".join(render_command(experiment.subject, setting, 1234, "/engine"))
+        assert "{" not in "".join(render_command(experiment.subject, setting, GIVEN))
         experiment.load_for(setting)
     assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
 
@@ -36,9 +37,9 @@ def test_experiment_has_a_smoke_profile(name: str) -> None:
 @pytest.mark.parametrize("name", subject_names())
 def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
     subject = load_subject(name)
-    command = render_command(subject, Setting(()), 1234, "/engine")
+    command = render_command(subject, Setting(()), GIVEN)
     assert command
-    assert render_env(subject, Setting(()), 1234, "/engine") == dict(subject.env)
+    assert render_env(subject, Setting(()), GIVEN) == dict(subject.env)
 
 
 @pytest.mark.parametrize(

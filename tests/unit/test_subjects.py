@@ -16,20 +16,22 @@ SUBJECT = Subject(
     set={"wait": "1500us"},
 )
 
+GIVEN = {"port": "80", "engine": "/e"}
+
 
 def test_level_beats_set_beats_default() -> None:
     setting = Setting((("threads", 4),))
-    assert render_command(SUBJECT, setting, 80, "/e") == [
+    assert render_command(SUBJECT, setting, GIVEN) == [
         "/e", "--port=80", "-t", "4", '{"a": 1}', "{literal}", "1500us",
     ]  # fmt: skip
-    assert render_command(SUBJECT, Setting(()), 80, "/e")[3] == "8"
-    assert render_env(SUBJECT, setting, 80, "/e") == {"POOL": "4"}
-    assert render_text(SUBJECT, setting, 80, "/e", "http://h:{port}/{threads}") == "http://h:80/4"
+    assert render_command(SUBJECT, Setting(()), GIVEN)[3] == "8"
+    assert render_env(SUBJECT, setting, GIVEN) == {"POOL": "4"}
+    assert render_text(SUBJECT, setting, GIVEN, "http://h:{port}/{threads}") == "http://h:80/4"
 
 
 def test_levels_are_written_as_a_person_would() -> None:
     subject = Subject(name="s", command=("{a}", "{b}", "{c}"))
-    assert render_command(subject, Setting((("a", True), ("b", 2.0), ("c", "x y"))), 1, "e") == ["true", "2", "x y"]
+    assert render_command(subject, Setting((("a", True), ("b", 2.0), ("c", "x y"))), {}) == ["true", "2", "x y"]
 
 
 def test_a_placeholder_that_stands_for_nothing() -> None:
@@ -37,7 +39,7 @@ def test_a_placeholder_that_stands_for_nothing() -> None:
     with pytest.raises(
         ExperimentError, match=r"subject.command: \{thread\} stands for nothing; did you mean threads\?"
     ):
-        render_command(subject, Setting(()), 1, "e")
+        render_command(subject, Setting(()), {})
 
 
 def test_placeholders() -> None:

@@ -6,12 +6,14 @@ mod accept;
 mod census;
 mod host;
 mod input;
+mod jvm;
 mod keeper;
 mod launch;
 mod output;
 mod perf;
 mod process;
 mod procfs;
+mod scrape;
 mod session;
 mod signals;
 mod threads;
@@ -47,6 +49,7 @@ pub fn main(args: Args) -> ExitCode {
                 watch,
                 interval_ns: args.interval,
                 ports: Vec::new(),
+                scrape: None,
                 cpus: Vec::new(),
                 host_cpus: Vec::new(),
             };

@@ -8,10 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::census::Census;
 use super::host::Host;
 use super::input::{Input, Line};
+use super::jvm::Jvms;
 use super::keeper::{self, Reaped};
 use super::launch::{Inherited, allowed_cpus, cpu_set, launch};
 use super::output::{Gone, Output};
 use super::process::Usage;
+use super::scrape::Scraper;
 use super::signals::{Signals, parent_of_self};
 use super::tree::Tree;
 use super::{monotonic_ns, own_cpu_ns};
@@ -194,6 +196,8 @@ struct Session<'s> {
     trees: Vec<Tree>,
     census: Census,
     host: Host,
+    jvms: Jvms,
+    scraper: Option<Scraper>,
     /// When the grace after `stop` is over.
     stopping_until_ns: Option<u64>,
     /// Pid and start of those in the subject's group when it was asked to stop.
@@ -234,6 +238,8 @@ impl<'s> Session<'s> {
             trees: Vec::new(),
             census,
             host: Host::new(&spec.ports, &host_cpus),
+            jvms: Jvms::default(),
+            scraper: None,
             stopping_until_ns: None,
             asked: Vec::new(),
             asked_rest: false,
@@ -243,6 +249,8 @@ impl<'s> Session<'s> {
         if let Some(launch) = &spec.launch {
             session.launch(launch, &inherited)?;
         }
+        // After the fork of the launched command, for which the probe must have one thread.
+        session.scraper = spec.scrape.as_ref().map(Scraper::start).transpose().map_err(|e| error("spec", e))?;
         session.trees.extend(spec.watch.iter().map(|Watch { name, pid }| Tree::watched(name, *pid)));
         Ok(session)
     }
@@ -307,6 +315,12 @@ impl<'s> Session<'s> {
         self.output.emit(&ProbeEvent::Sample(Box::new(Sample { at_ns, trees, host })), self.signals)?;
         for event in threads.into_iter().flatten() {
             self.output.emit(&ProbeEvent::Threads(event), self.signals)?;
+        }
+        for jvm in self.jvms.read(at_ns, &self.trees) {
+            self.output.emit(&ProbeEvent::Jvm(jvm), self.signals)?;
+        }
+        for event in self.scraper.iter().flat_map(Scraper::readings) {
+            self.output.emit(&event, self.signals)?;
         }
         Ok(())
     }

@@ -8,11 +8,13 @@ use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use super::{clock_ns, own_cpu_ns};
-use crate::events::{PoolSample, WaitKind};
+use crate::events::{PoolSample, ThreadSample, WaitKind};
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.
 const POOLS_MAX: usize = 256;
 const OTHER_POOLS: &str = "(other)";
+/// Threads told of one by one, the busiest.
+const THREADS_TOLD: usize = 64;
 /// Descriptors left for other uses; beyond that, files of threads are opened for each reading.
 const DESCRIPTOR_RESERVE: u64 = 256;
 
@@ -59,6 +61,7 @@ struct Thread {
     last: Counters,
     state: u8,
     pool: usize,
+    name: Vec<u8>,
     /// At the last reading it slept in a wait channel that could be read.
     in_known_channel: bool,
     /// What it was blocked on at the last reading.
@@ -139,6 +142,8 @@ impl ThreadTable {
         };
         if let Some(name) = reading.name {
             thread.pool = self.pool_index(pool_name(name));
+            thread.name.clear();
+            thread.name.extend_from_slice(name);
         }
         let gained = reading.counters.combine(thread.last, u64::saturating_sub);
         self.totals = self.totals.combine(gained, u64::saturating_add);
@@ -216,6 +221,22 @@ impl ThreadTable {
         pools
     }
 
+    /// The threads that ran most since the last event, the busiest first; to be called before `tell_pools`.
+    pub fn tell_threads(&self) -> Vec<ThreadSample> {
+        let gain_ns = |thread: &Thread| thread.last.on_cpu_ns - thread.told_on_cpu_ns;
+        let mut ran: Vec<(&i32, &Thread)> = self.threads.iter().filter(|(_, thread)| gain_ns(thread) > 0).collect();
+        ran.sort_unstable_by_key(|(tid, thread)| (std::cmp::Reverse(gain_ns(thread)), **tid));
+        ran.truncate(THREADS_TOLD);
+        let told = |(tid, thread): (&i32, &Thread)| ThreadSample {
+            tid: *tid,
+            name: String::from_utf8_lossy(&thread.name).into_owned(),
+            on_cpu_ns: thread.last.on_cpu_ns,
+            run_wait_ns: thread.last.run_wait_ns,
+            switches: thread.last.voluntary_switches + thread.last.involuntary_switches,
+        };
+        ran.into_iter().map(told).collect()
+    }
+
     fn forget_gains(&mut self) {
         self.pools.iter_mut().for_each(|pool| pool.on_cpu_ns_max = 0);
         self.threads.values_mut().for_each(|thread| thread.told_on_cpu_ns = thread.last.on_cpu_ns);
@@ -279,6 +300,7 @@ impl Thread {
             last: Counters::default(),
             state: stat.state,
             pool: 0,
+            name: Vec::new(),
             in_known_channel: false,
             blocked_on: None,
             told_on_cpu_ns: 0,

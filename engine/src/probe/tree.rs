@@ -111,6 +111,16 @@ impl Tree {
         }
     }
 
+    /// Whether the probe has launched it.
+    pub fn is_launched(&self) -> bool {
+        self.reaper.is_some()
+    }
+
+    /// The processes that are alive.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.members.iter().filter(|member| !member.zombie).map(|member| member.pid)
+    }
+
     fn thread_ids(&self) -> Vec<i32> {
         let mut all = Vec::new();
         let mut tids = Vec::new();
@@ -264,7 +274,10 @@ impl Tree {
         let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
         self.threads_due.again(now_ns, SECOND_NS, pause_ns);
-        (told || many).then(|| Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.tell_pools() })
+        (told || many).then(|| {
+            let threads = self.threads.tell_threads();
+            Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.tell_pools(), threads }
+        })
     }
 
     fn list_threads(&mut self) {

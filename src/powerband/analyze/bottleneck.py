@@ -306,8 +306,10 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 def _none(scene: Scene) -> Bottleneck | None:
     """Nothing is short, as far as was seen: threads were watched, and what they waited on. Where requests queue for
-    something all the same, no name is better than this one."""
-    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.queues:
+    something all the same, or nobody can tell whether they do, no name is better than this one."""
+    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
+        return None
+    if scene.queues or scene.loaded_ns is None:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None

@@ -35,7 +35,7 @@ from powerband.analyze.rules import judge_rules
 from powerband.analyze.standing import Standing
 from powerband.analyze.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.experiment import Experiment
-from powerband.metrics import METRICS
+from powerband.metrics import METRICS, OWN
 from powerband.plan import Setting, Stage
 from powerband.units import format_duration
 
@@ -236,7 +236,8 @@ def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 
 def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
     """Every metric that all of the setting's valid trials have, or those that have it."""
-    names = [name for name in METRICS if any(name in trial.metrics for trial in trials)]
+    own = sorted({name for trial in trials for name in trial.metrics if name.startswith(OWN)})
+    names = [name for name in (*METRICS, *own) if any(name in trial.metrics for trial in trials)]
     return {
         name: _metric_estimate(name, [t.metrics[name] for t in trials if name in t.metrics], experiment)
         for name in names

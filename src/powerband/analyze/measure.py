@@ -11,9 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from powerband.analyze.bottleneck import bottleneck_of
+from powerband.analyze.burst import burst_metrics
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
+from powerband.analyze.jvm import jvm_metrics
 from powerband.analyze.laws import held_ns
+from powerband.analyze.own_metrics import own_metrics
 from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.results import Problem, TrialResult
@@ -43,7 +46,10 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **_interval_metrics(intervals, fleet),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **dict(_pool_metrics(pools, cpus)),
-        **_ready_metric(record),
+        **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
+        **_own_metrics(experiment, probe, fleet),
+        **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
+        **dict(_time_of_trial(record, load, probe)),
     }
     steady = window_is_steady(intervals, fleet.start_ns, fleet.end_ns)
     evidence = Evidence(
@@ -61,6 +67,8 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
+    elif experiment.measure.metrics:
+        problems = (*problems, *_page_problems(probe, fleet))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named)
@@ -283,6 +291,30 @@ def _pinned(record: TrialRecord) -> bool:
     return bool(subject and engine) and not subject & engine
 
 
-def _ready_metric(record: TrialRecord) -> dict[str, float]:
-    launched, ready = record.phases.get("launched"), record.phases.get("ready")
-    return {} if launched is None or ready is None else {"ready_s": (ready - launched) / SECOND_NS}
+def _own_metrics(experiment: Experiment, probe: Probe | None, fleet: Fleet) -> dict[str, float]:
+    if probe is None or probe.scrapes is None:
+        return {}
+    return own_metrics(experiment.measure.own_metrics(), probe.scrapes, fleet.start_ns, fleet.end_ns)
+
+
+def _page_problems(probe: Probe, fleet: Fleet) -> Iterator[Problem]:
+    """What was not read off the metrics page within the window."""
+    failed = [event for event in probe.scrapes_failed if fleet.start_ns <= event["at_ns"] <= fleet.end_ns]
+    if failed:
+        times = "1 reading" if len(failed) == 1 else f"{len(failed)} readings"
+        message = f"{times} of the subject's metrics page failed within the window: {failed[-1]['reason']}"
+        yield Problem("metrics_page", message, fatal=False)
+
+
+def _time_of_trial(record: TrialRecord, load: Load, probe: Probe | None) -> Iterator[tuple[str, float]]:
+    """What took how long, and what the bench itself used meanwhile."""
+    phases = record.phases
+    if "launched" in phases and "ready" in phases:
+        yield "ready_s", (phases["ready"] - phases["launched"]) / SECOND_NS
+    if "go" not in phases or "end" not in phases:
+        return
+    took_ns = max(1, phases["end"] - phases["go"])
+    if load.requests_per_user is not None:
+        yield "finish_s", took_ns / SECOND_NS
+    if record.control_cpu_ns is not None and probe is not None:
+        yield "bench_cpu_cores", record.control_cpu_ns / took_ns + probe.own_cores

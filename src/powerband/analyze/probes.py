@@ -83,6 +83,11 @@ class Probe:
     """The `threads` events, in order."""
     own_cores: float
     """The probe's own CPU over its life, in cores."""
+    jvms: tuple[Counters, ...] = ()
+    """Each JVM of the subject; `gc_count` and `gc_ns` are of all its collectors together."""
+    scrapes: Counters | None = None
+    """The subject's metrics page: a field for each series, called as on the page."""
+    scrapes_failed: tuple[Mapping[str, Any], ...] = ()
 
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a fleet."""
@@ -93,6 +98,9 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
     """None where the probe took no sample."""
     samples: list[Mapping[str, Any]] = []
     threads: list[Mapping[str, Any]] = []
+    jvms: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    scrapes: list[Mapping[str, Any]] = []
+    failed: list[Mapping[str, Any]] = []
     hello_ns: int | None = None
     own_cores = 0.0
     for event in events:
@@ -103,6 +111,12 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
                 samples.append(event)
             case "threads":
                 threads.append(event)
+            case "jvm":
+                jvms.setdefault(event["pid"], []).append((event["at_ns"], event))
+            case "scrape":
+                scrapes.append(event)
+            case "scrape_failed":
+                failed.append(event)
             case "end":
                 begun = hello_ns if hello_ns is not None else (samples[0]["at_ns"] if samples else event["at_ns"])
                 own_cores = event["cpu_ns"] / max(1, event["at_ns"] - begun)
@@ -115,7 +129,27 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
         host=_counters([(sample["at_ns"], sample["host"]) for sample in samples]),
         threads=tuple(threads),
         own_cores=own_cores,
+        jvms=tuple(_jvm(rows) for rows in jvms.values()),
+        scrapes=_page(scrapes) if scrapes else None,
+        scrapes_failed=tuple(failed),
     )
+
+
+def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
+    """Figures of one JVM over time."""
+    gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
+    fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in gauges}
+    used = fields["heap_used_bytes_now"]
+    used[used == 0] = np.nan  # not told yet: some collectors do so at their first collection
+    for name, key in (("gc_count", "count"), ("gc_ns", "time_ns")):
+        fields[name] = np.array([sum(each[key] for each in row["collectors"]) for _, row in rows], dtype=float)
+    return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
+
+
+def _page(scrapes: Sequence[Mapping[str, Any]]) -> Counters:
+    names = dict.fromkeys(name for scrape in scrapes for name in scrape["values"])
+    fields = {name: np.array([scrape["values"].get(name) for scrape in scrapes], dtype=float) for name in names}
+    return Counters(at_ns=np.array([scrape["at_ns"] for scrape in scrapes], dtype=float), fields=fields)
 
 
 def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:

@@ -20,6 +20,7 @@ from powerband.experiment import Load
 SERVED_SHARE = 0.97
 # The very first answers are slow by themselves: threads start, connections are opened.
 QUEUES = 1.5
+WARMED_UP_NS = 100_000_000
 THINKING_SHARE = 0.90
 # Of a subject that hardly uses a CPU, a tenth is nothing.
 LEAST_CORES = 0.01
@@ -39,7 +40,8 @@ class Scene:
     """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
     the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
     connections that wait to be accepted, and the queue's limit, 0 where it is not known; `engine_wait_share`: of the
-    window, what an engine thread waited for a CPU. None: it could not be seen."""
+    window, what an engine thread waited for a CPU. None: it could not be seen; `loaded_ns` also where there was no
+    warm-up, so that the window holds the first answers."""
 
     metrics: Mapping[str, float]
     problems: Mapping[str, Problem]
@@ -125,7 +127,7 @@ def scene_of(
         descriptors_left=_descriptors_left(tree, start, end),
         major_faults_per_s=_rate(tree, "major_faults", start, end),
         empty_ns=_first_answer_ns(intervals),
-        loaded_ns=response.quantile(0.0) if response.count else None,
+        loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
     )
 
@@ -159,6 +161,11 @@ def _descriptors_left(tree: Counters | None, start_ns: int, end_ns: int) -> floa
 def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:
     growth = None if tree is None else tree.growth(name, start_ns, end_ns)
     return (growth or 0.0) / (end_ns - start_ns) * SECOND_NS
+
+
+def _warmed_up(intervals: Sequence[Mapping[str, Any]], start_ns: int) -> bool:
+    """Without a warm-up the fastest answer of the window is the very first one."""
+    return bool(intervals) and start_ns - min(event["start_ns"] for event in intervals) >= WARMED_UP_NS
 
 
 def _first_answer_ns(intervals: Sequence[Mapping[str, Any]]) -> float | None:

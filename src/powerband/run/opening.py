@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from powerband.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.experiment import Experiment, Subject
@@ -17,6 +18,7 @@ from powerband.run.failures import Code
 from powerband.run.process import describe_status
 from powerband.run.stop import StopRequest
 from powerband.run.subject import last_words
+from powerband.run.toolchain import built_once, given_values, mark_built
 from powerband.store import RunDir, TrialRecord, disk_error
 from powerband.subjects import placeholders, render_text
 
@@ -24,14 +26,23 @@ _POLL_S = 0.1
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest) -> None:
-    """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it.
+    """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it. A build that fills
+    `{build}` is run once for the same sources, whatever the number of runs.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
     if subject.build is None:
         return
-    engine = find_engine()
-    argv = [render_text(subject, Setting(()), 0, engine, word) for word in subject.build]
-    folder = None if subject.cwd is None else render_text(subject, Setting(()), 0, engine, subject.cwd)
+    given = given_values(subject, find_engine())
+    with built_once(given) as is_built:
+        if not is_built and _build(subject, subject.build, given, run, stop):
+            mark_built(given)
+
+
+def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:
+    """False where it was stopped."""
+    argv = [render_text(subject, Setting(()), given, word) for word in words]
+    folder = None if subject.cwd is None else render_text(subject, Setting(()), given, subject.cwd)
+    env = {**os.environ, **({"JAVA_HOME": given["java_home"]} if "java_home" in given else {})}
     try:
         log = run.build_log.open("wb")
     except OSError as error:
@@ -39,7 +50,7 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest) -> None:
     with log:
         try:
             build = subprocess.Popen(
-                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         except OSError as error:
             reason = f"{error.filename or argv[0]}: {error.strerror}"
@@ -50,6 +61,7 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest) -> None:
             f"the subject's build failed ({describe_status(status)}), so nothing was measured: correct what it builds, "
             f"then `powerband resume {run.path}`{last_words(run.build_log)}"
         )
+    return status == 0
 
 
 def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:

@@ -17,6 +17,7 @@ from powerband.run.files import LineFile
 from powerband.run.process import EngineProcess, Pump, describe_status
 
 LAUNCH_TIMEOUT_S = 20.0
+MEASURED = {"sample", "threads", "jvm", "scrape", "scrape_failed"}
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 
 
@@ -61,7 +62,7 @@ class Probe:
 
     def on_line(self, line: bytes) -> None:
         self._lines.write(line)
-        if wire.kind_of(line) in ("sample", "threads"):
+        if wire.kind_of(line) in MEASURED:
             return
         match wire.PROBE_EVENT.validate_json(line):
             case wire.Launched() as event:

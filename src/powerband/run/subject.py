@@ -13,7 +13,7 @@ import shutil
 import signal
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,8 @@ from powerband.run.files import LineFile
 from powerband.run.ports import older_listener, pick_port, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
-from powerband.subjects import placeholders, render_command, render_env, render_text, templates_of
+from powerband.run.toolchain import given_values
+from powerband.subjects import PORTS, placeholders, render_command, render_env, render_text, templates_of
 
 PORT_ATTEMPTS = 4
 POLL_FIRST_S = 0.005
@@ -52,6 +53,7 @@ class Rendered:
     host: str
     port: int
     ready: Ready
+    metrics_url: str | None
     own_port: bool  # the url's port was picked by us, so another may be picked
 
 
@@ -84,17 +86,21 @@ class SubjectFiles:
 
 def render(subject: Subject, setting: Setting, engine: Path, port: int | None = None) -> Rendered:
     """`port` None: picked where a template asks for one. Raises ExperimentError where a template cannot be filled."""
-    number = port or (pick_port() if "port" in placeholders(templates_of(subject)) else 0)
+    given = given_values(subject, engine)
+    wanted = placeholders(templates_of(subject))
+    given |= {name: str(pick_port()) for name in PORTS if name in wanted}
+    if port is not None:
+        given["port"] = str(port)
 
     def text(template: str) -> str:
-        return render_text(subject, setting, number, engine, template)
+        return render_text(subject, setting, given, template)
 
     url = text(subject.url)
     parts = urlsplit(url)
     ready = subject.ready
     return Rendered(
-        argv=tuple(render_command(subject, setting, number, engine)),
-        env=tuple(render_env(subject, setting, number, engine).items()),
+        argv=tuple(render_command(subject, setting, given)),
+        env=tuple(render_env(subject, setting, given).items()),
         cwd=None if subject.cwd is None else text(subject.cwd),
         url=url,
         host=parts.hostname or "127.0.0.1",
@@ -105,6 +111,7 @@ def render(subject: Subject, setting: Setting, engine: Path, port: int | None = 
                 "log": None if ready.log is None else text(ready.log),
             }
         ),
+        metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         own_port="port" in placeholders([subject.url]),
     )
 
@@ -119,10 +126,12 @@ def subject_up(
     files: SubjectFiles,
     pump: Pump,
     on_launched: Callable[[Probe], None],
+    scraped: Sequence[str] = (),
 ) -> Iterator[RunningSubject]:
     """Yields the subject once it is ready; on leaving, it and all that it forked have ended.
 
-    A subject that ends because another program took its port meanwhile is started again on another port.
+    `scraped`: metrics that the probe reads off the subject's metrics page. A subject that ends because another program
+    took its port meanwhile is started again on another port.
     Raises TrialFailed with any of the codes of a subject that does not start."""
     for attempt in range(1, PORT_ATTEMPTS + 1):
         rendered = render(subject, setting, engine)
@@ -134,7 +143,7 @@ def subject_up(
                 "free port by writing {port} in the command and in subject.url",
             )
         with probe_up(
-            engine, _probe_spec(subject, rendered, cpus, files), files.probe_lines, files.engine_log, pump
+            engine, _probe_spec(subject, rendered, cpus, files, scraped), files.probe_lines, files.engine_log, pump
         ) as (probe):
             on_launched(probe)
             try:
@@ -216,7 +225,10 @@ def describe_exit(exited: wire.Exited) -> str:
     return f"exit code {exited.exit_code}"
 
 
-def _probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, files: SubjectFiles) -> wire.ProbeSpec:
+def _probe_spec(
+    subject: Subject, rendered: Rendered, cpus: CpuSplit, files: SubjectFiles, scraped: Sequence[str]
+) -> wire.ProbeSpec:
+    page = rendered.metrics_url if scraped else None
     return wire.ProbeSpec(
         launch=wire.Launch(
             name="subject",
@@ -229,6 +241,7 @@ def _probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, files: Sub
             grace_ns=subject.stop.grace_ns,
         ),
         ports=(rendered.port,),
+        scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped)),
         cpus=cpus.probe,
         host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )

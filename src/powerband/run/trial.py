@@ -115,6 +115,7 @@ class _Trial:
         self.probe: Probe | None = None
         self.fleet: Fleet | None = None
         self.observed = 0
+        self.control_cpu_ns: int | None = None
 
     def run(self) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -147,6 +148,7 @@ class _Trial:
             subject=self.probe.facts() if self.probe else {},
             cpus=self.split.to_json(),
             cpu_quota=cpu_quota(),
+            control_cpu_ns=self.control_cpu_ns,
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
@@ -160,6 +162,7 @@ class _Trial:
             files=files,
             pump=pump,
             on_launched=self._launched,
+            scraped=self.experiment.measure.scraped,
         ) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
@@ -214,6 +217,7 @@ class _Trial:
         go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)
         fleet.send(wire.Go(at_ns=go_ns))
         self.phases["go"] = go_ns
+        cpu_at_go_ns = time.process_time_ns()
         self.observer.phase("warmup")
         self._warm_up(pump, fleet, go_ns, passed)
         self._enter(pump, fleet, "measure", REPORT_SLACK_S, passed)
@@ -223,6 +227,7 @@ class _Trial:
         if not pump.wait(passed(lambda: fleet.finished), drain_s + REPORT_SLACK_S):
             raise TrialFailed(Code.ENGINE_FAILED, "the engine did not report the end of the run in time")
         self.phases["end"] = max((summary["end_ns"] for summary in fleet.summaries), default=time.monotonic_ns())
+        self.control_cpu_ns = time.process_time_ns() - cpu_at_go_ns
 
     def _warm_up(
         self, pump: Pump, fleet: Fleet, go_ns: int, passed: Callable[[Callable[[], bool]], Callable[[], bool]]

@@ -344,6 +344,10 @@ def test_the_evidence_is_in_figures() -> None:
     )
 
 
+def test_without_a_warm_up_nobody_can_tell_whether_requests_queue() -> None:
+    assert bottleneck_of(scene(pool("worker", 0.05, 0.02, lock=16), POLLER, loaded_ns=None)) is None
+
+
 def test_nothing_is_named_where_too_little_was_seen() -> None:
     assert bottleneck_of(scene()) is None
     blind = replace(SLEEPERS, use=replace(SLEEPERS.use, blocked_on={}))

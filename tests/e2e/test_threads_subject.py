@@ -1,0 +1,75 @@
+"""The published experiments on plain Java threads, in their smoke profile, on the real server; and what a JVM that runs
+out of memory leaves behind. Needs a JDK of 21 or later: skipped without it, unless POWERBAND_NO_SKIP=1."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from powerband.errors import SubjectError
+from powerband.run.jdk import find_jdk
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+@pytest.fixture(autouse=True)
+def jdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        find_jdk(21, compiles=True)
+    except SubjectError as error:
+        if os.environ.get("POWERBAND_NO_SKIP") == "1":
+            raise
+        pytest.skip(str(error))
+
+
+def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
+    """The analysis of a smoke run; a busy machine spoils no trial."""
+    command = [
+        sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode in (0, 1), done.stderr  # 1: a claim does not hold, which half a second may well say
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_thread_vs_pool(tmp_path: Path) -> None:
+    analysis = run("thread-vs-pool", tmp_path)
+    settings = {row["setting"]["levels"]["pool"]: row["estimates"] for row in analysis["settings"]}
+    assert set(settings) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
+    for pool, figures in settings.items():
+        assert figures["goodput_per_s"]["value"] > 0 and figures["error_rate"]["value"] == 0, pool
+        assert figures["jvm_heap_committed_bytes_max"]["value"] > 1e6, pool
+        assert figures["jvm_threads_live_max"]["value"] >= 5, pool
+    started = {pool: figures["jvm_threads_started_per_s"]["value"] for pool, figures in settings.items()}
+    assert started["per-request"] > 0.5 * settings["per-request"]["goodput_per_s"]["value"]
+    assert started["virtual"] < 50 and started["fixed:16"] < 50
+    assert {claim["id"] for claim in analysis["claims"]} >= {"fixed-is-not-slow", "cached-has-a-thread-for-each-user"}
+
+
+def test_fixed_pool_hour(tmp_path: Path) -> None:
+    analysis = run("fixed-pool-hour", tmp_path)
+    assert len(analysis["settings"]) == 8
+    assert all(row["estimates"]["finish_s"]["value"] > 0 for row in analysis["settings"])
+    assert all(trial["status"] == "measured" for trial in analysis["trials"])
+
+
+def test_what_the_server_tells_on_its_page_may_be_an_objective(tmp_path: Path) -> None:
+    analysis = run(
+        "thread-vs-pool", tmp_path,
+        "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", "--set", "load.duration=2500ms",
+        "--set", "measure.metrics={app_thread_share: mean(pool_active_threads / pool_max_threads), "
+                 "app_served_per_s: rate(server_requests_total)}",
+        "--set", "objective={maximise: app_thread_share}",
+    )  # fmt: skip
+    (trial,) = analysis["trials"]
+    assert 0 < trial["metrics"]["app_thread_share"] <= 1
+    assert trial["metrics"]["app_served_per_s"] == pytest.approx(trial["metrics"]["achieved_rate_per_s"], rel=0.5)
+    assert trial["metrics"]["bench_cpu_cores"] > 0

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from powerband.analyze.jvm import jvm_metrics
+from powerband.analyze.probes import Probe, read_probe
+
+S = 10**9
+
+
+def probe_of(*jvms: list[dict[str, object]]) -> Probe:
+    sample = {"type": "sample", "at_ns": 0, "trees": [], "host": {"cpu_busy_ns": 0}}
+    found = read_probe([sample, *(event for jvm in jvms for event in jvm)])
+    assert found is not None
+    return found
+
+
+def jvm(pid: int, at_s: int, **figures: object) -> dict[str, object]:
+    usual = {
+        "heap_used_bytes_now": 100,
+        "heap_committed_bytes_now": 1000,
+        "collectors": [
+            {"name": "young", "count": at_s, "time_ns": at_s * 10_000_000},
+            {"name": "old", "count": 0, "time_ns": 0},
+        ],
+        "safepoint_ns": None,
+        "threads_live_now": 10,
+        "threads_daemon_now": 1,
+        "threads_peak": 12,
+        "threads_started": 20 * at_s,
+    }
+    return {"type": "jvm", "at_ns": at_s * S, "tree": "subject", "pid": pid, **usual, **figures}
+
+
+def test_figures_over_the_window() -> None:
+    events = [jvm(1, at, heap_used_bytes_now=100 * at, safepoint_ns=at * 20_000_000) for at in range(6)]
+    assert "jvm_heap_used_bytes_max" not in dict(jvm_metrics(probe_of(events[:2]).jvms, 0, S // 2)), "not told yet"
+    found = dict(jvm_metrics(probe_of(events).jvms, 1 * S, 5 * S))
+    assert found["jvm_heap_used_bytes_max"] == 500 and found["jvm_heap_used_bytes_mean"] == 300
+    assert found["jvm_gc_share"] == pytest.approx(0.01) and found["jvm_gc_per_s"] == pytest.approx(1)
+    assert found["jvm_safepoint_share"] == pytest.approx(0.02)
+    assert found["jvm_threads_started_per_s"] == pytest.approx(20)
+
+
+def test_several_jvms_are_added_up_and_what_is_not_told_is_left_out() -> None:
+    probe = probe_of([jvm(1, at) for at in range(4)], [jvm(2, at, threads_live_now=5) for at in range(4)])
+    found = dict(jvm_metrics(probe.jvms, 0, 3 * S))
+    assert found["jvm_threads_live_max"] == 15 and found["jvm_heap_committed_bytes_max"] == 2000
+    assert "jvm_safepoint_share" not in found
+    assert not dict(jvm_metrics((), 0, S))

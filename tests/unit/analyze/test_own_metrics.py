@@ -1,0 +1,69 @@
+"""A subject's own metrics, from scrapes that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from powerband.analyze.own_metrics import own_metrics
+from powerband.analyze.probes import Counters
+from powerband.own_expression import parse_own
+
+S = 10**9
+
+
+def over(text: str, series: Mapping[str, list[float | None]], start_s: float = 1, end_s: float = 3) -> float | None:
+    """Scrapes at 0, 1, 2, ... s."""
+    length = len(next(iter(series.values())))
+    fields = {name: np.array(values, dtype=float) for name, values in series.items()}
+    scrapes = Counters(at_ns=np.arange(length, dtype=float) * S, fields=fields)
+    return own_metrics({"app_x": parse_own(text)}, scrapes, round(start_s * S), round(end_s * S)).get("app_x")
+
+
+ACTIVE = {"active": [0, 2, 4, 6, 100], "most": [10, 10, 10, 20, 20]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mean(active)", 4),
+        ("max(active)", 6),
+        ("min(active)", 2),
+        ("last(active)", 6),
+        ("mean(active / most)", (0.2 + 0.4 + 0.3) / 3),
+        ("max(most - active)", 14),
+    ],
+)
+def test_gauges_are_taken_at_the_scrapes_of_the_window(text: str, expected: float) -> None:
+    assert over(text, dict(ACTIVE)) == pytest.approx(expected)
+
+
+def test_counters_grow_over_the_window_between_scrapes_too() -> None:
+    series: dict[str, list[float | None]] = {'n{a="1"}': [0, 10, 30, 60, 100], 'n{a="2"}': [5, 5, 5, 5, 5]}
+    assert over("increase(n)", series) == pytest.approx(50)
+    assert over("rate(n)", series) == pytest.approx(25)
+    assert over('rate(n{a="2"})', series) == 0
+    assert over("increase(n)", series, 1.5, 2.5) == pytest.approx(45 - 20)
+
+
+def test_a_mean_time_is_the_growth_of_the_sum_over_that_of_the_count() -> None:
+    series: dict[str, list[float | None]] = {"t_sum": [0, 1, 2, 4], "t_count": [0, 10, 20, 30]}
+    assert over("increase(t_sum / t_count)", series) == pytest.approx(3 / 20)
+
+
+def test_series_are_summed_over_the_labels_that_are_not_named() -> None:
+    series: dict[str, list[float | None]] = {'a{x="1",y="1"}': [1, 1, 1, 1], 'a{y="2",x="1"}': [2, 2, 2, 2]}
+    assert over("mean(a)", series) == 3
+    assert over('mean(a{x="1"})', series) == 3
+    assert over('mean(a{y="2"})', series) == 2
+    assert over('mean(a{y="3"})', series) is None
+
+
+def test_what_the_scrapes_cannot_back_is_absent() -> None:
+    assert over("mean(b)", {"a": [1, 2, 3, 4]}) is None
+    assert over("mean(a / b)", {"a": [1, 2, 3, 4], "b": [0, 0, 0, 0]}) is None
+    assert over("mean(a / b)", {"a": [1, 2, 3, 4], "b": [0, 0, 1, 0]}) == 3, "where it has a value"
+    assert over("rate(a)", {"a": [None, 2, None, None]}) is None
+    assert over("mean(a)", {"a": [1, None, None, None]}) is None
