@@ -20,7 +20,7 @@ from powerband.units import format_duration
 from powerband.yaml_document import Node
 
 _SETTINGS_MAX = 10_000
-SOME_PORTS = dict.fromkeys(PORTS, "80")
+SOME_GIVEN = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys(PORTS, "80")}
 _NOTHING = Node({})
 
 
@@ -98,7 +98,7 @@ def check_url(experiment: Experiment, node: Node, problems: list[Problem]) -> No
     subject = experiment.subject
     varies = placeholders([subject.url]) & set(experiment.factors)
     settings = experiment.settings() if varies else experiment.settings()[:1]
-    for url in dict.fromkeys(render_text(subject, setting, SOME_PORTS, subject.url) for setting in settings):
+    for url in dict.fromkeys(render_text(subject, setting, SOME_GIVEN, subject.url) for setting in settings):
         try:
             loadable_host(url, experiment.allow_hosts)
         except ValueError as error:
@@ -185,6 +185,12 @@ def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem
                 "http://127.0.0.1:{port}/metrics"
             )
         )
+    elif defined and experiment.subject.metrics_url is not None:
+        page = render_text(experiment.subject, experiment.settings()[0], SOME_GIVEN, experiment.subject.metrics_url)
+        try:
+            loadable_host(page, experiment.allow_hosts)
+        except ValueError as error:
+            problems.append(measure.children["metrics"].key_problem(f"subject.metrics_url: {error}"))
     for node, names in _named_metrics(experiment, root):
         for name in names:
             if name.startswith(OWN) and name not in defined:

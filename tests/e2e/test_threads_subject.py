@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 
 
 @pytest.fixture(autouse=True)
-def jdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def jdk() -> None:
     try:
         find_jdk(21, compiles=True)
     except SubjectError as error:
@@ -35,21 +35,30 @@ def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
         "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode in (0, 1), done.stderr  # 1: a claim does not hold, which half a second may well say
+    # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
+    assert done.returncode in (0, 1, 5), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
+def measured(analysis: dict[str, Any], factor: str) -> dict[str, dict[str, float]]:
+    """The metrics of a trial of each level, whether or not the machine let it count."""
+    return {
+        trial["setting"]["levels"][factor]: trial["metrics"]
+        for trial in analysis["trials"]
+        if trial["status"] == "measured"
+    }
+
+
 def test_thread_vs_pool(tmp_path: Path) -> None:
     analysis = run("thread-vs-pool", tmp_path)
-    settings = {row["setting"]["levels"]["pool"]: row["estimates"] for row in analysis["settings"]}
-    assert set(settings) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
-    for pool, figures in settings.items():
-        assert figures["goodput_per_s"]["value"] > 0 and figures["error_rate"]["value"] == 0, pool
-        assert figures["jvm_heap_committed_bytes_max"]["value"] > 1e6, pool
-        assert figures["jvm_threads_live_max"]["value"] >= 5, pool
-    started = {pool: figures["jvm_threads_started_per_s"]["value"] for pool, figures in settings.items()}
-    assert started["per-request"] > 0.5 * settings["per-request"]["goodput_per_s"]["value"]
+    found = measured(analysis, "pool")
+    assert set(found) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
+    for pool, metrics in found.items():
+        assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01, pool
+        assert metrics["jvm_heap_committed_bytes_max"] > 1e6 and metrics["jvm_threads_live_max"] >= 5, pool
+    started = {pool: metrics["jvm_threads_started_per_s"] for pool, metrics in found.items()}
+    assert started["per-request"] > 0.5 * found["per-request"]["goodput_per_s"]
     assert started["virtual"] < 50 and started["fixed:16"] < 50
     assert {claim["id"] for claim in analysis["claims"]} >= {"fixed-is-not-slow", "cached-has-a-thread-for-each-user"}
 
@@ -57,8 +66,7 @@ def test_thread_vs_pool(tmp_path: Path) -> None:
 def test_fixed_pool_hour(tmp_path: Path) -> None:
     analysis = run("fixed-pool-hour", tmp_path)
     assert len(analysis["settings"]) == 8
-    assert all(row["estimates"]["finish_s"]["value"] > 0 for row in analysis["settings"])
-    assert all(trial["status"] == "measured" for trial in analysis["trials"])
+    assert all(trial["status"] == "measured" and trial["metrics"]["finish_s"] > 0 for trial in analysis["trials"])
 
 
 def test_what_the_server_tells_on_its_page_may_be_an_objective(tmp_path: Path) -> None:
@@ -69,7 +77,7 @@ def test_what_the_server_tells_on_its_page_may_be_an_objective(tmp_path: Path) -
                  "app_served_per_s: rate(server_requests_total)}",
         "--set", "objective={maximise: app_thread_share}",
     )  # fmt: skip
-    (trial,) = analysis["trials"]
+    trial = analysis["trials"][-1]
     assert 0 < trial["metrics"]["app_thread_share"] <= 1
     assert trial["metrics"]["app_served_per_s"] == pytest.approx(trial["metrics"]["achieved_rate_per_s"], rel=0.5)
     assert trial["metrics"]["bench_cpu_cores"] > 0

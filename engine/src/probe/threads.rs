@@ -2,6 +2,7 @@
 //! A pool is the thread name without its trailing number. What a thread gains between two scans is added to the pool
 //! it belongs to then, so the sums never fall when threads end or change their name.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::process::{Process, tick_ns};
@@ -141,7 +142,7 @@ impl ThreadTable {
             return; // it has ended; what it had gained is in its pool
         };
         if let Some(name) = reading.name {
-            thread.pool = self.pool_index(pool_name(name));
+            thread.pool = self.pool_index(&pool_name(name));
             thread.name.clear();
             thread.name.extend_from_slice(name);
         }
@@ -388,16 +389,17 @@ fn path(tid: i32, name: &str) -> String {
 }
 
 /// The name without trailing digits and separators; a name of nothing else stays whole. Newer JDKs cut long names in the
-/// middle (`C2 Com..hread4`), where the end shifts with the number: of such a name the head stands for the pool.
-fn pool_name(name: &[u8]) -> &[u8] {
+/// middle (`http-n..exec-1`, `http-n..xec-12`), so that the end shifts with the number: of such a name the head and the last
+/// letter stand for the pool, which tells `exec` from `Poller`.
+fn pool_name(name: &[u8]) -> Cow<'_, [u8]> {
     const CUT_HEAD: std::ops::RangeInclusive<usize> = 6..=7;
-    if name.len() >= 14
-        && let Some(cut) = name.windows(2).position(|pair| pair == b"..").filter(|cut| CUT_HEAD.contains(cut))
-    {
-        return &name[..cut + 2];
-    }
     let numberless = name.iter().rposition(|b| !b.is_ascii_digit() && !b"-_#:./ ".contains(b));
-    numberless.map_or(name, |last| &name[..=last])
+    let Some(last) = numberless else { return name.into() };
+    let cut = name.windows(2).position(|pair| pair == b"..").filter(|cut| CUT_HEAD.contains(cut));
+    match cut {
+        Some(cut) if name.len() >= 14 && last > cut + 1 => [&name[..cut + 2], &name[last..=last]].concat().into(),
+        _ => name[..=last].into(),
+    }
 }
 
 /// The probe's soft limit (which it has raised to the hard one).
@@ -427,12 +429,14 @@ mod tests {
             ("worker 3", "worker"),
             ("pool-10-thread-", "pool-10-thread"),
             ("java", "java"),
-            ("C2 Com..hread4", "C2 Com.."),
-            ("http-n..exec-12", "http-n.."),
+            ("C2 Com..hread4", "C2 Com..d"),
+            ("http-n..exec-1", "http-n..c"),
+            ("http-n..xec-12", "http-n..c"),
+            ("http-n..Poller", "http-n..r"),
             ("a..b", "a..b"),
             ("42", "42"),
         ] {
-            assert_eq!(pool_name(name.as_bytes()), pool.as_bytes());
+            assert_eq!(*pool_name(name.as_bytes()), *pool.as_bytes(), "{name}");
         }
     }
 }

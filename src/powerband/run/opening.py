@@ -25,14 +25,17 @@ from powerband.subjects import placeholders, render_text
 _POLL_S = 0.1
 
 
-def build_subject(subject: Subject, run: RunDir, stop: StopRequest) -> None:
+def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> None:
     """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it. A build that fills
-    `{build}` is run once for the same sources, whatever the number of runs.
+    `{build}` is run once for the same sources, whatever the number of runs. `again`: a run is gone on with, whose
+    subject was built; only what is no longer in the cache is built then.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
     if subject.build is None:
         return
     given = given_values(subject, find_engine())
+    if again and "build" not in given:
+        return
     with built_once(given) as is_built:
         if not is_built and _build(subject, subject.build, given, run, stop):
             mark_built(given)

@@ -27,6 +27,14 @@ def pick_port() -> int:
     raise MeasurementError("no free TCP port was found among 200 tried: close some servers, or give a fixed port")
 
 
+def pick_ports(count: int) -> list[int]:
+    """So many different ones. Raises MeasurementError as `pick_port` does."""
+    picked: set[int] = set()
+    while len(picked) < count:
+        picked.add(pick_port())
+    return list(picked)
+
+
 def port_is_free(port: int) -> bool:
     """Whether a server could bind this port on every address, IPv6 included, without SO_REUSEADDR."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):

@@ -26,7 +26,7 @@ from powerband.plan import Setting
 from powerband.run.cpus import CpuSplit
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
-from powerband.run.ports import older_listener, pick_port, someone_listens
+from powerband.run.ports import older_listener, pick_ports, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
 from powerband.run.toolchain import given_values
@@ -88,7 +88,7 @@ def render(subject: Subject, setting: Setting, engine: Path, port: int | None = 
     """`port` None: picked where a template asks for one. Raises ExperimentError where a template cannot be filled."""
     given = given_values(subject, engine)
     wanted = placeholders(templates_of(subject))
-    given |= {name: str(pick_port()) for name in PORTS if name in wanted}
+    given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
     if port is not None:
         given["port"] = str(port)
 

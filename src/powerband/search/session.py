@@ -56,8 +56,7 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)
     planned = len(run.planned())
-    if not results:
-        build_subject(experiment.subject, run, stop)
+    build_subject(experiment.subject, run, stop, again=bool(results))
     while not stop.requested and (spec := planner.ask()) is not None:
         if spec.number > planned:
             run.append_plan(spec)

@@ -276,7 +276,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     ("the same where CPU is short", scene(pool("G1 Conc", 0.3, 0.5), pool("pool", 0.68, 3.0)), B.GARBAGE_COLLECTION),
-    ("names cut in the middle", scene(pool("C2 Com..", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.POOL_TOO_SMALL),
+    ("names cut in the middle", scene(pool("C2 Com..d", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.POOL_TOO_SMALL),
     (
         "pressure of memory that others make",
         scene(SLEEPERS, POLLER, metrics={"psi_memory_share": 0.3}),

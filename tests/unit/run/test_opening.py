@@ -8,6 +8,7 @@ import pytest
 
 from powerband.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.experiment import Experiment, Load, Subject
+from powerband.machine import cache_folder
 from powerband.plan import TrialSpec
 from powerband.run.failures import Code
 from powerband.run.opening import build_subject, check_first_trial
@@ -41,6 +42,23 @@ def test_the_subject_is_built_in_its_folder_and_the_log_is_kept(run: RunDir, sto
     build_subject(made, run, stop)
     assert (tmp_path / "server").exists()
     assert run.build_log.read_text() == "built 7\n"
+
+
+def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it(
+    run: RunDir, stop: StopRequest, tmp_path: Path
+) -> None:
+    here = subject("sh", "-c", "echo >> count", cwd=str(tmp_path))
+    build_subject(here, run, stop)
+    build_subject(here, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n"
+    cached = subject("sh", "-c", "echo >> count; touch {build}/server", cwd=str(tmp_path))
+    build_subject(cached, run, stop)
+    build_subject(cached, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n\n"
+    (built,) = (cache_folder() / "subjects").glob("s-*/.built")
+    built.unlink()
+    build_subject(cached, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n\n\n"
 
 
 def test_without_a_build_nothing_is_done(run: RunDir, stop: StopRequest) -> None:
