@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from powerband.analyze.changes import Change, RunComparison, smallest_difference
-from powerband.analyze.intervals import estimate, on_log_scale
+from powerband.analyze.intervals import estimate, exp, on_log_scale
 from powerband.analyze.results import Analysis, Estimate, Verdict
 from powerband.analyze.special import Array, student_t
 from powerband.experiment import Experiment
@@ -136,7 +136,7 @@ def _ratio(difference: Estimate, base: float | None) -> Estimate | None:
         return None
 
     def ratio(value: float) -> float:
-        return math.exp(value) if base is None else 1 + value / base
+        return exp(value) if base is None else 1 + value / base
 
     if difference.low is None or difference.high is None:
         return Estimate(ratio(difference.value), None, None, difference.confidence, difference.n)

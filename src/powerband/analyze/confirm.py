@@ -16,7 +16,7 @@ import numpy as np
 from powerband.analyze.constraints import Compliance, judge
 from powerband.analyze.contest import Scale, Table
 from powerband.analyze.faults import subjects_own
-from powerband.analyze.intervals import SD_FLOOR, estimate
+from powerband.analyze.intervals import SD_FLOOR, estimate, exp
 from powerband.analyze.results import Confirmation, Estimate, TrialResult
 from powerband.analyze.special import student_t
 from powerband.experiment import Objective
@@ -133,7 +133,7 @@ class _Back:
         """first / second; `base`: the second's mean, needed off the log scale. 1 without interval where it is 0."""
 
         def of(value: float) -> float:
-            return math.exp(value) if self.log else 1 + value / base
+            return exp(value) if self.log else 1 + value / base
 
         if not self.log and base == 0:
             return Estimate(1.0, None, None, self.confidence, difference.n)

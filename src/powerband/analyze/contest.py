@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from powerband.analyze.constraints import Compliance, judge
-from powerband.analyze.intervals import compare_with_leader, on_log_scale
+from powerband.analyze.intervals import compare_with_leader, exp, on_log_scale
 from powerband.analyze.results import Departure, Estimate, TrialResult, Verdict
 from powerband.analyze.special import Array
 from powerband.analyze.spending import Glance, share_at
@@ -158,7 +158,7 @@ class Contest:
 
     def _ratio(self, difference: float) -> float:
         if self.scale.log:
-            return math.exp(difference)
+            return exp(difference)
         return 1 + difference / self.leader_mean
 
 

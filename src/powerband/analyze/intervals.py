@@ -30,6 +30,7 @@ SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
 SMALL_SAMPLE = 0.35
 """Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
+EXPONENT_MAX = 700.0
 SETTLED = 1e-9
 """Passes of the two-way fit stop when no mean moves by more."""
 DF_MANY = 500.0
@@ -44,11 +45,16 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     n = len(values)
     data = np.log(values) if log else np.array(values, dtype=float)
     mean = float(data.mean())
-    back = math.exp if log else float
+    back = exp if log else float
     if n < 2:
         return Estimate(back(mean), None, None, confidence, n)
     half = student_t(confidence, n - 1) * float(data.std(ddof=1)) / math.sqrt(n)
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
+
+
+def exp(exponent: float) -> float:
+    """e to this power, and no error where a float cannot hold it: intervals of few noisy trials may be endless."""
+    return math.exp(min(exponent, EXPONENT_MAX))
 
 
 def on_log_scale(values: Sequence[float], unit: str) -> bool:

@@ -16,7 +16,7 @@ from powerband.analyze.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.constraints import Compliance
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
-from powerband.analyze.intervals import estimate
+from powerband.analyze.intervals import estimate, exp
 from powerband.analyze.results import Analysis, Estimate, TrialResult, Verdict
 from powerband.experiment import Experiment
 from powerband.plan import REVISION, Setting, Stage, format_level, grid
@@ -115,7 +115,7 @@ def _ratio(contest: Contest, pair: Sequence[Setting], base: float) -> Estimate |
     difference, half = towards_new * contest.difference[other], contest.half[other]
 
     def ratio(value: float) -> float:
-        return math.exp(value) if contest.scale.log else 1 + value / base
+        return exp(value) if contest.scale.log else 1 + value / base
 
     n = contest.shared[other]
     if math.isnan(difference):

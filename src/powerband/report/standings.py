@@ -83,10 +83,13 @@ def metric_name(metric: str) -> str:
     return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").removeprefix("response time ")
 
 
+_BAR_LEAST = 0.001
+
+
 def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
     """`···├─────●──┤│·····`: the interval of a ratio to the leader, whose place is the upright stroke. What lies
     beyond the bar ends in an arrow."""
-    worse, better = (reach * margin for reach in _BAR_MARGINS)
+    worse, better = (reach * max(margin, _BAR_LEAST) for reach in _BAR_MARGINS)
     floor, ceiling = (1 - worse, 1 + better) if direction == "maximise" else (1 - better, 1 + worse)
 
     def cell(ratio: float) -> int:

@@ -51,7 +51,7 @@ def capacities(analysis: Analysis) -> Iterator[RenderableType]:
     table = _table("capacity", "holds up to", "tried", "trials", "")
     for setting, capacity in found:
         table.add_row(
-            setting.id,
+            Text(setting.id),
             capacity_words(capacity),
             rates_tried(capacity),
             str(capacity_trials(capacity)),

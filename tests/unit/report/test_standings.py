@@ -89,5 +89,6 @@ def test_bars_stay_within_their_cells() -> None:
         for direction in ("maximise", "minimise"):
             assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 21
     assert interval_bar(Estimate(1.0, None, None, 0.95, 1), 0.03, "maximise").count("●") == 1
+    assert len(interval_bar(Estimate(1.2, 1.1, 1.3, 0.95, 3), 0.0, "maximise")) == 21, "no margin at all"
     assert "▶" in interval_bar(Estimate(1.5, 1.4, 1.6, 0.95, 3), 0.03, "minimise")
     assert "◀" in interval_bar(Estimate(0.5, 0.4, 0.6, 0.95, 3), 0.03, "maximise")

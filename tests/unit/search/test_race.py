@@ -261,3 +261,13 @@ def replay(made: Experiment, results: list[TrialResult]) -> RacePlanner:
         assert planner.ask() is not None
         planner.tell(result)
     return planner
+
+
+def test_a_limit_whose_intervals_are_endless_after_two_blocks_ends_no_race() -> None:
+    made = race_of(16, objective={"subject_to": ["p99 < 50ms"]})
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float]:
+        p99_ns = 10e6 * (4 if spec.block % 2 and threads(spec) == 3 else 1) * noisy(spec)
+        return {"goodput_per_s": 1000 * noisy(spec), "response_time_ns_p99": p99_ns}
+
+    assert run_experiment(made, outcome).race is not None
