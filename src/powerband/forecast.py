@@ -13,6 +13,7 @@ from powerband.machine import Noise
 from powerband.metrics import METRICS
 from powerband.search.explore import BUDGET_SHARE
 from powerband.search.pilot import blocks_to_find, smallest_difference
+from powerband.units import plural, significant
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing down
@@ -145,16 +146,16 @@ def size_text(experiment: Experiment, expected: Forecast) -> str:
     """`5 settings x 3 blocks = 15 trials`, or what a race takes at most."""
     count, blocks = len(experiment.settings()), expected.blocks
     if experiment.objective.is_capacity:
-        tried = f"each looked at once and then tried at {_many(blocks - 1, 'rate')} at most"
-        return f"{_many(count, 'setting')}, {tried}: at most {_many(expected.trials, 'trial')}"
+        tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
+        return f"{plural(count, 'setting')}, {tried}: at most {plural(expected.trials, 'trial')}"
     if not experiment.is_race or count == 1:
-        return f"{_many(count, 'setting')} x {_many(blocks, 'block')} = {_many(expected.trials, 'trial')}"
-    first = f"{_many(count, 'setting')}"
+        return f"{plural(count, 'setting')} x {plural(blocks, 'block')} = {plural(expected.trials, 'trial')}"
+    first = f"{plural(count, 'setting')}"
     if expected.explored:
         first += f", {expected.explored} of them tried once, then {expected.raced} of these"
     confirmed = f" and {expected.confirming} to confirm the winner" if expected.confirming else ""
     return (
-        f"{first} in a race of at most {_many(blocks, 'block')}{confirmed}: at most {_many(expected.trials, 'trial')}"
+        f"{first} in a race of at most {plural(blocks, 'block')}{confirmed}: at most {plural(expected.trials, 'trial')}"
     )
 
 
@@ -178,21 +179,22 @@ def reach_text(reach: Reach) -> str:
     if reach.margin_blocks is None or reach.margin_ns is None:
         wanted = f"{matters} cannot be found by more blocks: measure longer, or quieten the machine"
     else:
-        wanted = f"{matters} would take {_many(reach.margin_blocks, 'block')}, about {time_text(reach.margin_ns)}"
+        wanted = f"{matters} would take {plural(reach.margin_blocks, 'block')}, about {time_text(reach.margin_ns)}"
     if reach.finds is None:
-        there = f"there is time for {_many(reach.blocks, 'block')}, and it takes two"
+        there = f"there is time for {plural(reach.blocks, 'block')}, and it takes two"
         return f"{noise}, nothing can be told apart: {there}; {wanted}."
-    blocks = _many(reach.blocks, "block")
+    blocks = plural(reach.blocks, "block")
     found = (
-        f"{noise}, {blocks} show a difference of {100 * reach.finds:.2g} % half of the time, twice that nearly always"
+        f"{noise}, {blocks} show a difference of {_difference(reach.finds)} half of the time, twice that nearly always"
     )
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
         return f"{found}; for {matters} {reach.margin_blocks} would do."
     return f"{found}; {wanted}."
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _difference(found: float) -> str:
+    """Two digits; one so large that only its size is of interest as a factor: `3.1 %`, `a factor of 12`."""
+    return f"{100 * found:.2g} %" if found < 1 else f"a factor of {significant(1 + found)}"
 
 
 def time_text(ns: float) -> str:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import socket
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,12 @@ def cache_folder() -> Path:
     """Where what may vanish at any time is kept between runs; it need not exist."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     # The standard has relative paths ignored.
-    base = Path(home) if home.startswith("/") else Path("~/.cache").expanduser()
-    return base / "powerband"
+    if home.startswith("/"):
+        return Path(home) / "powerband"
+    try:
+        return Path.home() / ".cache" / "powerband"
+    except RuntimeError:  # no HOME, and no entry for this user: containers
+        return Path(tempfile.gettempdir()) / f"powerband-{os.getuid()}"
 
 
 def _file() -> Path:

@@ -86,11 +86,11 @@ _ALL = [
     Metric("users_mean", "count", "mean users present (closed model)"),
     Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
     Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
-    Metric("ready_s", "count", "seconds from launch to ready"),
+    Metric("ready_s", "s", "from launch to ready"),
     Metric(
         "finish_s",
-        "count",
-        "seconds from the start of the load to its last answer (users with a set number of requests)",
+        "s",
+        "from the start of the load to its last answer (users with a set number of requests)",
     ),
     Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
     Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
@@ -112,7 +112,7 @@ _ALL = [
 
 # Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
 OWN = "app_"
-_OWN_UNITS = {"_per_s": "per_s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
+_OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
 
 
 class _Registry(dict[str, Metric]):

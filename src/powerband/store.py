@@ -138,7 +138,7 @@ class TrialDir:
     def read_record(self) -> TrialRecord:
         """Raises UsageError where another version wrote it, or where it is damaged."""
         try:
-            return TrialRecord.from_json(json.loads(self.record.read_text()))
+            return TrialRecord.from_json(json.loads(self.record.read_text(encoding="utf-8")))
         except UsageError as error:
             raise UsageError(f"cannot read {self.record}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -217,7 +217,7 @@ class RunDir:
     def append_plan(self, spec: TrialSpec) -> None:
         """Adds one trial to the plan, flushed before the trial starts."""
         try:
-            with self.plan.open("a") as file:
+            with self.plan.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(spec.to_json()) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -244,7 +244,7 @@ def slug(name: str) -> str:
 def write_atomically(path: Path, text: str) -> None:
     """The file has either its old content or the whole new one, also after a power cut. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w") as file:
+    with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -255,10 +255,19 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line; a last line that was cut off by a kill is left out."""
     if not path.is_file():
         return
-    with path.open() as file:
+    number = 0
+    with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            if line.endswith("\n"):
+            number += 1
+            if not line.endswith("\n"):
+                continue
+            try:
                 yield json.loads(line)
+            except ValueError as error:
+                raise MeasurementError(
+                    f"{path}, line {number}, is damaged ({error}): restore the file from a copy; without one, this run "
+                    "cannot be read, so start a new one"
+                ) from None
 
 
 def disk_error(path: Path, error: OSError) -> MeasurementError:

@@ -20,6 +20,9 @@ _NS = {
 # No trial lasts longer; above it times would not fit the integers of the wire contract.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
 
+RATIO_SHOWN_MAX = 10.0
+"""Beyond this a ratio's digits say nothing."""
+
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
@@ -84,6 +87,8 @@ def parse_quantity(text: str, unit: str) -> float:
     match unit:
         case "ns":
             return float(parse_duration_ns(text))
+        case "s" if _DURATION.match(text):
+            return float(parse_duration_ns(text)) / 1e9
         case "ratio":
             return float(parse_share(text))
         case "bytes":
@@ -118,6 +123,8 @@ def format_value(value: float, unit: str) -> str:
     match unit:
         case "ns":
             return format_duration(value)
+        case "s":
+            return format_duration(value * 1e9)
         case "ratio":
             return f"{significant(value * 100)} %"
         case "bytes":
@@ -133,6 +140,19 @@ def format_bytes(value: float) -> str:
         if abs(value) >= size:
             return f"{significant(value / size)} {unit}"
     return f"{value:.0f} B"
+
+
+def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
+    """`+2.3`, `−4.1`: the change that a ratio says, in percent of `base`. What is beyond ten times reads `over +900`:
+    the end of an interval from few noisy trials, whose digits say nothing."""
+    if ratio > RATIO_SHOWN_MAX:
+        return f"over +{100 * (RATIO_SHOWN_MAX - 1) * base:.3g}"
+    return f"{100 * (ratio - 1) * base:+.{places}f}".replace("-", "−")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 block`, `1,200 blocks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def significant(value: float) -> str:

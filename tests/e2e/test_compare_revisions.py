@@ -35,3 +35,18 @@ def test_a_revision_that_is_many_times_slower_is_worse(
     assert analysis.race is not None and analysis.race.trials < analysis.race.grid_trials
     assert invoke(["compare", str(run.path), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "worse"
+
+
+@pytest.mark.parametrize("mistyped", ["old", "new"])
+def test_a_revision_that_is_not_there_is_a_mistake_and_no_failing_server(
+    mistyped: str, engine: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = {"old": str(engine), "new": str(engine), mistyped: str(engine.with_name("misspelt"))}
+    code = invoke(
+        ["compare", names["old"], names["new"], "--runs", str(tmp_path), "--duration", "300ms", "--warmup", "100ms",
+         "--users", "2", "--repeats", "2", "--no-live", "--", "{revision}", "serve", "--port", "{port}", "--model",
+         "fixed", "--threads", "2"]
+    )  # fmt: skip
+    said = capfd.readouterr().err
+    assert code == 4, said
+    assert "misspelt" in said and "Traceback" not in said

@@ -102,7 +102,7 @@ def race_of(rows: Sequence[SettingResult]) -> Race:
                 reason = "worse than threads=64 by more than 3 %"
                 departures.append(Departure(row.setting, block, reason, effect, worse=True))
         looks.append(Look(block, leader, effects, tuple(left)))
-    return Race(tuple(looks), tuple(departures), 33, 45, "decided")
+    return Race(tuple(looks), tuple(departures), 33, 45, "decided", looks[-1].block + 1)
 
 
 def confirmation() -> Confirmation:

@@ -109,3 +109,9 @@ def test_a_run_as_junit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert invoke(["report", str(run), "--format", "junit"]) == 0
     names = [case.get("name") for case in Xml.fromstring(capsys.readouterr().out).iter("testcase")]
     assert names == ["answer", "threads=1", "threads=2"]
+
+
+def test_a_comparison_that_is_resumed_answers_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": 800.0})
+    assert invoke(["resume", str(run), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "worse"

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from powerband.machine import ASSUMED_SD, Noise, known_noise, remember_noise
+from powerband.machine import ASSUMED_SD, Noise, cache_folder, known_noise, remember_noise
 
 
 def kept(cache: Path) -> Path:
@@ -58,3 +59,9 @@ def test_a_relative_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert remember_noise(0.04)
     assert json.loads(kept(tmp_path / ".cache").read_text())["sd"] == 0.04
+
+
+def test_without_a_home_there_is_still_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert cache_folder().is_absolute() and f"powerband-{os.getuid()}" in str(cache_folder())

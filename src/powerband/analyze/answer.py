@@ -62,9 +62,7 @@ def _raced(standing: Standing) -> str:
     race = standing.race
     if race is None or not race.looks:
         return ""
-    text = (
-        f"The race took {race.looks[-1].block + 1} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
-    )
+    text = f"The race took {race.blocks} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
     fresh = race.confirmation
     if fresh is not None and fresh.upheld:
         one = fresh.trials == 1
@@ -199,7 +197,9 @@ def _how_sure(
     undecided: Sequence[Setting],
 ) -> str:
     if len(standing.rows) == 1 and standing.exploration is not None:
-        return "It alone raced, so nothing was there to compare: raise design.finalists."
+        if standing.experiment.design.finalists == 1:
+            return "It alone raced, so nothing was there to compare: raise design.finalists."
+        return "No other of those tried could race, so nothing was there to compare: see why they do not count."
     if len(standing.rows) == 1:
         return (
             "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "

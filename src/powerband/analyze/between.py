@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from powerband.analyze.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.faults import subjects_own
 from powerband.analyze.intervals import estimate, exp, on_log_scale
-from powerband.analyze.results import Analysis, Estimate, Verdict
+from powerband.analyze.results import Analysis, Estimate, SettingResult, Verdict
 from powerband.analyze.special import Array, student_t
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
@@ -26,7 +27,9 @@ from powerband.plan import Setting, Stage
 def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
     """By the first run's objective, confidence and margin; of valid trials. `warnings`: what else differs."""
     values = [_values(analysis, first.objective) for analysis in (first, second)]
+    rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
+    tried = [setting for setting in rows[0] if all(_tried(run, setting) for run in (first, second))]
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
     log = on_log_scale(everything, METRICS[first.objective].unit)
@@ -36,9 +39,14 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
         direction=first.direction,
         confidence=first.confidence,
         margin=first.margin,
-        changes=tuple(_change(setting, values[0][setting], values[1][setting], first, scale) for setting in common),
-        only_first=tuple(setting for setting in values[0] if setting not in values[1]),
-        only_second=tuple(setting for setting in values[1] if setting not in values[0]),
+        changes=tuple(
+            _allowed(_change(setting, values[0][setting], values[1][setting], first, scale), rows)
+            if setting in common
+            else _fails(setting, (first, second), values)
+            for setting in dict.fromkeys((*tried, *common))
+        ),
+        only_first=tuple(setting for setting in values[0] if setting not in values[1] and setting not in tried),
+        only_second=tuple(setting for setting in values[1] if setting not in values[0] and setting not in tried),
         warnings=tuple(warnings),
     )
 
@@ -91,6 +99,45 @@ def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
         if trial.valid and trial.stage is Stage.COMPARE and metric in trial.metrics:
             found.setdefault(trial.setting, []).append(trial.metrics[metric])
     return {setting: values for setting, values in found.items() if values}
+
+
+def _tried(analysis: Analysis, setting: Setting) -> bool:
+    return any(trial.setting == setting and trial.status != "interrupted" for trial in analysis.trials)
+
+
+def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:
+    """Tried in both, measured in one at most. Who fails by itself where it served in the other run has changed."""
+    estimates = [
+        estimate(run[setting], runs[0].confidence, log=on_log_scale(run[setting], METRICS[runs[0].objective].unit))
+        if setting in run
+        else None
+        for run in values
+    ]
+    verdict, clauses = Verdict.INCONCLUSIVE, []
+    for index, which in enumerate(("first", "second")):
+        if estimates[index] is not None:
+            continue
+        trials = [trial for trial in runs[index].trials if trial.setting == setting and trial.status != "interrupted"]
+        messages = [problem.message for trial in trials for problem in trial.problems if problem.fatal]
+        clauses.append(f"not measured in the {which} run" + (f": {messages[0]}" if messages else ""))
+        if estimates[1 - index] is not None and all(subjects_own(trial) for trial in trials):
+            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
+    return Change(setting, estimates[0], estimates[1], None, verdict, None, "; ".join(clauses))
+
+
+def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) -> Change:
+    """Constraints come first, as each run judged its own: who breaks one where it did not in the other run is worse,
+    whatever it serves; who breaks one in both is nothing to choose from."""
+    found = [row.get(change.setting) for row in rows]
+    broken = [() if row is None else row.infeasible_because for row in found]
+    if not any(broken):
+        return change
+    if all(broken):
+        because = f"the constraints are met in neither run ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"
+        return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
+    index = 1 if broken[1] else 0
+    because = f"the constraints are not met in the {('first', 'second')[index]} run ({'; '.join(broken[index])})"
+    return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from powerband.analyze.results import Estimate, Verdict
 from powerband.metrics import METRICS
 from powerband.plan import Setting
+from powerband.units import signed_percent
 
 _NAMED_MOST = 4
 
@@ -99,9 +100,9 @@ class RunComparison:
         base = 1.0 if not self._shares or change.first is None else change.first.value
         unit = "percentage points" if self._shares else "%"
         if ratio.low is None or ratio.high is None:
-            return f"{metric} {_percent(ratio.value, base)} {unit}, from too few trials for an interval"
+            return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
         places = 1 if (ratio.high - ratio.low) * base > 0.002 else 2
-        value, low, high = (_percent(end, base, places) for end in (ratio.value, ratio.low, ratio.high))
+        value, low, high = (signed_percent(end, base, places) for end in (ratio.value, ratio.low, ratio.high))
         return f"{metric} {value} {unit} ({low} to {high} {unit})"
 
     def to_json(self) -> dict[str, Any]:
@@ -157,12 +158,6 @@ def smallest_difference(ratio: Estimate | None, first: Estimate | None, objectiv
         return math.sqrt(ratio.high / ratio.low) - 1
     base = abs(first.value) if METRICS[objective].unit == "ratio" else 1.0
     return (ratio.high - ratio.low) / 2 * base
-
-
-def _percent(ratio: float, base: float, places: int = 1) -> str:
-    """`+2.3`, `−4.1`: the change that a ratio says, in percent of `base`."""
-    text = f"{100 * (ratio - 1) * base:+.{places}f}"
-    return text.replace("-", "−")
 
 
 def _setting(setting: Setting) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from powerband.analyze.intervals import SD_FLOOR
+from powerband.analyze.intervals import SD_FLOOR, exp
 from powerband.analyze.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 from powerband.analyze.special import Array, student_t
 from powerband.analyze.spending import share_at
@@ -37,7 +37,6 @@ HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict
 _OPPOSITE = {HELD: REFUTED, REFUTED: HELD, UNDECIDED: UNDECIDED}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _SIDE_MAX = 1e100  # its square is still a float
-_EXPONENT_MAX = 700.0  # exp of more is beyond a float
 
 Cells = Mapping[tuple[Setting, int], TrialResult]
 
@@ -197,7 +196,7 @@ def _measured(comparison: Comparison, left: Array, right: Array, unit: str, rule
     differences = np.log(left) - np.log(right) if log else left - right
     # Counts are exact, so that equal ones prove something; rates and times are read off finite windows and histograms.
     floor = SD_FLOOR if log and units - {"count"} else 0.0
-    back = _exp if log else float
+    back = exp if log else float
     middle = [back(float(np.log(side).mean())) if log else float(side.mean()) for side in (left, right)]
 
     def interval(error: float) -> tuple[float, float, Estimate]:
@@ -228,10 +227,6 @@ def _half(differences: Array, confidence: float, floor: float) -> float:
     if np.ptp(differences) == 0:
         sd = 0.0  # rounding of the mean must not make equal values differ
     return student_t(confidence, len(differences) - 1) * max(sd, floor) / math.sqrt(len(differences))
-
-
-def _exp(exponent: float) -> float:
-    return math.exp(min(exponent, _EXPONENT_MAX))
 
 
 def _shared_unit(comparison: Comparison) -> str:

@@ -44,14 +44,13 @@ from powerband.units import format_duration
 class Progress:
     """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
     fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
-    it, and `raced`: the settings that race (None: all), of whose race so many `blocks` are over."""
+    it, and `raced`: the settings that race (None: all)."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
     race: Race | None = None
     exploration: Exploration | None = None
     raced: tuple[Setting, ...] | None = None
-    blocks: int | None = None
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -104,8 +103,7 @@ def _by_blocks(
 ) -> tuple[Standing, _Decision]:
     """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
     are judged: its error is spent at looks, and half a block is none."""
-    under_way = progress.race is not None and progress.race.ended_by in ("running", "stopped")
-    whole = progress.blocks if under_way and progress.blocks is not None else math.inf
+    whole = progress.race.blocks if progress.race is not None and progress.race.under_way else math.inf
     table = Table(experiment, settings, [result for result in results if result.block < whole])
     scale = scale_of(experiment, table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
@@ -150,15 +148,24 @@ def _by_blocks(
 def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progress) -> Standing:
     """With what a block takes, and whether the budget ended before there were two."""
     experiment = standing.experiment
-    trials = [result for result in results if result.stage is not Stage.EXPLORE and result.status != "interrupted"]
+    ran = [result for result in results if result.status != "interrupted"]
+    trials = [result for result in ran if result.stage is not Stage.EXPLORE]
     took = [result.took_s for result in trials if result.took_s is not None]
     if experiment.design.budget_ns is None or not took:
         return standing
+    looked = [result.took_s for result in ran if result.stage is Stage.EXPLORE and result.took_s is not None]
+    looks = min(experiment.design.explore_trials, len(experiment.settings()))
     one_block = experiment.measure.repeats == 1 and not experiment.objective.is_capacity
     # The first round of a capacity search only looks.
     compared = any(result.block >= 1 for result in trials) or one_block
     block_s = sum(took) / len(took) * len(standing.rows)
-    return replace(standing, block_s=block_s, out_of_time=progress.to_come == 0 and not compared)
+    live = any(row.setting not in progress.left for row in standing.rows)  # else nothing was left to spend time on
+    return replace(
+        standing,
+        block_s=block_s,
+        explore_s=sum(looked) / len(looked) * looks if looked else 0.0,
+        out_of_time=progress.to_come == 0 and live and not compared,
+    )
 
 
 def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> Standing:

@@ -23,6 +23,9 @@ OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
+ENDLESS = 1e4
+
+
 @dataclass(frozen=True)
 class Compliance:
     """`missed`: constraints that the setting certainly breaks; `open`: those that it may meet or break. `seen`: whether
@@ -71,7 +74,9 @@ def judge(
             text += " in one trial"
         else:
             verdict = _certainly(constraint, found.low, found.high)
-            if verdict is None:
+            if verdict is None and _endless(found.low, found.high):
+                text += ", its trials too few and too different for limits"
+            elif verdict is None:
                 text += f", {format_value(found.low, unit)} to {format_value(found.high, unit)}"
         if verdict is not True:
             (unsure if verdict is None else missed).append(text)
@@ -85,6 +90,11 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
     if _meets(constraint, value):
         return None
     return abs(value - constraint.threshold) / (abs(constraint.threshold) or 1.0)
+
+
+def _endless(low: float, high: float) -> bool:
+    """An interval so wide, a hundredfold and more to either side, that its ends are only arithmetic."""
+    return low > 0 and high / low > ENDLESS
 
 
 def _meets(constraint: Constraint, value: float) -> bool:

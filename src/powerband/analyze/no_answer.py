@@ -11,11 +11,24 @@ from collections import Counter
 from powerband.analyze.capacity import TRIALS_MIN
 from powerband.analyze.results import Exploration
 from powerband.analyze.standing import Standing, metric_words, names, sentence
-from powerband.metrics import ALIASES, METRICS
+from powerband.metrics import ALIASES, METRICS, OWN
 from powerband.units import format_duration, format_value
 
 NOT_TRIED = "it was not tried yet"
 _CLOSED_ONLY = "only a load of users has it, and this one has a rate"
+_NONE_OK = "no request ended ok while it measured: see the outcomes in the report"
+# What trials without it lacked, by the beginning of a metric's name.
+_LACKED = {
+    "connect_time_ns": "no connection was opened while it measured: set load.keep_alive to false to open one for each "
+    "request",
+    "response_time_ns": _NONE_OK,
+    "service_time_ns": _NONE_OK,
+    "send_lag_ns": _NONE_OK,
+    "finish_s": "only users with a set number of requests (load.requests_per_user) finish, and some did not",
+    "burst_": "no first moments were set apart (measure.burst), or no request ended in them",
+    "jvm_": "the subject is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
+    OWN: "the subject's page did not have it while it measured: see metrics_url and measure.metrics",
+}
 _SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says what this machine hides"
 
 
@@ -41,16 +54,12 @@ def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
 
 
 def _why_unmeasured(standing: Standing, metric: str) -> str:
-    """What the trials lacked for it, as far as their kind tells."""
+    """What the trials lacked for it, as far as its kind tells."""
     if metric in ("users_mean", "littles_law_deviation") and standing.experiment.load.users is None:
         return _CLOSED_ONLY
-    if metric == "connect_time_ns_p99":
-        return "no connection was opened while it measured: set load.keep_alive to false to open one for each request"
-    if metric.startswith(("response_time_ns", "service_time_ns", "send_lag_ns")):
-        return "no request ended ok while it measured: see the outcomes in the report"
     if "per_request" in metric:
         return "no request ended while it measured: see the outcomes in the report"
-    return _SEEN_BY_THE_PROBE
+    return next((why for begins, why in _LACKED.items() if metric.startswith(begins)), _SEEN_BY_THE_PROBE)
 
 
 def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
@@ -77,6 +86,7 @@ def too_little_time(standing: Standing) -> str:
     confirmed = 2 * standing.experiment.design.confirm if standing.experiment.is_race else 0
     blocks = 1 + TRIALS_MIN if standing.experiment.objective.is_capacity else 2
     needed_s = block_s * (blocks + confirmed / max(1, len(standing.rows)))
+    needed_s += min(standing.explore_s, needed_s)  # an exploration takes half of a budget at most (BUDGET_SHARE)
     text = (
         f"one trial of every setting takes about {format_duration(block_s * 1e9)}, and at least {blocks} of each are "
         f"needed: the budget of {format_duration(budget_ns)} was too little; allow {format_duration(needed_s * 1e9)}, "

@@ -194,18 +194,24 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Race:
-    """How a race went. `trials`: all that it took, with the confirmation and what was repeated; `grid_trials`: what
-    the full grid would have taken, every setting in as many blocks as the race might have had. `ended_by`: `decided`,
-    `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner counts, None where one
-    does or none was made."""
+    """How a race went. `blocks`: those that are over; `trials`: all that it took, with the confirmation and what was
+    repeated; `grid_trials`: what the full grid would have taken, every setting in as many blocks as the race might
+    have had. `ended_by`: `decided`, `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of
+    the winner counts, None where one does or none was made."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
     trials: int
     grid_trials: int
     ended_by: str
+    blocks: int
     confirmation: Confirmation | None = None
     unconfirmed: str | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """It has not ended; what half a block says is no look, and does not count yet."""
+        return self.ended_by in ("running", "stopped")
 
 
 @dataclass(frozen=True)

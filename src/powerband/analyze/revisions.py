@@ -36,7 +36,8 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
     each = 1 - (1 - experiment.objective.confidence) / len(others)
     objective = experiment.objective.model_copy(update={"confidence": each})
     judged = experiment.model_copy(update={"objective": objective})
-    trials = [t for t in analysis.trials if objective.is_capacity or t.stage is Stage.COMPARE]
+    whole = analysis.race.blocks if analysis.race is not None and analysis.race.under_way else math.inf
+    trials = [t for t in analysis.trials if objective.is_capacity or (t.stage is Stage.COMPARE and t.block < whole)]
     return RunComparison(
         objective=analysis.objective,
         direction=analysis.direction,

@@ -20,7 +20,7 @@ class Standing:
     the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
     any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
     before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
-    of all settings takes; `out_of_time`: the budget ended before two blocks did."""
+    of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -34,6 +34,7 @@ class Standing:
     explored: Sequence[TrialResult] = ()
     measured: frozenset[str] = frozenset()
     block_s: float | None = None
+    explore_s: float = 0.0
     out_of_time: bool = False
 
     def row(self, setting: Setting) -> SettingResult:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -58,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a narrow locale loses a character, not the answer
+            stream.reconfigure(errors="replace")
     try:
         code = powerband.main(arguments, prog_name="powerband", standalone_mode=False)
         sys.stdout.flush()

@@ -47,10 +47,14 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         sizes = {name or "default": _size(item) for name, item in checked.items()}
         print_json({"format": 1, "valid": True, "profiles": sizes})
         return EXIT_OK
+    from powerband.units import plural
+
     for name, experiment in checked.items():
         size = _size(experiment)
         label = f"{experiment.name} (profile {name})" if name else experiment.name
-        click.echo(f"{label}: valid; {size['settings']} settings x {size['blocks']} blocks")
+        raced = experiment.design.finalists if experiment.explores else size["settings"]
+        explored = f"{size['settings']:,} settings to explore, " if experiment.explores else ""
+        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}")
     return EXIT_OK
 
 

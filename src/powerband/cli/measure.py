@@ -180,11 +180,15 @@ def run(
 @answer_format_option
 def resume(directory: Path, live: bool | None, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
+    from powerband.analyze.revisions import holds_revisions
+    from powerband.cli.results import revision_answers
     from powerband.experiment_file import load_experiment
     from powerband.store import RunDir
 
     run_directory = RunDir.open(directory)
-    return _go_on(load_experiment(run_directory.experiment), run_directory, live, answers(output))
+    experiment = load_experiment(run_directory.experiment)
+    answer = revision_answers(output) if holds_revisions(experiment) else answers(output)
+    return _go_on(experiment, run_directory, live, answer)
 
 
 def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answer) -> int:

@@ -17,6 +17,7 @@ from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UsageErr
 if TYPE_CHECKING:
     from powerband.analyze.changes import RunComparison
     from powerband.analyze.results import Analysis
+    from powerband.cli.measure import Answer
     from powerband.experiment import Experiment
     from powerband.store import RunDir
 
@@ -83,10 +84,15 @@ def compare(
 def _compare_revisions(
     first: str, second: str | None, command: tuple[str, ...], output: str, options: dict[str, Any]
 ) -> int:
-    from powerband.analyze.revisions import compare_revisions
-
     if second is None:
         raise click.UsageError("name two revisions, OLD and NEW, before the --")
+    runs, live = options.pop("runs"), options.pop("live")
+    return measure(tuned(command, **options, revisions=(first, second)), runs, live, revision_answers(output))
+
+
+def revision_answers(output: str) -> Answer:
+    """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
+    from powerband.analyze.revisions import compare_revisions
 
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
         found = compare_revisions(experiment, analysis)
@@ -94,8 +100,7 @@ def _compare_revisions(
         # Where nothing can be compared, the trials may say whose fault that is.
         return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
 
-    runs, live = options.pop("runs"), options.pop("live")
-    return measure(tuned(command, **options, revisions=(first, second)), runs, live, answer)
+    return answer
 
 
 def _told_again(directory: Path) -> RunComparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +14,7 @@ from powerband.metrics import METRICS
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_estimate
 from powerband.report.words import gap_words, margin_words
+from powerband.units import signed_percent
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
@@ -22,9 +23,11 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
     first, second = ("old", "new") if comparison.paired else ("first", "second")
     headings = ("setting", first, second, "change", "interval", "smallest", "verdict")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("setting", "verdict") else "right", no_wrap=True)
+        name = heading == "setting"  # it alone folds where the terminal is narrow: no figure may be cut
+        justify: JustifyMethod = "left" if name or heading == "verdict" else "right"
+        table.add_column(heading, justify=justify, no_wrap=not name, overflow="fold")
     for change in comparison.changes:
-        table.add_row(*_row(change, comparison))
+        table.add_row(*map(Text, _row(change, comparison)))
     notes = [
         *_reasons(comparison),
         _note(comparison),
@@ -76,7 +79,8 @@ def _row(change: Change, comparison: RunComparison) -> list[str]:
 def _smallest(change: Change, objective: str) -> str:
     if change.smallest_difference is None:
         return ABSENT
-    return f"{100 * change.smallest_difference:.1f} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
+    found = signed_percent(1 + change.smallest_difference).removeprefix("+").replace("over +", "over ")
+    return f"{found} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
 
 
 def _interval(change: Change, objective: str) -> str:
@@ -85,8 +89,8 @@ def _interval(change: Change, objective: str) -> str:
     if ratio is None or ratio.low is None or ratio.high is None:
         return ABSENT
     share = METRICS[objective].unit == "ratio"
-    scale = 100 * (change.first.value if share and change.first is not None else 1.0)
-    ends = " to ".join(f"{(end - 1) * scale:+.1f}".replace("-", "−") for end in (ratio.low, ratio.high))
+    base = change.first.value if share and change.first is not None else 1.0
+    ends = " to ".join(signed_percent(end, base) for end in (ratio.low, ratio.high))
     return f"{ends} {'pts' if share else '%'}"
 
 

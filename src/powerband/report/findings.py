@@ -20,6 +20,7 @@ from powerband.analyze.why import WORDS
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
 from powerband.report.words import verdict_words
+from powerband.units import plural, signed_percent
 
 # In a column of a table; a clause of a sentence is `why.WORDS`.
 _SHORT: dict[BottleneckName, str] = {
@@ -37,7 +38,6 @@ _SHORT: dict[BottleneckName, str] = {
     BottleneckName.EVENT_LOOP_BLOCKED: "event loop",
     BottleneckName.NONE: "none",
 }
-_RATIO_SHOWN_MAX = 10.0  # an interval from two blocks reaches to where digits say nothing
 _ENDED = {
     "decided": "The race was decided after {blocks}",
     "blocks": "The race was not decided after {blocks}, the most that were allowed",
@@ -79,8 +79,7 @@ def state_words(result: SettingResult, analysis: Analysis) -> str:
 
 def race_words(race: Race) -> str:
     """`The race was decided after 4 blocks: 41 trials, 64 % of the full grid's 64.`"""
-    blocks = race.looks[-1].block + 1 if race.looks else 0
-    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(blocks, "block"))
+    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(race.blocks, "block"))
     text += f": {plural(race.trials, 'trial')}"
     if race.grid_trials:
         text += f", {100 * race.trials / race.grid_trials:.0f} % of the full grid's {race.grid_trials}"
@@ -161,16 +160,9 @@ def restless_settings(analysis: Analysis) -> dict[Setting, str]:
     }
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _signed(ratio: float) -> str:
-    if ratio > _RATIO_SHOWN_MAX:
-        return f"over +{100 * (_RATIO_SHOWN_MAX - 1):.0f}"
-    percent = 100 * (ratio - 1)
-    text = f"{abs(percent):.0f}" if abs(percent) >= 10 else f"{abs(percent):.1f}"
-    return text if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text}"
+    text = signed_percent(ratio, places=0 if abs(ratio - 1) >= 0.1 else 1)
+    return text[1:] if text[1:] == "0.0" else text
 
 
 def whole_sentence(clause: str) -> str:

@@ -34,6 +34,8 @@ class _Case:
 def render_changes(comparison: RunComparison) -> str:
     """One case for each setting: failed where it became worse, skipped where that is not certain."""
     cases = [_change(change, comparison) for change in comparison.changes]
+    if not cases:  # an empty suite passes everywhere
+        cases = [_Case("powerband.compare", "comparison", "error", comparison.sentence)]
     properties = {
         "first": comparison.names[0],
         "second": comparison.names[1],
@@ -64,8 +66,8 @@ def render_analysis(analysis: Analysis, run: Path | None) -> str:
 
 def _change(change: Change, comparison: RunComparison) -> _Case:
     outcome = {Verdict.WORSE: "failure", Verdict.INCONCLUSIVE: "skipped"}.get(change.verdict)
-    if change.first is None and change.second is None:
-        outcome = "error"
+    if change.verdict is Verdict.INCONCLUSIVE and (change.first is None or change.second is None):
+        outcome = "error" if change.first is change.second or not comparison.comparable else outcome
     figures = {
         "first": format_estimate(change.first, comparison.objective),
         "second": format_estimate(change.second, comparison.objective),

@@ -63,6 +63,9 @@ def unit_scale(value: float, unit: str) -> tuple[float, str]:
     """The divisor and the suffix that fit `value`: 12 ms as ns gives (1e6, "ms")."""
     if unit in _SINGLE:
         return _SINGLE[unit]
+    if unit == "s":
+        scale, suffix = unit_scale(value * 1e9, "ns")
+        return scale / 1e9, suffix
     steps = _NS if unit == "ns" else _BYTES
     return next((step for step in steps if abs(value) >= step[0]), steps[-1])
 

@@ -29,6 +29,7 @@ from powerband.report.words import (
     verdict_note,
     verdict_words,
 )
+from powerband.units import plural
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def _keys(analysis: Analysis) -> str:
     trials = counted(analysis.trials)
     valid = sum(trial.valid for trial in trials)
     left = len(trials) - valid
-    items.append(("Evidence", f"{valid} trials", f"{left} more not counted" if left else "every trial was valid"))
+    rest = f"{left} more not counted" if left else "every trial was valid" if valid else "nothing was run yet"
+    items.append(("Evidence", plural(valid, "trial"), rest))
     cells = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(small)}</small></dd></div>"
         for name, value, small in items

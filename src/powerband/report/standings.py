@@ -9,9 +9,10 @@ from rich.text import Text
 
 from powerband.analyze.results import Analysis, Estimate, Look, SettingResult
 from powerband.experiment import Experiment
-from powerband.report.findings import departure_of, plural, range_phrase, rates_tried, state_words
+from powerband.report.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.numbers import ABSENT, format_estimate, format_interval
 from powerband.report.words import change_words
+from powerband.units import plural
 
 RANKING_ROWS = 12
 _BAR_CELLS = 21

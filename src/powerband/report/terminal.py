@@ -20,10 +20,10 @@ from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.observer import Observer
 from powerband.plan import Stage, TrialSpec
-from powerband.report.findings import plural
 from powerband.report.numbers import ABSENT, format_estimate, format_number
 from powerband.report.standings import left_line, metric_name, race_line, ranking
 from powerband.store import RunDir, TrialRecord
+from powerband.units import plural
 
 REDRAW_S = 0.5  # one redraw costs 3 to 4 ms of CPU: 0.7 % of a core
 _START_AND_STOP_S = 2.0  # first guess of what a trial takes beyond warm-up and window

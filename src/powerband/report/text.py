@@ -88,7 +88,7 @@ class SettingsTable:
         objective = self.analysis.objective
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
         for name in _setting_columns(self.analysis):
-            table.add_column(name, justify="right", no_wrap=len(name) <= _NARROW, overflow="fold")
+            table.add_column(Text(name), justify="right", no_wrap=len(name) <= _NARROW, overflow="fold")
         if answer:
             table.add_column(_heading(objective), justify="right", no_wrap=True)
             table.add_column("interval", justify="right", no_wrap=True)
@@ -136,11 +136,12 @@ def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
     return names if 0 < len(names) <= _FACTOR_COLUMNS else ("setting",)
 
 
-def _name(result: SettingResult, analysis: Analysis) -> list[str]:
+def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
+    """As text, not markup: a level may hold brackets."""
     levels = [format_level(level) for _, level in result.setting.levels]
     cells = levels if len(_setting_columns(analysis)) == len(levels) else [result.setting.id]
     marker = "* " if result.setting == analysis.answer.setting else "  "
-    return [marker + cells[0], *cells[1:]]
+    return [Text(marker + cells[0]), *map(Text, cells[1:])]
 
 
 def _verdict(result: SettingResult, analysis: Analysis) -> Text:

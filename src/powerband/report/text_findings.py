@@ -55,7 +55,7 @@ def capacities(analysis: Analysis) -> Iterator[RenderableType]:
             capacity_words(capacity),
             rates_tried(capacity),
             str(capacity_trials(capacity)),
-            capacity.note,
+            Text(capacity.note),
             style="bold" if setting == analysis.answer.setting else "",
         )
     yield Text()
@@ -71,9 +71,9 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
         table.add_row(
             rule.name,
             proposal_words(rule),
-            rule_nearest(rule),
+            Text(rule_nearest(rule)),
             ABSENT if rule.cost is None else ratio_phrase(rule.cost),
-            f"refused: {rule.refused}" if rule.refused else rule.formula,
+            Text(f"refused: {rule.refused}" if rule.refused else rule.formula),
         )
     yield Text()
     yield table

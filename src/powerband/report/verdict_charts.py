@@ -14,10 +14,11 @@ from powerband.experiment import parse_constraint
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
 from powerband.report.charts import Axis, Chart, Line, Point
-from powerband.report.findings import capacity_words, departure_of, plural, ratio_phrase, state_words
+from powerband.report.findings import capacity_words, departure_of, ratio_phrase, state_words
 from powerband.report.numbers import format_number, unit_scale
 from powerband.report.standings import metric_name, ranked
 from powerband.report.words import margin_words
+from powerband.units import plural
 
 RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
 RACE_BARS = 10  # of one setting that are drawn; of more looks every second or third, the last one always

@@ -15,7 +15,6 @@ from powerband.report.findings import (
     capacity_words,
     estimate_phrase,
     exploration_words,
-    plural,
     proposal_words,
     race_words,
     ratio_phrase,
@@ -25,6 +24,7 @@ from powerband.report.findings import (
 )
 from powerband.report.numbers import ABSENT, format_number
 from powerband.report.verdict_charts import RACE_BARS, CapacityChart, RaceChart, pool_trial
+from powerband.units import plural
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from powerband.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.experiment import Experiment, Subject
-from powerband.plan import Setting
+from powerband.plan import REVISION, Setting
 from powerband.run.engine import find_engine
 from powerband.run.failures import Code
 from powerband.run.process import describe_status
@@ -68,8 +68,9 @@ def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run
 
 
 def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError, or MeasurementError for a limit of the bench, where the first trial of a run failed as every
-    other must; then it is removed, so that the run can be gone on with once that is mended."""
+    """Raises SubjectError, or MeasurementError for a limit of the bench, where the first trial of a run, or of one of
+    two revisions in it, failed as every other must; then it is removed, so that the run can be gone on with once that
+    is mended."""
     if record.failure is None or not _shared_by_all(experiment, record.failure.code):
         return
     run.trial(record.spec.number).record.unlink()
@@ -80,7 +81,7 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
 def _shared_by_all(experiment: Experiment, code: str) -> bool:
     match code:
         case Code.COMMAND_NOT_FOUND | Code.NOT_EXECUTABLE:
-            return not placeholders(experiment.subject.command[:1]) & set(experiment.factors)
+            return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
         case Code.DESCRIPTOR_LIMIT:
             return not any(name.startswith("load.") for name in experiment.factors)
     return False

@@ -36,6 +36,7 @@ class RacePlanner:
         self._told_before = told
         self._results: list[TrialResult] = []
         self._begun = 0  # blocks, those of the confirmation included
+        self._blocks = 0  # of the race that are over
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
         self._contest: Contest | None = None  # of the last look
@@ -61,11 +62,9 @@ class RacePlanner:
             trials=self._trials.told - self._told_before,
             grid_trials=len(self._settings) * self._experiment.measure.repeats,
             ended_by=self._ended_by,
+            blocks=self._blocks,
         )
-        begun = self._begun if self._trials.idle else self._begun - 1
-        return Progress(
-            self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings, blocks=begun
-        )
+        return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
 
     @property
     def block_ended(self) -> bool:
@@ -112,6 +111,7 @@ class RacePlanner:
     def _block_over(self) -> None:
         """A look, and whether there is to be another block."""
         block = self._begun - 1
+        self._blocks = self._begun
         for setting, reason in self._trials.left.items():
             self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
         decided = self._look(block) if block > 0 else False

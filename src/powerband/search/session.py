@@ -19,6 +19,7 @@ from powerband.analyze.steady import is_steady
 from powerband.errors import UsageError
 from powerband.experiment import Experiment
 from powerband.observer import Observer
+from powerband.plan import REVISION, TrialSpec
 from powerband.run.opening import build_subject, check_first_trial
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
@@ -63,7 +64,7 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
         observer.trial_started(spec, planner.planned_total)
         directory = run.trial(spec.number)
         record = trial(experiment, spec, directory, steady=is_steady, observer=observer, stop=stop)
-        if not results:
+        if _is_first(spec, results):
             check_first_trial(experiment, record, run)
         result = measure(directory, record, experiment)
         planner.tell(result)
@@ -74,6 +75,12 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis
+
+
+def _is_first(spec: TrialSpec, results: Sequence[TrialResult]) -> bool:
+    """Of the run, or of its revision: one that was mistyped is no server that fails."""
+    revision = spec.setting.as_dict().get(REVISION)
+    return all(result.setting.as_dict().get(REVISION) != revision for result in results)
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:

@@ -3,13 +3,14 @@
 import json
 import math
 import random
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
 from scipy.stats import ttest_ind
 
 from powerband.analyze.between import compare_runs
-from powerband.analyze.results import Analysis, Answer, AnswerKind, TrialResult, Verdict
+from powerband.analyze.results import Analysis, Answer, AnswerKind, Problem, SettingResult, TrialResult, Verdict
 from powerband.plan import Setting
 
 
@@ -102,3 +103,40 @@ def test_equal_runs_differ_in_at_most_five_percent_of_comparisons() -> None:
         verdicts = {change.verdict for change in compare_runs(*runs).changes}
         false += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
     assert false / 400 <= 0.05 + 1.64 * (0.05 * 0.95 / 400) ** 0.5
+
+
+def with_failures(run: Analysis, code: str, threads: int = 8, blocks: int = 3) -> Analysis:
+    """With a setting that has no valid trial."""
+    setting = Setting((("threads", threads),))
+    failed = [
+        TrialResult(100 + block, block, 1, setting, "failed", (Problem(code, "it did not start"),), {})
+        for block in range(blocks)
+    ]
+    return replace(run, trials=(*run.trials, *failed), settings=(*run.settings, row(setting)))
+
+
+def row(setting: Setting, *broken: str) -> SettingResult:
+    return SettingResult(setting, 3, 0, {}, None, Verdict.EQUIVALENT, not broken, broken)
+
+
+@pytest.mark.parametrize(("code", "verdict"), [("not_ready", Verdict.WORSE), ("engine_failed", Verdict.INCONCLUSIVE)])
+def test_a_setting_that_served_before_and_now_fails_is_worse(code: str, verdict: Verdict) -> None:
+    setting = Setting((("threads", 8),))
+    before = replace(run_of({4: [1.0, 1.0], 8: [5.0, 5.1]}), settings=(row(setting),))
+    after = with_failures(run_of({4: [1.0, 1.0]}), code)
+    found = compare_runs(before, after)
+    (change,) = [change for change in found.changes if change.setting == setting]
+    assert change.verdict is verdict and "not measured in the second run: it did not start" in change.because
+    assert found.verdict is verdict and not found.only_first
+    back = {change.setting: change for change in compare_runs(after, before).changes}[setting]
+    assert back.verdict is (Verdict.BETTER if verdict is Verdict.WORSE else verdict)
+
+
+def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
+    setting = Setting((("threads", 4),))
+    good, bad = (replace(run_of({4: [5.0, 5.1, 5.05]}), settings=(row(setting, *why),)) for why in ((), ("p99 < 1ms",)))
+    (worse,) = compare_runs(good, bad).changes
+    (better,) = compare_runs(bad, good).changes
+    (neither,) = compare_runs(bad, bad).changes
+    assert [worse.verdict, better.verdict, neither.verdict] == [Verdict.WORSE, Verdict.BETTER, Verdict.INCONCLUSIVE]
+    assert "second run (p99 < 1ms)" in worse.because and "neither run (p99 < 1ms)" in neither.because

@@ -11,7 +11,7 @@ from scipy.stats import ttest_rel
 from fakes.trials import experiment
 from powerband.analyze.changes import RunComparison
 from powerband.analyze.compare import analyse
-from powerband.analyze.results import Problem, TrialResult, Verdict
+from powerband.analyze.results import Problem, Race, TrialResult, Verdict
 from powerband.analyze.revisions import compare_revisions, holds_revisions
 from powerband.experiment import Experiment, Objective
 from powerband.plan import Setting
@@ -156,3 +156,14 @@ def test_equal_revisions_differ_in_at_most_five_percent_of_comparisons() -> None
         verdicts = {change.verdict for change in compare_revisions(of, analysis).changes}
         false += bool(verdicts & {Verdict.BETTER, Verdict.WORSE})
     assert false / 300 <= 0.05 + 1.64 * (0.05 * 0.95 / 300) ** 0.5
+
+
+def test_half_a_block_of_a_race_that_was_stopped_is_no_look() -> None:
+    of = case(pairs=False)
+    rows = trials({("old",): [*DRIFT, 1.0], ("new",): [*(0.9 * value for value in DRIFT), 50.0]})
+    analysis = analyse(of, rows)
+    stopped = Race((), (), len(rows), 20, "stopped", len(DRIFT))
+    (whole,) = compare_revisions(of, replace(analysis, race=stopped)).changes
+    (ended,) = compare_revisions(of, replace(analysis, race=replace(stopped, ended_by="blocks"))).changes
+    assert whole.ratio is not None and whole.ratio.value == pytest.approx(0.9, rel=1e-6)
+    assert ended.ratio is not None and ended.ratio.value > 1

@@ -85,3 +85,23 @@ def test_shares_change_by_percentage_points_and_from_zero_there_is_no_ratio() ->
     none = Estimate(0.0, 0.0, 0.0, 0.95, 5)
     from_zero = replace(shares, changes=(Change(threads(4), none, second, None, Verdict.WORSE),))
     assert "+15 pts" in " ".join(shown(from_zero)) and "nan" not in " ".join(shown(from_zero))
+
+
+def test_names_are_no_markup_fold_on_a_narrow_terminal_and_no_figure_is_cut() -> None:
+    base = comparison()
+    (change,) = base.changes
+    odd = Setting((("path", "[/a]"), ("a_rather_long_name", "and_a_rather_long_level_of_it")))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_comparison(replace(base, changes=(replace(change, setting=odd),))))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "[/a]" in text and "…" not in text and "−25.0 to −15.0 %" in text and "worse" in text
+
+
+def test_an_endless_interval_is_not_printed_in_full() -> None:
+    base = comparison()
+    (change,) = base.changes
+    endless = replace(change, ratio=estimate(2.0, 0.0, 1e200), smallest_difference=1e100)
+    found = replace(base, changes=(endless,))
+    assert "−100.0 to over +900 %" in " ".join(shown(found)) and "over 900 %" in " ".join(shown(found))
+    assert "over +900 %" in found.sentence and max(map(len, shown(found)[:4])) < 200

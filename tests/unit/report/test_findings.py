@@ -44,7 +44,7 @@ def test_how_a_race_ended(ended_by: str, words: str) -> None:
 
 
 def test_a_race_without_a_block_is_no_division_by_nothing() -> None:
-    assert findings.race_words(Race((), (), 1, 0, "stopped")) == "The race was interrupted after 0 blocks: 1 trial."
+    assert findings.race_words(Race((), (), 1, 0, "stopped", 0)) == "The race was interrupted after 0 blocks: 1 trial."
 
 
 def test_what_left_a_race_says_after_which_block() -> None:

@@ -112,3 +112,25 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     of = analysis()
     suite = parsed(render_analysis(replace(of, warnings=("said \x1b[31mred\x00 ]]> &",)), None))
     assert "said \ufffd[31mred\ufffd ]]> &" in (suite.findtext("system-out") or "")
+
+
+def test_a_comparison_of_nothing_is_an_error_and_no_empty_suite() -> None:
+    suite = parsed(render_changes(RunComparison("goodput_per_s", "maximise", 0.95, 0.03, (), (), ())))
+    assert outcomes(suite) == {"powerband.compare:comparison": "error"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "first", "outcome"),
+    [
+        (Verdict.BETTER, None, "passed"),  # two capacities without figures, whose ranges lie apart
+        (Verdict.WORSE, None, "failure"),
+        (Verdict.INCONCLUSIVE, None, "error"),
+        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), "error"),  # nothing can be compared: exit code 5
+    ],
+)
+def test_outcomes_without_figures_are_those_of_the_exit_code(
+    verdict: Verdict, first: Estimate | None, outcome: str
+) -> None:
+    change = Change(Setting((("threads", 4),)), first, None, None, verdict, None, "a reason")
+    suite = parsed(render_changes(RunComparison("capacity_per_s", "maximise", 0.95, 0.03, (change,), (), ())))
+    assert list(outcomes(suite).values()) == [outcome]

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.results import Analysis, Answer, AnswerKind
+from powerband.plan import Setting
 from powerband.report.text import print_answer
 
 
@@ -145,3 +146,11 @@ def test_capacities_have_their_interval_their_trials_and_their_note(width: int) 
     assert "1,482/s (1,452–1,511)" in text
     assert "445/s to 1,780/s" in text
     assert "holds at no rate" in plain(text)
+
+
+def test_what_people_wrote_is_no_markup() -> None:
+    analysis = synthetic.analysis()
+    odd = Setting((("[b]", "[/a]"),))
+    first, *rest = analysis.settings
+    text = printed(replace(analysis, settings=(replace(first, setting=odd), *rest)), 120)
+    assert "[/a]" in text and "[b]" in text

@@ -167,3 +167,10 @@ def test_truncating_a_stream_anywhere_leaves_its_whole_lines(tmp_path_factory: p
     whole = b"".join(b'{"number":%d}\n' % number for number in range(15))
     path.write_bytes(whole[:at])
     assert [event["number"] for event in read_json_lines(path)] == list(range(whole[:at].count(b"\n")))
+
+
+def test_a_damaged_line_is_said_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "probe.jsonl"
+    file.write_bytes(b'{"a": 1}\n{"a": \xff\xfe\n{"a": 3}\n')
+    with pytest.raises(MeasurementError, match=r"probe\.jsonl, line 2, is damaged"):
+        list(read_json_lines(file))

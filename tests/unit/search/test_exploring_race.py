@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,3 +152,14 @@ def test_at_fifty_settings_there_is_no_exploration() -> None:
     assert not made.explores
     assert experiment({"threads": tuple(range(51))}, design={"order": "race", "seed": 1}).explores
     assert not experiment({"threads": tuple(range(51))}, design={"order": "blocks", "seed": 1}).explores
+
+
+def test_the_advised_budget_is_enough() -> None:
+    """Each trial takes 1 s: 14 s are too few for two blocks of the finalists after the exploration."""
+    found = run_experiment(space(budget="14s"), served)
+    said = " ".join(found.answer.sentences)
+    advised = re.search(r"allow ([\d.]+) s", said)
+    assert advised is not None, said
+    assert float(advised[1]) > 14
+    enough = run_experiment(space(budget=f"{math.ceil(float(advised[1]))}s"), served)
+    assert "too little" not in " ".join(enough.answer.sentences)

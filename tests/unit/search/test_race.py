@@ -271,3 +271,18 @@ def test_a_limit_whose_intervals_are_endless_after_two_blocks_ends_no_race() -> 
         return {"goodput_per_s": 1000 * noisy(spec), "response_time_ns_p99": p99_ns}
 
     assert run_experiment(made, outcome).race is not None
+
+
+def test_where_nobody_may_be_the_answer_blocks_are_counted_all_the_same() -> None:
+    made = race_of(3, objective={"constraints": ["p99 < 1ms"]})
+    analysis = run_experiment(made, lambda spec: {**serve(spec), "response_time_ns_p99": 9e6 * noisy(spec)})
+    race = analysis.race
+    assert race is not None and race.ended_by == "decided" and race.blocks >= 2
+    assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE
+
+
+def test_a_budget_is_not_blamed_where_every_setting_only_fails() -> None:
+    made = race_of(3, budget="10m")
+    analysis = run_experiment(made, lambda spec: "not_ready")
+    assert analysis.answer.kind is AnswerKind.NONE_VALID
+    assert "budget" not in " ".join(analysis.answer.sentences)

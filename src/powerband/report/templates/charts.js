@@ -154,7 +154,7 @@ function estimates(chart, t) {
       lineStyle: { color: colour, width: chart.axis.ordered ? 2 : 0 },
       itemStyle: { color: colour },
       z: 3,
-      markArea: i === 0 && chart.band ? band(chart, t, flat) : undefined,
+      markArea: i === 0 && chart.band ? band(chart, t, flat, scale) : undefined,
     });
     series.push(whiskers(line, colour, flat, scale));
   });
@@ -185,9 +185,9 @@ function estimates(chart, t) {
   };
 }
 
-/** Where values count as equally good. */
-function band(chart, t, flat) {
-  const [low, high] = chart.band;
+/** Where values count as equally good, on the axis' own scale: a lower end of 0 or less lies below a logarithmic one. */
+function band(chart, t, flat, scale) {
+  const [low, high] = chart.band.map((end) => scale(chart.log_value && end <= 0 ? Number.MIN_VALUE : end));
   return {
     silent: true,
     itemStyle: { color: t.soft, opacity: 0.9 },
