@@ -7,13 +7,16 @@ ENGINE = .venv/bin/powerband-engine
 absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's package $(3))" >&2; \
 	  test "$$POWERBAND_NO_SKIP" != 1
 
-.PHONY: demo test lint format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv chromium
+from_apt = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
+	  && apt-get install -y -qq $(1) >/dev/null)
+
+.PHONY: demo test lint format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
 
 # Rust tests use the dev profile, which builds in a fraction of the release's time; Python's use the release engine.
-test: setup chromium lint
+test: setup extras lint
 	cargo test --locked --quiet
 	$(RUN) pytest
 
@@ -69,8 +72,11 @@ uv:
 	  || { echo "uv could not be installed: install Debian's package python3-venv (or python3-pip), or uv itself" \
 	       "(https://docs.astral.sh/uv), and see that the package index is reachable" >&2; exit 1; }
 
-# The page tests need a real browser: installed where apt may, else those tests are skipped, and say so.
-chromium:
+# What only some tests need: installed where apt may, else those tests are skipped, and say so.
+extras:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
-	  || (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null) \
-	  || echo "no Chromium: the browser tests will be skipped (install Debian's package chromium to run them)"
+	  || $(call from_apt,chromium) || echo "no Chromium: the browser tests will be skipped (Debian's package chromium)"
+	@command -v mvn >/dev/null || $(call from_apt,maven) \
+	  || echo "no Maven: the tests of the Vert.x and Spring subjects will be skipped (Debian's package maven)"
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(call from_apt,postgresql) \
+	  || echo "no PostgreSQL: the tests with a database will be skipped (Debian's package postgresql)"

@@ -80,82 +80,6 @@ class Section(Frozen):
         return value
 
 
-class Ready(Frozen):
-    """How a subject says that it can serve; exactly one of http, log, or tcp (the default)."""
-
-    http: str | None = None  # path or URL that must answer with a status below 500
-    log: str | None = None  # regular expression searched in the subject's log
-    tcp: bool = True  # the port accepts a connection
-    timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
-
-    @field_validator("log")
-    @classmethod
-    def _is_pattern(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        return value
-
-    @field_validator("http")
-    @classmethod
-    def _is_target(cls, value: str | None) -> str | None:
-        if value is not None:
-            split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}")
-        return value
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.http is not None and self.log is not None:
-            raise ValueError("http and log are both set; choose the one that tells best when the server can serve")
-        if not (self.http or self.log or self.tcp):
-            raise ValueError("nothing says when the server can serve; set http or log, or leave tcp on")
-        return self
-
-
-class Stop(Frozen):
-    signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"] = "TERM"
-    grace_ns: Ns = Field(default=5_000_000_000, alias="grace")
-
-
-class Parameter(Frozen):
-    """One knob of a subject."""
-
-    type: Literal["int", "float", "duration", "string", "choice", "bool"]
-    default: Level
-    help: str
-    choices: tuple[Level, ...] = ()
-
-
-class Subject(Frozen):
-    """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
-
-    `parameters` is empty for a server written inline: then every factor must occur in a template.
-    `set` are values fixed by the experiment."""
-
-    name: str
-    about: str = ""
-    command: Argv
-    url: str = "http://127.0.0.1:{port}/"
-    ready: Ready = Ready()
-    stop: Stop = Stop()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    parameters: dict[str, Parameter] = {}
-    set: dict[str, Level] = {}
-    metrics_url: str | None = None
-    build: Argv | None = None  # run once, before the first trial
-    folder: str | None = None  # where its subject.yaml lies
-    jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
-
-    @field_validator("url", "metrics_url")
-    @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        if value is not None:
-            split_url(value)
-        return value
-
-
 class Constant(Frozen):
     kind: Literal["constant"] = "constant"
     ns: WithinDay = 0
@@ -233,6 +157,90 @@ class Step(Frozen):
         return value
 
 
+class Ready(Frozen):
+    """How a subject says that it can serve; exactly one of http, log, or tcp (the default)."""
+
+    http: str | None = None  # path or URL that must answer with a status below 500
+    log: str | None = None  # regular expression searched in the subject's log
+    tcp: bool = True  # the port accepts a connection
+    timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
+
+    @field_validator("log")
+    @classmethod
+    def _is_pattern(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    @field_validator("http")
+    @classmethod
+    def _is_target(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.http is not None and self.log is not None:
+            raise ValueError("http and log are both set; choose the one that tells best when the server can serve")
+        if not (self.http or self.log or self.tcp):
+            raise ValueError("nothing says when the server can serve; set http or log, or leave tcp on")
+        return self
+
+
+class Stop(Frozen):
+    signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"] = "TERM"
+    grace_ns: Ns = Field(default=5_000_000_000, alias="grace")
+
+
+class Parameter(Frozen):
+    """One knob of a subject."""
+
+    type: Literal["int", "float", "duration", "string", "choice", "bool"]
+    default: Level
+    help: str
+    choices: tuple[Level, ...] = ()
+
+
+class Service(Frozen):
+    """What a subject needs beside it; `when`: only where these parameters or factors have these values."""
+
+    when: dict[str, Level] = {}
+
+
+class Subject(Frozen):
+    """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
+
+    `parameters` is empty for a server written inline: then every factor must occur in a template.
+    `set` are values fixed by the experiment."""
+
+    name: str
+    about: str = ""
+    command: Argv
+    url: str = "http://127.0.0.1:{port}/"
+    ready: Ready = Ready()
+    stop: Stop = Stop()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    parameters: dict[str, Parameter] = {}
+    set: dict[str, Level] = {}
+    metrics_url: str | None = None
+    build: Argv | None = None  # run once, before the first trial
+    folder: str | None = None  # where its subject.yaml lies
+    jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
+    services: dict[Literal["postgresql"], Service] = {}  # started by powerband for the run
+    apply: tuple[Step, ...] = ()  # requests that set live knobs, made once the subject is ready
+
+    @field_validator("url", "metrics_url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value)
+        return value
+
+
 class Load(Section):
     """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set.
 
@@ -275,6 +283,27 @@ class Load(Section):
         return self
 
 
+class Acknowledged(Section):
+    """After the load: write, and read from its acknowledgement on until all is seen."""
+
+    write: Step
+    read: Step
+    reset: Step | None = None  # made before each write
+    expect: int = Field(ge=1)  # how many things a whole write adds
+    count: str = "json"  # json: elements of an array, or a number; lines; else matches of a regular expression
+    rounds: int = Field(default=10, ge=1, le=10_000)
+    timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
+
+    @field_validator("count")
+    @classmethod
+    def _is_count(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"{value!r} is neither json nor lines, and no regular expression: {error}") from None
+        return value
+
+
 FOREIGN_CPU_MAX = 0.10
 # Of capacity trials.
 CAPACITY_USERS = 64  # of the first look, where no users are named
@@ -296,6 +325,7 @@ class Measure(Section):
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
     metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
     burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
+    acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
 
     @field_validator("metrics")
     @classmethod
@@ -414,6 +444,19 @@ class Claim(Frozen):
         return value
 
 
+class Published(Frozen):
+    """Figures of a publication: a metric, in its own unit, by setting (`instances=1`, `core=20,max=100,queue=500`)."""
+
+    metric: str
+    by: dict[str, float] = Field(min_length=1)
+    note: str = ""
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return metric_named(value).name
+
+
 class Experiment(Frozen):
     name: str
     question: str = ""
@@ -425,6 +468,7 @@ class Experiment(Frozen):
     design: Design = Design()
     objective: Objective = Objective()
     claims: tuple[Claim, ...] = ()
+    published: tuple[Published, ...] = ()
     host: HostUse = HostUse()
     profile: str | None = None  # the profile that was applied
     allow_hosts: tuple[str, ...] = ()

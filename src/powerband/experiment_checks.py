@@ -15,7 +15,7 @@ from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_na
 from powerband.hosts import loadable_host
 from powerband.metrics import OWN
 from powerband.plan import Level, format_level
-from powerband.subjects import BUILT_IN, PORTS, check_level, placeholders, render_text, templates_of
+from powerband.subjects import BUILT_IN, PORTS, SERVICES, check_level, placeholders, render_text, templates_of
 from powerband.units import format_duration
 from powerband.yaml_document import Node
 
@@ -62,6 +62,7 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
             )
         )
     _check_build(subject, node, factors, used, problems)
+    _check_services(subject, node, factors, used, problems)
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
     for name in sorted(used - known):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
@@ -90,6 +91,26 @@ def _check_build(
     if "build" in used and subject.build is None:
         problems.append(
             node.children["command"].problem("{build} is the folder that subject.build fills, and there is no build")
+        )
+
+
+def _check_services(
+    subject: Subject, node: Node, factors: Sequence[str], used: Collection[str], problems: list[Problem]
+) -> None:
+    """What decides whether a service is used is known, and who is told of one has it."""
+    known = {*subject.parameters, *subject.set, *factors, *used} - set(BUILT_IN)
+    services = node.children.get("services", _NOTHING)
+    for name, service in subject.services.items():
+        for value in service.when:
+            if value not in known:
+                where = services.children[name].children["when"].children[value]
+                problems.append(where.key_problem(f"there is no parameter {value}; {did_you_mean(value, known)}"))
+    if set(SERVICES) & set(used) and "postgresql" not in subject.services:
+        problems.append(
+            node.children["command"].problem(
+                "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
+                "powerband starts: ask for it with services: {postgresql: {}}"
+            )
         )
 
 
@@ -302,7 +323,7 @@ def _check_value(level: Level, node: Node, subject: Subject, name: str, problems
 
 def _templates(node: Node) -> Iterable[Node]:
     """Every node of a subject that holds text."""
-    for name in ("command", "url", "env", "ready", "cwd", "metrics_url"):
+    for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "apply"):
         yield from _texts(node.children.get(name, _NOTHING))
 
 

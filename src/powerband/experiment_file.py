@@ -85,10 +85,12 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
 
     Raises ExperimentError with `problems` and all that are found here."""
     subject_node = _subject(root.children["subject"], problems, folder) if "subject" in root.children else None
+    subject_node = None if subject_node is None else _with_steps(subject_node, "apply", problems)
     changes: dict[str, Node | None] = {"profiles": None}
     changes["subject"] = subject_node
     changes["factors"] = _factors(root.children["factors"], problems) if "factors" in root.children else None
     changes["load"] = _load(root.children["load"], problems, folder) if "load" in root.children else None
+    changes["measure"] = _measure(root.children["measure"], problems) if "measure" in root.children else None
     changes["objective"] = _objective(root.children["objective"], problems) if "objective" in root.children else None
     node = root.with_children(changes)
 
@@ -234,15 +236,29 @@ def _levels(node: Node, problems: list[Problem]) -> Node:
 
 def _load(node: Node, problems: list[Problem], folder: Path) -> Node:
     changes: dict[str, Node | None] = {}
-    scenario = node.children.get("scenario")
-    if scenario is not None and scenario.items:
-        changes["scenario"] = Node(
-            tuple(_step(step, problems) for step in scenario.items), scenario.key, scenario.position
-        )
+    node = _with_steps(node, "scenario", problems)
     ca_file = node.children.get("tls_ca_file")
     if ca_file is not None and isinstance(ca_file.value, str):
         changes["tls_ca_file"] = Node(str((folder / ca_file.value).resolve()), ca_file.key, ca_file.position)
     return node.with_children(changes) if changes else node
+
+
+def _measure(node: Node, problems: list[Problem]) -> Node:
+    """The requests of `acknowledged`, as steps."""
+    check = node.children.get("acknowledged")
+    if check is None or not isinstance(check.value, dict):
+        return node
+    steps = {key: _step(check.children[key], problems) for key in ("reset", "write", "read") if key in check.children}
+    return node.with_children({"acknowledged": check.with_children(dict(steps))})
+
+
+def _with_steps(node: Node, key: str, problems: list[Problem]) -> Node:
+    """A list of requests, each in its full form."""
+    listed = node.children.get(key)
+    if listed is None or not listed.items:
+        return node
+    steps = tuple(_step(step, problems) for step in listed.items)
+    return node.with_children({key: Node(steps, listed.key, listed.position)})
 
 
 def _step(node: Node, problems: list[Problem]) -> Node:

@@ -72,6 +72,7 @@ _ALL = [
         "count",
         "connections refused by a full accept queue in the window (host counter)",
     ),
+    Metric("services_cpu_cores", "cores", "CPU seconds per second of what was started beside the subject (a database)"),
     Metric("engine_cpu_cores", "cores", "CPU seconds per second of all engine processes"),
     Metric("engine_cpu_share_max", "ratio", "CPU share of the busiest engine thread"),
     Metric("engine_run_wait_cores", "cores", "thread-seconds per second that engine threads waited for a CPU"),
@@ -92,6 +93,14 @@ _ALL = [
         "s",
         "from the start of the load to its last answer (users with a set number of requests)",
     ),
+    Metric("acknowledge_ns_p50", "ns", "from a write to its acknowledgement, median (measure.acknowledged)"),
+    Metric("visible_delay_ns_p50", "ns", "from an acknowledgement to the first read that saw all of the write, median"),
+    Metric("visible_delay_ns_p90", "ns", "the same, p90"),
+    Metric("visible_delay_ns_max", "ns", "the same, maximum"),
+    Metric(
+        "missing_at_acknowledgement_mean", "count", "of a write, what the first read after its acknowledgement missed"
+    ),
+    Metric("missing_at_acknowledgement_max", "count", "the same, the most of any write"),
     Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
     Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
     *_quantiles("burst_response_time", "from intended to done, in the first moments"),

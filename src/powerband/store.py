@@ -46,7 +46,8 @@ class TrialRecord:
     `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
-    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end.
+    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `acknowledged`: the rounds of
+    `run/acknowledged.py`.
     """
 
     spec: TrialSpec
@@ -61,6 +62,7 @@ class TrialRecord:
     cpus: Mapping[str, list[int]] = field(default_factory=dict)
     cpu_quota: float | None = None
     control_cpu_ns: int | None = None
+    acknowledged: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -77,6 +79,7 @@ class TrialRecord:
             "cpus": dict(self.cpus),
             "cpu_quota": self.cpu_quota,
             "control_cpu_ns": self.control_cpu_ns,
+            "acknowledged": [dict(row) for row in self.acknowledged],
         }
 
     @classmethod
@@ -101,6 +104,7 @@ class TrialRecord:
             cpus=data["cpus"],
             cpu_quota=data.get("cpu_quota"),
             control_cpu_ns=data.get("control_cpu_ns"),
+            acknowledged=tuple(data.get("acknowledged", ())),
         )
 
 

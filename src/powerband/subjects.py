@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterable, Mapping
 
 from powerband.errors import ExperimentError, did_you_mean
-from powerband.experiment import Parameter, Subject
+from powerband.experiment import Parameter, Step, Subject
 from powerband.plan import Level, Setting, format_level
 from powerband.units import parse_duration_ns
 
-# Ports that are free, the engine, the JDK that was found, the subject's own folder, and the one that its build fills.
-BUILT_IN = ("port", "metrics_port", "engine", "java", "java_home", "folder", "build")
+# Ports that are free, the engine, the JDK that was found, the subject's own folder, the one that its build fills, and
+# what the services of the run are reached by.
+SERVICES = ("postgresql_port", "postgresql_user", "postgresql_database")  # empty where a setting uses no such service
+BUILT_IN = ("port", "metrics_port", "engine", "java", "java_home", "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
 _TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
 
@@ -67,7 +69,24 @@ def placeholders(templates: Iterable[str]) -> set[str]:
 def templates_of(subject: Subject) -> list[str]:
     """Every text of a subject in which placeholders are filled in."""
     optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url)
-    return [*subject.command, *subject.env.values(), subject.url, *(text for text in optional if text is not None)]
+    given = [text for text in optional if text is not None]
+    return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
+
+
+def render_step(subject: Subject, setting: Setting, given: Mapping[str, str], step: Step) -> Step:
+    """A request of `subject.apply`, filled in. Raises ExperimentError."""
+    values = values_of(subject, setting, given)
+    changes = {
+        "path": fill(step.path, values, "subject.apply"),
+        "name": fill(step.name, values, "subject.apply"),
+        "body": None if step.body is None else fill(step.body, values, "subject.apply"),
+        "headers": tuple((name, fill(text, values, "subject.apply")) for name, text in step.headers),
+    }
+    return step.model_copy(update=changes)
+
+
+def _texts_of(step: Step) -> str:
+    return "\n".join([step.path, step.body or "", *(text for _, text in step.headers)])
 
 
 def check_level(parameter: Parameter, level: Level) -> None:

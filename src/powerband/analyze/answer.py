@@ -197,8 +197,6 @@ def _how_sure(
     undecided: Sequence[Setting],
 ) -> str:
     if len(standing.rows) == 1 and standing.exploration is not None:
-        if standing.experiment.design.finalists == 1:
-            return "It alone raced, so nothing was there to compare: raise design.finalists."
         return "No other of those tried could race, so nothing was there to compare: see why they do not count."
     if len(standing.rows) == 1:
         return (

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from powerband.analyze.acknowledged import acknowledged_metrics, acknowledged_problems
 from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.burst import burst_metrics
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
@@ -48,6 +49,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **dict(_pool_metrics(pools, cpus)),
         **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
         **_own_metrics(experiment, probe, fleet),
+        **_acknowledged(record, experiment),
         **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
         **dict(_time_of_trial(record, load, probe)),
     }
@@ -69,6 +71,9 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         problems = (*problems, Problem("no_probe", message, fatal=False))
     elif experiment.measure.metrics:
         problems = (*problems, *_page_problems(probe, fleet))
+    if experiment.measure.acknowledged is not None:
+        expect = experiment.measure.acknowledged.expect
+        problems = (*problems, *acknowledged_problems(record.acknowledged, expect))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named)
@@ -163,6 +168,9 @@ def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str,
         cpus = _subject_cpus(probe, fleet, record)
         if cpus and (cores := metrics.get("subject_cpu_cores")) is not None:
             metrics["subject_cpu_share"] = cores / cpus
+    for tree in probe.matching("postgresql"):
+        if (cores := tree_cores(tree, fleet.start_ns, fleet.end_ns)) is not None:
+            metrics["services_cpu_cores"] = cores
     metrics |= _engine_wait_metrics(probe, fleet)
     metrics |= _host_metrics(probe, fleet)
     return metrics
@@ -295,6 +303,11 @@ def _own_metrics(experiment: Experiment, probe: Probe | None, fleet: Fleet) -> d
     if probe is None or probe.scrapes is None:
         return {}
     return own_metrics(experiment.measure.own_metrics(), probe.scrapes, fleet.start_ns, fleet.end_ns)
+
+
+def _acknowledged(record: TrialRecord, experiment: Experiment) -> dict[str, float]:
+    wanted = experiment.measure.acknowledged
+    return {} if wanted is None else acknowledged_metrics(record.acknowledged, wanted.expect)
 
 
 def _page_problems(probe: Probe, fleet: Fleet) -> Iterator[Problem]:

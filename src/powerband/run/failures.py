@@ -17,6 +17,7 @@ class Code(StrEnum):
     PORT_IN_USE = "port_in_use"
     DIED_BEFORE_READY = "died_before_ready"
     NOT_READY = "not_ready"
+    APPLY_FAILED = "apply_failed"
     DIED = "died"
     NO_RESPONSE = "no_response"
     NO_VALID_RESPONSE = "no_valid_response"

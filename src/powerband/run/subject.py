@@ -13,14 +13,14 @@ import shutil
 import signal
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
-from powerband.experiment import Ready, Subject
+from powerband.experiment import Ready, Step, Subject
 from powerband.hosts import is_loopback
 from powerband.plan import Setting
 from powerband.run.cpus import CpuSplit
@@ -29,10 +29,12 @@ from powerband.run.files import LineFile
 from powerband.run.ports import older_listener, pick_ports, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
+from powerband.run.requests import Client, RequestFailedError
 from powerband.run.toolchain import given_values
-from powerband.subjects import PORTS, placeholders, render_command, render_env, render_text, templates_of
+from powerband.subjects import PORTS, placeholders, render_command, render_env, render_step, render_text, templates_of
 
 PORT_ATTEMPTS = 4
+APPLY_TIMEOUT_S = 10.0
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
@@ -55,6 +57,7 @@ class Rendered:
     ready: Ready
     metrics_url: str | None
     own_port: bool  # the url's port was picked by us, so another may be picked
+    apply: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,16 @@ class SubjectFiles:
     probe_lines: LineFile
 
 
-def render(subject: Subject, setting: Setting, engine: Path, port: int | None = None) -> Rendered:
-    """`port` None: picked where a template asks for one. Raises ExperimentError where a template cannot be filled."""
-    given = given_values(subject, engine)
+def render(
+    subject: Subject,
+    setting: Setting,
+    engine: Path,
+    port: int | None = None,
+    services: Mapping[str, str] | None = None,
+) -> Rendered:
+    """`port` None: picked where a template asks for one. `services`: what their placeholders stand for. Raises
+    ExperimentError where a template cannot be filled."""
+    given = {**given_values(subject, engine), **(services or {})}
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
     if port is not None:
@@ -113,6 +123,7 @@ def render(subject: Subject, setting: Setting, engine: Path, port: int | None = 
         ),
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         own_port="port" in placeholders([subject.url]),
+        apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
     )
 
 
@@ -127,14 +138,15 @@ def subject_up(
     pump: Pump,
     on_launched: Callable[[Probe], None],
     scraped: Sequence[str] = (),
+    services: Mapping[str, str] | None = None,
 ) -> Iterator[RunningSubject]:
-    """Yields the subject once it is ready; on leaving, it and all that it forked have ended.
+    """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
 
-    `scraped`: metrics that the probe reads off the subject's metrics page. A subject that ends because another program
-    took its port meanwhile is started again on another port.
+    `scraped`: metrics that the probe reads off the subject's metrics page. `services`: as in `render`. A subject that
+    ends because another program took its port meanwhile is started again on another port.
     Raises TrialFailed with any of the codes of a subject that does not start."""
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        rendered = render(subject, setting, engine)
+        rendered = render(subject, setting, engine, services=services)
         check_command(rendered)
         if not rendered.own_port and someone_listens(rendered.host, rendered.port):
             raise TrialFailed(
@@ -153,6 +165,7 @@ def subject_up(
                     continue
                 raise
             check_listener(rendered, probe)
+            apply_knobs(rendered)
             yield RunningSubject(rendered, probe, files.log)
             return
 
@@ -204,6 +217,20 @@ def check_listener(rendered: Rendered, probe: Probe) -> None:
             f"not the subject but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
             "let the subject listen on a port of its own ({port} in the command and in subject.url)",
         )
+
+
+def apply_knobs(rendered: Rendered) -> None:
+    """Makes the requests of `subject.apply`, in order. Raises TrialFailed(apply_failed) at one that is refused."""
+    with Client(rendered.url, APPLY_TIMEOUT_S) as client:
+        for step in rendered.apply:
+            try:
+                client.send(step)
+            except RequestFailedError as error:
+                raise TrialFailed(
+                    Code.APPLY_FAILED,
+                    f"the subject does not take the setting that subject.apply sends it ({error}): check the request, "
+                    "and that its answer has the status that is expected",
+                ) from error
 
 
 def last_words(log_file: Path) -> str:

@@ -19,7 +19,7 @@ from powerband.errors import MeasurementError
 from powerband.experiment import Subject
 from powerband.machine import cache_folder
 from powerband.run.jdk import Jdk, find_jdk
-from powerband.subjects import placeholders, templates_of
+from powerband.subjects import SERVICES, placeholders, templates_of
 
 _STAMP = ".built"
 _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
@@ -30,7 +30,7 @@ def given_values(subject: Subject, engine: Path) -> dict[str, str]:
 
     Raises SubjectError where no JDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
-    given = {"engine": str(engine)}
+    given = {"engine": str(engine), **{name: "" for name in SERVICES if name in wanted}}
     jdk = None if subject.jdk is None else find_jdk(subject.jdk, compiles=subject.build is not None)
     if jdk is not None:
         given |= {"java": str(jdk.java), "java_home": str(jdk.home)}

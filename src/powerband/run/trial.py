@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 from powerband import protocol as wire
 from powerband.experiment import Experiment, Load, mean_ns
-from powerband.plan import TrialSpec
+from powerband.plan import Stage, TrialSpec
 from powerband.protocol import WarmupSeries
+from powerband.run.acknowledged import Round, check_acknowledged
 from powerband.run.cpus import CpuSplit, cpu_split
 from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
 from powerband.run.failures import Code, TrialFailed, TrialInterrupted
@@ -28,6 +29,7 @@ from powerband.run.host import cpu_quota, usable_cores
 from powerband.run.loadspec import fleet_specs
 from powerband.run.probe import Probe
 from powerband.run.process import Pump
+from powerband.run.services import Services
 from powerband.run.stop import StopRequest
 from powerband.run.subject import RunningSubject, SubjectFiles, subject_up
 from powerband.store import Failure, TrialDir, TrialRecord
@@ -57,6 +59,7 @@ def run_trial(
     steady: Callable[[WarmupSeries], bool],
     observer: TrialObserver,
     stop: StopRequest,
+    services: Services | None = None,
 ) -> TrialRecord:
     """Writes `directory` and returns its record. `steady` sees the series so far, about twice a second once
     `warmup_min`, and the ramp with one think time, are over and answers have come, and ends the warm-up by saying True.
@@ -75,6 +78,7 @@ def run_trial(
         steady=steady,
         observer=observer,
         stop=stop,
+        services=services or Services(experiment.subject),
     )
     directory.begin(spec)
     status, failure = trial.run()
@@ -99,6 +103,7 @@ class _Trial:
         steady: Callable[[WarmupSeries], bool],
         observer: TrialObserver,
         stop: StopRequest,
+        services: Services,
     ) -> None:
         self.experiment = experiment
         self.load = experiment.load_for(spec.setting, spec.rate_per_s)
@@ -109,6 +114,7 @@ class _Trial:
         self.steady = steady
         self.observer = observer
         self.stop = stop
+        self.services = services
         self.wall_ns, self.monotonic_ns = time.time_ns(), time.monotonic_ns()
         self.phases: dict[str, int] = {}
         self.warmup_ended_by: str | None = None
@@ -116,6 +122,7 @@ class _Trial:
         self.fleet: Fleet | None = None
         self.observed = 0
         self.control_cpu_ns: int | None = None
+        self.acknowledged: list[Round] = []
 
     def run(self) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -149,11 +156,13 @@ class _Trial:
             cpus=self.split.to_json(),
             cpu_quota=cpu_quota(),
             control_cpu_ns=self.control_cpu_ns,
+            acknowledged=tuple(row.to_json() for row in self.acknowledged),
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
         files = SubjectFiles(self.directory.log, self.directory.engine_log, probe_lines)
         self.observer.phase("launch")
+        self.services.renew(self.spec.setting)
         with subject_up(
             self.experiment.subject,
             self.spec.setting,
@@ -163,9 +172,12 @@ class _Trial:
             pump=pump,
             on_launched=self._launched,
             scraped=self.experiment.measure.scraped,
+            services=self.services.given(self.spec.setting),
         ) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
+            for name, pid in self.services.watched(self.spec.setting).items():
+                subject.probe.watch(name, pid)
             specs = self._specs(subject.rendered.url)
             with fleet_up(self.engine, specs, events, self.directory.engine_log, pump) as fleet:
                 self.fleet = fleet
@@ -174,7 +186,22 @@ class _Trial:
                 self._drive(pump, fleet, subject)
             check_answered(fleet.outcomes())
             check_measured(fleet.summaries)
+            self._check_acknowledged(subject)
             self.observer.phase("stop")
+
+    def _check_acknowledged(self, subject: RunningSubject) -> None:
+        """After the load, so that what is timed is the subject's own work; once for each fresh start that counts."""
+        wanted = self.experiment.measure.acknowledged
+        if wanted is None or self.spec.stage not in (Stage.COMPARE, Stage.CONFIRM):
+            return
+
+        def go_on() -> None:
+            subject.check_alive()
+            if self.stop.requested:
+                raise TrialInterrupted
+
+        self.observer.phase("acknowledged")
+        self.acknowledged = check_acknowledged(wanted, subject.rendered.url, go_on)
 
     def _launched(self, probe: Probe) -> None:
         assert probe.launched is not None

@@ -21,6 +21,7 @@ from powerband.experiment import Experiment
 from powerband.observer import Observer
 from powerband.plan import REVISION, TrialSpec
 from powerband.run.opening import build_subject, check_first_trial
+from powerband.run.services import services_up
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
 from powerband.search.planners import Planner, planner_for
@@ -58,20 +59,23 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     _mend_plan(run)
     planned = len(run.planned())
     build_subject(experiment.subject, run, stop, again=bool(results))
-    while not stop.requested and (spec := planner.ask()) is not None:
-        if spec.number > planned:
-            run.append_plan(spec)
-        observer.trial_started(spec, planner.planned_total)
-        directory = run.trial(spec.number)
-        record = trial(experiment, spec, directory, steady=is_steady, observer=observer, stop=stop)
-        if _is_first(spec, results):
-            check_first_trial(experiment, record, run)
-        result = measure(directory, record, experiment)
-        planner.tell(result)
-        results.append(result)
-        observer.trial_ended(record, result)
-        if planner.block_ended:
-            observer.analysed(_write_analysis(experiment, run, results, planner.progress))
+    with services_up(experiment, run) as services:
+        while not stop.requested and (spec := planner.ask()) is not None:
+            if spec.number > planned:
+                run.append_plan(spec)
+            observer.trial_started(spec, planner.planned_total)
+            directory = run.trial(spec.number)
+            record = trial(
+                experiment, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services
+            )
+            if _is_first(spec, results):
+                check_first_trial(experiment, record, run)
+            result = measure(directory, record, experiment)
+            planner.tell(result)
+            results.append(result)
+            observer.trial_ended(record, result)
+            if planner.block_ended:
+                observer.analysed(_write_analysis(experiment, run, results, planner.progress))
     analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis

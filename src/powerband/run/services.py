@@ -1,0 +1,69 @@
+"""What runs beside a subject for the length of a run: the database that some of its settings need.
+
+In: an experiment. Out: `Services`, which fill in placeholders, are renewed before each trial that uses them, and are
+watched as trees of their own. Which settings use one is said by `subject.services`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from powerband.experiment import Experiment, Service, Subject
+from powerband.plan import Setting, format_level
+from powerband.run.cpus import cpu_split
+from powerband.run.host import usable_cores
+from powerband.run.postgresql import DATABASE, USER, Cluster, cluster_up
+from powerband.store import RunDir
+from powerband.subjects import values_of
+
+
+@dataclass(frozen=True)
+class Services:
+    """`postgresql` None: no setting of this run uses it."""
+
+    subject: Subject
+    postgresql: Cluster | None = None
+
+    def given(self, setting: Setting) -> dict[str, str]:
+        """What the placeholders of services stand for; those that the setting does not use are left out."""
+        cluster = self._used_by(setting)
+        if cluster is None:
+            return {}
+        return {"postgresql_port": str(cluster.port), "postgresql_user": USER, "postgresql_database": DATABASE}
+
+    def renew(self, setting: Setting) -> None:
+        """A trial is a fresh start, of its database too. Raises SubjectError."""
+        cluster = self._used_by(setting)
+        if cluster is not None:
+            cluster.renew()
+
+    def watched(self, setting: Setting) -> Mapping[str, int]:
+        """Trees to watch: name and pid."""
+        cluster = self._used_by(setting)
+        return {} if cluster is None else {"postgresql": cluster.pid}
+
+    def _used_by(self, setting: Setting) -> Cluster | None:
+        service = self.subject.services.get("postgresql")
+        return self.postgresql if service is not None and uses(self.subject, service, setting) else None
+
+
+def uses(subject: Subject, service: Service, setting: Setting) -> bool:
+    """Whether a setting needs a service: every value that its `when` names is as it says."""
+    values = values_of(subject, setting, {})
+    return all(values.get(name) == format_level(level) for name, level in service.when.items())
+
+
+@contextmanager
+def services_up(experiment: Experiment, run: RunDir) -> Iterator[Services]:
+    """Those that any setting uses, until the run ends. Raises SubjectError where one is missing or does not serve."""
+    subject, settings = experiment.subject, experiment.settings()
+    service = subject.services.get("postgresql")
+    users = [] if service is None else [setting for setting in settings if uses(subject, service, setting)]
+    if not users:
+        yield Services(subject)
+        return
+    cpus = cpu_split(usable_cores(), experiment.host, experiment.load_for(users[0]).engine_threads).subject
+    with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
+        yield Services(subject, cluster)
