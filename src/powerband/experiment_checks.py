@@ -14,7 +14,7 @@ from powerband.errors import Problem, did_you_mean
 from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_named
 from powerband.hosts import loadable_host
 from powerband.metrics import OWN
-from powerband.plan import Level, format_level
+from powerband.plan import Level, format_level, named_settings
 from powerband.subjects import BUILT_IN, PORTS, SERVICES, check_level, placeholders, render_text, templates_of
 from powerband.units import format_duration
 from powerband.yaml_document import Node
@@ -63,8 +63,8 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
         )
     _check_build(subject, node, factors, used, problems)
     _check_services(subject, node, factors, used, problems)
-    known = {*subject.parameters, *subject.set, *factors, *BUILT_IN}
-    for name in sorted(used - known):
+    known = {*subject.parameters, *subject.set, *factors, *BUILT_IN} - (set() if subject.services else set(SERVICES))
+    for name in sorted(used - known - set(SERVICES)):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
         problems.append(where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}"))
 
@@ -193,6 +193,27 @@ def check_claims(root: Node, problems: list[Problem]) -> None:
             check_levels(claimed, factors)
         except ValueError as error:
             problems.append(text.problem(str(error)))
+
+
+def check_published(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
+    """Each published figure is one setting's, or that of a size which this run does not have."""
+    settings = experiment.settings()
+    for node, published in zip(root.children.get("published", _NOTHING).items, experiment.published, strict=False):
+        for name in published.by:
+            place = node.children["by"].children[name]
+            factors = [word.partition("=")[0].strip() for word in name.split(",")]
+            unknown = [factor for factor in factors if factor not in experiment.factors]
+            found = named_settings(name, settings)
+            if unknown and not found:
+                hint = did_you_mean(unknown[0], experiment.factors)
+                problems.append(place.key_problem(f"{name}: there is no factor {unknown[0]}; {hint}"))
+            elif len(found) > 1:
+                problems.append(
+                    place.key_problem(
+                        f"{name} stands for {len(found)} settings, and a figure is one setting's: name the levels of "
+                        "more factors"
+                    )
+                )
 
 
 def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem]) -> None:

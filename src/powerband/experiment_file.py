@@ -22,6 +22,7 @@ from powerband.experiment_checks import (
     check_factors,
     check_load,
     check_own_metrics,
+    check_published,
     check_subject,
     check_url,
 )
@@ -109,6 +110,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
         check_url(experiment, subject_node, problems)
         check_budget(experiment, node, problems)
         check_own_metrics(experiment, node, problems)
+        check_published(experiment, node, problems)
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -87,3 +87,16 @@ class TrialSpec:
         setting = Setting(tuple(data["setting"].items()))
         stage = Stage(data.get("stage", Stage.COMPARE))  # absent: written before there were stages
         return cls(data["number"], data["block"], data["attempt"], setting, data["seed"], stage, data.get("rate_per_s"))
+
+
+def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:
+    """Those that `core=20,max=100` stands for: every level that it names is theirs; or the one with this id."""
+    if whole := [setting for setting in settings if setting.id == name]:
+        return whole
+    wanted = [tuple(part.strip() for part in word.partition("=")[::2]) for word in name.split(",")]
+    found = []
+    for setting in settings:
+        levels = {factor: format_level(level) for factor, level in setting.levels}
+        if all(levels.get(factor) == level for factor, level in wanted):
+            found.append(setting)
+    return found

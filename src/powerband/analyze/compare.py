@@ -18,8 +18,10 @@ from powerband.analyze.claims import judge_claims
 from powerband.analyze.confirm import confirm, unconfirmed
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
 from powerband.analyze.faults import subjects_own
+from powerband.analyze.found import found_sentences
 from powerband.analyze.intervals import estimate, on_log_scale
 from powerband.analyze.no_answer import NOT_TRIED
+from powerband.analyze.published import published_tables
 from powerband.analyze.results import (
     Analysis,
     Answer,
@@ -71,7 +73,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     rows = standing.rows
     restless = never_stabilised(results)
     answer = with_caveat(_answer(standing, decision), restless)
-    return Analysis(
+    analysis = Analysis(
         name=experiment.name,
         question=experiment.question,
         objective=experiment.objective.metric,
@@ -87,7 +89,9 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         race=standing.race,
         exploration=progress.exploration,
         rules=judge_rules(experiment, rows, results, answer),
+        published=published_tables(experiment, results),
     )
+    return replace(analysis, found=found_sentences(analysis))
 
 
 def named_setting(

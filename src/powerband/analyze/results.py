@@ -304,6 +304,30 @@ class ClaimResult:
 
 
 @dataclass(frozen=True)
+class PublishedRow:
+    """One published figure beside ours. `setting` None: not among this run's; `ours` None: not measured. Ratios are to
+    the base of the table; ours is paired within blocks, with an interval of its own."""
+
+    name: str
+    setting: Setting | None
+    published: float
+    ours: Estimate | None
+    published_ratio: float | None
+    our_ratio: Estimate | None
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """Published figures of one metric, in its `unit`; `base`: the row that ratios are to, None where we have none."""
+
+    metric: str
+    unit: str
+    base: str | None
+    note: str
+    rows: tuple[PublishedRow, ...]
+
+
+@dataclass(frozen=True)
 class Analysis:
     name: str
     question: str
@@ -320,6 +344,8 @@ class Analysis:
     race: Race | None = None
     exploration: Exploration | None = None
     rules: tuple[RuleVerdict, ...] = ()  # empty where no factor counts threads
+    published: tuple[PublishedTable, ...] = ()
+    found: tuple[str, ...] = ()  # what we found, in sentences; empty where nothing is claimed and no figures are cited
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id beside."""

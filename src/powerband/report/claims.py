@@ -1,10 +1,14 @@
-"""The claims of an experiment on the HTML page: results enter, escaped text leaves. Nothing is judged here."""
+"""The claims of an experiment on the HTML page, what was found, and what was published: results enter, escaped text
+leaves. Nothing is judged here."""
 
 from __future__ import annotations
 
 from html import escape
 
-from powerband.analyze.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict
+from powerband.analyze.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict, PublishedTable
+from powerband.analyze.standing import metric_words
+from powerband.report.figures import table
+from powerband.report.findings import published_cells
 from powerband.report.numbers import ABSENT
 
 _TONES = {ClaimVerdict.HELD: "good", ClaimVerdict.REFUTED: "bad", ClaimVerdict.UNDECIDED: "unsure"}
@@ -23,6 +27,24 @@ def claims_table(analysis: Analysis) -> str:
         "whole interval agrees; refuted: none of it does.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Claims">'
         f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def found_section(analysis: Analysis) -> str:
+    """One paragraph, and the published figures beside ours; empty where nothing is claimed or cited."""
+    if not analysis.found:
+        return ""
+    return f"<p>{escape(' '.join(analysis.found))}</p>{''.join(map(_published, analysis.published))}"
+
+
+def _published(cited: PublishedTable) -> str:
+    heads = ["setting", "published", "here", "published, as a ratio", "here, as a ratio"]
+    rows = [(row.name, *published_cells(row, cited)) for row in cited.rows]
+    note = f" Published figures: {cited.note}." if cited.note else ""
+    base = f"Ratios are to {cited.base}, for machines differ; ours are paired within blocks." if cited.base else ""
+    return (
+        f'<h3>{escape(metric_words(cited.metric).capitalize())}</h3><p class="lead">{escape(base + note)}</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Published figures">{table(heads, rows)}</div>'
     )
 
 

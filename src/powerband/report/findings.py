@@ -3,6 +3,7 @@ thumb, what never stabilised. Values of `analyze.results` enter, text leaves; ta
 
 from __future__ import annotations
 
+from powerband.analyze.found import ratio_words
 from powerband.analyze.results import (
     Analysis,
     Bottleneck,
@@ -11,6 +12,8 @@ from powerband.analyze.results import (
     Departure,
     Estimate,
     Exploration,
+    PublishedRow,
+    PublishedTable,
     Race,
     RuleVerdict,
     SettingResult,
@@ -138,6 +141,13 @@ def proposal_words(rule: RuleVerdict) -> str:
     if rule.proposal is None:
         return ABSENT
     return format_number(rule.proposal, "count")
+
+
+def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, str, str]:
+    """The published figure, ours, and both as ratios to the first: ours with its interval."""
+    theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
+    ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
+    return format_number(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
 
 
 def rule_nearest(rule: RuleVerdict) -> str:

@@ -10,7 +10,7 @@ from html import escape
 from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.plan import format_level
 from powerband.report.charts import Chart
-from powerband.report.claims import claims_table
+from powerband.report.claims import claims_table, found_section
 from powerband.report.figures import figure, table
 from powerband.report.findings import bottleneck_short, restless_settings, state_words
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
@@ -58,6 +58,7 @@ def body(page: Page, charts: Charts) -> str:
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("why", "Why", why_section(analysis, charts.pools)),
         ("rules", "Rules of thumb", rules_section(analysis)),
+        ("found", "What we found", found_section(analysis)),
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),

@@ -11,11 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.analyze.results import Analysis
+from powerband.analyze.standing import metric_words
 from powerband.report.findings import (
     bottleneck_sentence,
     capacity_trials,
     capacity_words,
     proposal_words,
+    published_cells,
     race_words,
     rates_tried,
     ratio_phrase,
@@ -77,6 +79,19 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
         )
     yield Text()
     yield table
+
+
+def published(analysis: Analysis) -> Iterator[RenderableType]:
+    """A publication's figures beside ours; nothing where none are cited."""
+    for cited in analysis.published:
+        table = _table(f"published: {metric_words(cited.metric)}", "published", "here", "x published", "x here", "")
+        for row in cited.rows:
+            what = "ratios are to this one" if row.name == cited.base else ""
+            table.add_row(Text(row.name), *published_cells(row, cited), what)
+        yield Text()
+        yield table
+        if cited.note:
+            yield Text(f"Published figures: {cited.note}", style="dim")
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:

@@ -28,8 +28,10 @@ def codes(result: TrialResult) -> set[str]:
 def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
     result = measured(tmp_path, Figures())
     assert result.valid and result.problems == ()
-    # No JVM, no burst, no set number of requests; and the record of a fake trial does not tell of the control plane.
-    others = {name for name in METRICS if name.startswith(("jvm_", "burst_"))} | {"finish_s", "bench_cpu_cores"}
+    # No JVM, no burst, no writes checked, no set number of requests, nothing beside the subject; and the record of a
+    # fake trial does not tell of the control plane.
+    kinds = ("jvm_", "burst_", "acknowledge_", "visible_", "missing_", "services_")
+    others = {name for name in METRICS if name.startswith(kinds)} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "pss_bytes_max",
         "gc_cpu_share",
