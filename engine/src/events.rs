@@ -118,6 +118,9 @@ pub struct Summary {
     /// CPU of each engine thread over the window.
     pub thread_cpu_ns: Vec<u64>,
     pub max_rss_bytes: u64,
+    /// Of the outcomes `status_rejected` of the whole run: how many had which status.
+    #[serde(default)]
+    pub rejected_statuses: BTreeMap<u16, u64>,
     /// Why it ended: `time`, `work` (all users left), `drain`, `stop`, `deadline`, `interrupted`.
     pub ended_by: String,
 }

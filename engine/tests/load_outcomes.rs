@@ -117,7 +117,10 @@ fn checks_look_at_status_and_body_across_chunks() {
     ] {
         let mut spec = spec(address);
         spec["scenario"][0]["checks"] = checks.clone();
-        assert_eq!(outcomes(&spec), json!({ outcome: 6 }), "{checks}");
+        let summary = run(&spec);
+        assert_eq!(summary["total"]["outcomes"], json!({ outcome: 6 }), "{checks}");
+        let rejected = if outcome == "status_rejected" { json!({"404": 6}) } else { json!({}) };
+        assert_eq!(summary["rejected_statuses"], rejected, "{checks}");
     }
 }
 

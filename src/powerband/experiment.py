@@ -325,6 +325,7 @@ class Measure(Section):
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
     metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
     burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
+    rate_counter: bool = False  # also what a counter of 3 s windows would print
     acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
 
     @field_validator("metrics")

@@ -365,6 +365,7 @@ class Summary(Wire):
     cpu_system_ns: Count
     thread_cpu_ns: tuple[Count, ...]
     max_rss_bytes: Count
+    rejected_statuses: dict[str, Count] = {}
     ended_by: str
 
 

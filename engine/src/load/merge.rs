@@ -1,6 +1,7 @@
 //! From what the threads counted to what the wire says: intervals of all threads added up in order, and the summary. All by
 //! summing counts and merging histograms; nothing is averaged.
 
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
@@ -126,12 +127,16 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
     let (mut carried, mut connections) = (Carried::default(), ConnectionCounts::default());
+    let mut rejected = BTreeMap::new();
     for thread in threads {
         total.add(&thread.total);
         window.add(&thread.window);
         cohort.add(&thread.cohort);
         carried.add(&thread.carried);
         connections.add(&thread.connections);
+        for (&status, count) in &thread.rejected {
+            *rejected.entry(status).or_default() += count;
+        }
     }
     // Each thread read the CPU clock of the process when it passed the edges: the widest pair is that of the window.
     let cpu = |of: fn(&crate::clock::ProcessUse) -> u64| {
@@ -175,6 +180,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
         cpu_system_ns: cpu(|process| process.cpu_system_ns),
         thread_cpu_ns: threads.iter().map(|thread| thread.thread_cpu_ns).collect(),
         max_rss_bytes: crate::clock::max_rss_bytes(),
+        rejected_statuses: rejected,
         ended_by: ended_by.into(),
     }
 }

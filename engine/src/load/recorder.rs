@@ -2,6 +2,7 @@
 //! the window with their times. Instants and outcomes enter in the order of the clock; `Snapshot`s leave at every edge,
 //! one `Final` at the end. Nothing is shared: threads are summed later (`merge`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::{self, ProcessUse};
@@ -144,6 +145,7 @@ pub struct Final {
     pub cohort: Cohort,
     pub carried: Carried,
     pub connections: ConnectionCounts,
+    pub rejected: BTreeMap<u16, u64>,
     pub thread_cpu_ns: u64,
     pub process_at_start: ProcessUse,
     pub process_at_end: ProcessUse,
@@ -173,6 +175,7 @@ pub struct Recorder {
     recent: Histogram,
     cohort: Cohort,
     pub connections: ConnectionCounts,
+    rejected: BTreeMap<u16, u64>,
     cpu_at_start_ns: u64,
     cpu_at_end_ns: u64,
     process_at_start: ProcessUse,
@@ -220,6 +223,7 @@ impl Recorder {
             recent: Histogram::default(),
             cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
             connections: ConnectionCounts::default(),
+            rejected: BTreeMap::new(),
             cpu_at_start_ns: 0,
             cpu_at_end_ns: 0,
             process_at_start: ProcessUse::default(),
@@ -310,6 +314,12 @@ impl Recorder {
         }
     }
 
+    /// An answer whose status was not accepted, counted over the whole run; its outcome is told to `done`.
+    #[cold]
+    pub fn rejected(&mut self, status: u16) {
+        *self.rejected.entry(status).or_default() += 1;
+    }
+
     #[inline]
     pub fn received(&mut self, bytes: usize) {
         self.counts.bytes_received += bytes as u64;
@@ -362,6 +372,7 @@ impl Recorder {
             cohort: self.cohort,
             carried: self.carried,
             connections: self.connections,
+            rejected: self.rejected,
             thread_cpu_ns: self.cpu_at_end_ns.saturating_sub(self.cpu_at_start_ns),
             process_at_start: self.process_at_start,
             process_at_end: self.process_at_end,

@@ -13,6 +13,7 @@ from typing import Any
 from powerband.analyze.acknowledged import acknowledged_metrics, acknowledged_problems
 from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.burst import burst_metrics
+from powerband.analyze.errors import error_kinds, memory_problem
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
 from powerband.analyze.jvm import jvm_metrics
@@ -20,6 +21,7 @@ from powerband.analyze.laws import held_ns
 from powerband.analyze.own_metrics import own_metrics
 from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
+from powerband.analyze.rate_counter import rate_counter_metrics
 from powerband.analyze.results import Problem, TrialResult
 from powerband.analyze.scene import Threads, scene_of
 from powerband.analyze.steady import window_is_steady
@@ -50,6 +52,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
         **_own_metrics(experiment, probe, fleet),
         **_acknowledged(record, experiment),
+        **(rate_counter_metrics(intervals) if experiment.measure.rate_counter else {}),
         **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
         **dict(_time_of_trial(record, load, probe)),
     }
@@ -74,9 +77,11 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if experiment.measure.acknowledged is not None:
         expect = experiment.measure.acknowledged.expect
         problems = (*problems, *acknowledged_problems(record.acknowledged, expect))
+    problems = (*problems, *memory_problem(directory.log))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
-    return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named)
+    errors = error_kinds(fleet, metrics, directory.log)
+    return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named, errors=errors)
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:

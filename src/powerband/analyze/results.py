@@ -104,6 +104,16 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class ErrorKind:
+    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; `cause`:
+    what tells why, empty where nothing does."""
+
+    kind: str
+    count: int
+    cause: str
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """One trial measured. `metrics` holds names of `powerband.metrics`; it is empty where the trial failed."""
 
@@ -122,6 +132,7 @@ class TrialResult:
     steady: bool | None = None  # whether the window was steady; None: too short to say. False: it never stabilised
     pools: tuple[PoolUse, ...] = ()  # the subject's, the busiest first
     bottleneck: Bottleneck | None = None  # None: the trial does not count, or the probe saw too little
+    errors: tuple[ErrorKind, ...] = ()  # the most frequent first
 
     @property
     def valid(self) -> bool:

@@ -21,6 +21,7 @@ from powerband.report.verdicts import capacity_section, race_section, rules_sect
 from powerband.report.words import (
     change_words,
     counted,
+    error_rows,
     factor_names,
     not_allowed,
     present_columns,
@@ -62,6 +63,7 @@ def body(page: Page, charts: Charts) -> str:
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
+        ("errors", "Requests that failed", _errors(analysis)),
         ("trials", "Every trial", trial_map(analysis)),
         ("not-counted", "Not counted", _not_counted(analysis)),
         ("again", "How it was measured", _again(page)),
@@ -148,6 +150,14 @@ def _settings(page: Page, main: Sequence[Chart]) -> str:
         f'<p class="lead">{escape(" where ".join([rules[0], " and ".join(rules[1:])]) if rules[1:] else rules[0])}.</p>'
     )
     return f"{lead}{charts}{_table(page.analysis)}"
+
+
+def _errors(analysis: Analysis) -> str:
+    rows = [(row.setting, row.kind, f"{row.count:,}", row.cause or ABSENT) for row in error_rows(analysis)]
+    if not rows:
+        return ""
+    lead = '<p class="lead">Of all valid trials, with their warm-ups; causes are read from what the trial left.</p>'
+    return f'{lead}<div class="scroll">{table(["setting", "how", "requests", "cause"], rows)}</div>'
 
 
 def _table(analysis: Analysis) -> str:

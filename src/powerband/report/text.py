@@ -25,6 +25,7 @@ from powerband.report.words import (
     Column,
     change_words,
     counted,
+    error_rows,
     factor_names,
     not_allowed,
     present_columns,
@@ -34,6 +35,7 @@ from powerband.report.words import (
 )
 
 _UNUSABLE_SHOWN = 8
+_ERRORS_SHOWN = 8
 _FACTOR_COLUMNS = 3
 _NARROW = 16
 _FIRST_COLUMNS = 3  # measures of the server beside the verdict, where not all fit
@@ -56,6 +58,7 @@ def render_answer(analysis: Analysis) -> RenderableType:
     parts += [*capacities(analysis), *rules_of_thumb(analysis), *_claims(analysis), *published(analysis)]
     if analysis.found:
         parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
+    parts += list(_errors(analysis))
     parts += list(_unusable(analysis))
     parts += list(_warnings(analysis))
     return Group(*parts)
@@ -183,6 +186,17 @@ def _claims(analysis: Analysis) -> Iterator[RenderableType]:
         said = Text.assemble((claim.verdict.value, _CLAIM_STYLES[claim.verdict]), f": {claim.says}{published}")
         yield Padding(said, (0, 0, 0, 2))
         yield Padding(Text(claim.sentence, style="dim"), (0, 0, 0, 4))
+
+
+def _errors(analysis: Analysis) -> Iterator[RenderableType]:
+    rows = error_rows(analysis)
+    if rows:
+        yield Text()
+        yield Text("Requests that failed, in all valid trials with their warm-ups:")
+    for row in rows[:_ERRORS_SHOWN]:
+        yield _bullet(f"{row.setting}: {row.count:,} {row.kind}" + (f": {row.cause}" if row.cause else ""))
+    if len(rows) > _ERRORS_SHOWN:
+        yield _bullet(f"and {len(rows) - _ERRORS_SHOWN} more kinds, in the report")
 
 
 def _unusable(analysis: Analysis) -> Iterator[RenderableType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from powerband.analyze.results import Analysis, AnswerKind, Estimate, SettingResult, TrialResult, Verdict
+from powerband.analyze.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.metrics import METRICS
 from powerband.plan import Setting
 from powerband.report.numbers import format_change, format_number, format_share
@@ -156,6 +156,31 @@ def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
         for trial in trials
         if not trial.valid
     ]
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """Requests of all valid trials of a setting that failed in one way."""
+
+    setting: str
+    kind: str
+    count: int
+    cause: str
+
+
+def error_rows(analysis: Analysis) -> list[ErrorRow]:
+    """By setting in plan order, the most frequent kind first; the cause is that of the trial with most of them."""
+    rows: list[ErrorRow] = []
+    for result in analysis.settings:
+        found: dict[str, list[ErrorKind]] = {}
+        for trial in analysis.trials:
+            if trial.valid and trial.setting == result.setting:
+                for error in trial.errors:
+                    found.setdefault(error.kind, []).append(error)
+        for kind, errors in sorted(found.items(), key=lambda item: -sum(error.count for error in item[1])):
+            cause = max(errors, key=lambda error: error.count).cause
+            rows.append(ErrorRow(result.setting.id, kind, sum(error.count for error in errors), cause))
+    return rows
 
 
 def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:

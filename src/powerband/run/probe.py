@@ -29,6 +29,7 @@ class Probe:
         self.exited: wire.Exited | None = None
         self.end: wire.End | None = None
         self.error: wire.ErrorEvent | None = None
+        self.last_jvm: bytes | None = None  # the line in which a JVM last told of itself
         self._process = process
         self._lines = lines
         self._grace_s = grace_s
@@ -62,7 +63,10 @@ class Probe:
 
     def on_line(self, line: bytes) -> None:
         self._lines.write(line)
-        if wire.kind_of(line) in MEASURED:
+        kind = wire.kind_of(line)
+        if kind == "jvm":
+            self.last_jvm = line
+        if kind in MEASURED:
             return
         match wire.PROBE_EVENT.validate_json(line):
             case wire.Launched() as event:

@@ -7,6 +7,7 @@ Early death is noticed at once, and every failure message ends with the subject'
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ from powerband.run.process import Pump
 from powerband.run.requests import Client, RequestFailedError
 from powerband.run.toolchain import given_values
 from powerband.subjects import PORTS, placeholders, render_command, render_env, render_step, render_text, templates_of
+from powerband.units import format_bytes
 
 PORT_ATTEMPTS = 4
 APPLY_TIMEOUT_S = 10.0
@@ -39,6 +41,7 @@ POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
 
+_OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
 )
@@ -74,7 +77,8 @@ class RunningSubject:
         if exited is not None and not exited.asked:
             raise TrialFailed(
                 Code.DIED,
-                f"the subject ended by itself under load ({describe_exit(exited)}){last_words(self.log_file)}",
+                f"the subject ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
+                f"{last_words(self.log_file)}",
             )
 
 
@@ -239,6 +243,19 @@ def last_words(log_file: Path) -> str:
     if not text:
         return "; it printed nothing"
     return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
+
+
+def out_of_memory(subject: RunningSubject) -> str:
+    """Of a JVM that died of it: so, and what its heap was when it last told; empty where its log does not say so."""
+    if (said := _OUT_OF_MEMORY.search(_tail(subject.log_file))) is None:
+        return ""
+    text = f": it ran out of memory ({said[0]})"
+    if subject.probe.last_jvm is not None:
+        jvm = json.loads(subject.probe.last_jvm)
+        used, most = jvm.get("heap_used_bytes_now"), jvm.get("heap_max_bytes")
+        if used and most:
+            text += f"; of {format_bytes(most)} of heap {format_bytes(used)} were in use when it last told"
+    return text
 
 
 def describe_exit(exited: wire.Exited) -> str:

@@ -30,7 +30,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert result.valid and result.problems == ()
     # No JVM, no burst, no writes checked, no set number of requests, nothing beside the subject; and the record of a
     # fake trial does not tell of the control plane.
-    kinds = ("jvm_", "burst_", "acknowledge_", "visible_", "missing_", "services_")
+    kinds = ("jvm_", "burst_", "acknowledge_", "visible_", "missing_", "services_", "rate_counter_")
     others = {name for name in METRICS if name.startswith(kinds)} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "pss_bytes_max",

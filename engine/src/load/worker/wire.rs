@@ -275,6 +275,7 @@ impl Worker {
         }
         let step = &self.plan.steps[usize::from(slot.front().step_index())];
         let outcome = if !step.accepts(response.status) {
+            self.recorder.rejected(response.status);
             Outcome::StatusRejected
         } else if !response.contains {
             Outcome::CheckFailed

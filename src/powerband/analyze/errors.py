@@ -1,0 +1,108 @@
+"""Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
+full accept queues, and what the subject's log names.
+
+In: a trial's fleet, its metrics, the end of its log. Out: `ErrorKind`s, the most frequent first. A cause is a reading
+of evidence and says so; without any, the kind stands alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from powerband.analyze.fleet import Fleet
+from powerband.analyze.results import ErrorKind, Problem
+
+LOG_BYTES_MAX = 4 * 2**20
+_THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
+_OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
+# What the subject's own code does; its log may say more.
+_BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed"}
+_CAUSES = {
+    "reset": "the server reset the connection before its answer was whole",
+    "closed_early": "the server closed the connection before its answer was whole",
+    "timeout": "no answer came within load.timeout",
+    "bad_response": "the answer was no valid HTTP",
+    "check_failed": "the answer does not hold what the step's check wants",
+    "connect_refused": "nobody listened",
+    "connect_failed": "the connection could not be opened",
+    "tls_failed": "the TLS handshake failed",
+    "unfinished": "still without an answer when the drain was over",
+    "no_descriptors": "the load engine had no descriptor left: not the server's fault",
+    "no_ports": "the load engine had no port left: not the server's fault",
+    "dropped": "as many requests as load.max_in_flight allows were waiting already",
+}
+_STATUSES = {
+    "408": "the server gave up waiting for the request",
+    "429": "the server limits how many requests it takes",
+    "500": "the server's own error",
+    "502": "whom the server asked did not answer rightly",
+    "503": "the server was overloaded, or gave up on its own work",
+    "504": "whom the server asked did not answer in time",
+}
+
+
+def error_kinds(fleet: Fleet, metrics: Mapping[str, float], log: Path) -> tuple[ErrorKind, ...]:
+    """Over the whole run, warm-up included; empty where every request ended ok."""
+    counts = dict(_counts(fleet))
+    if not counts:
+        return ()
+    thrown = _thrown(log)
+    return tuple(
+        ErrorKind(kind, count, _cause(kind, metrics, thrown))
+        for kind, count in sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    )
+
+
+def memory_problem(log: Path) -> Iterator[Problem]:
+    """A JVM that ran out of memory and went on: threads of it are dead, and what it serves is not what it was."""
+    found = _OUT_OF_MEMORY.search(_end_of(log))
+    if found is not None:
+        message = f"the subject ran out of memory and went on ({found[0]}): raise its heap, or lower what it holds"
+        yield Problem("out_of_memory", message, fatal=False)
+
+
+def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
+    statuses: Counter[str] = Counter()
+    for summary in fleet.summaries:
+        statuses.update(summary.get("rejected_statuses", {}))
+    for outcome, count in fleet.total.outcomes.items():
+        if outcome == "status_rejected" and statuses:
+            yield from ((f"status {status}", number) for status, number in statuses.items())
+        elif outcome != "ok" and count:
+            yield outcome, count
+    if fleet.total.dropped:
+        yield "dropped", fleet.total.dropped
+
+
+def _cause(kind: str, metrics: Mapping[str, float], thrown: str) -> str:
+    overflows = metrics.get("accept_overflows", 0)
+    if kind in ("connect_timeout", "connect_refused", "connect_failed", "reset") and overflows:
+        return f"the accept queue was full ({overflows:,.0f} times while it was measured)"
+    if kind == "connect_timeout":
+        return "the connection was not accepted within load.connect_timeout"
+    status = kind.removeprefix("status ") if kind.startswith("status ") else ""
+    cause = _STATUSES.get(status, "the server refused it") if status else _CAUSES.get(kind, "")
+    by_the_subject = status >= "500" if status else kind in _BY_THE_SUBJECT
+    return "; ".join(part for part in (cause, thrown if by_the_subject else "") if part)
+
+
+def _thrown(log: Path) -> str:
+    """The exception that the log names most often, in words."""
+    named = Counter(match[0] for match in _THROWN.finditer(_end_of(log)))
+    if not named:
+        return ""
+    name, count = named.most_common(1)[0]
+    return f"its log names {name} {'once' if count == 1 else f'{count:,} times'}"
+
+
+def _end_of(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - LOG_BYTES_MAX))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,78 @@
+"""Why requests failed: from outcomes, statuses, full queues and logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from powerband.analyze.errors import error_kinds, memory_problem
+from powerband.analyze.fleet import Counts, Fleet
+
+
+def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, dropped: int = 0) -> Fleet:
+    ended = sum(outcomes.values())
+    total = Counts(ended + dropped, ended, dropped, outcomes)
+    rest: dict[str, Any] = dict.fromkeys(
+        ("goodput_per_s", "achieved_per_s", "offered_per_s", "users_mean", "busy_users_mean", "thinking_users_mean",
+         "carried_users_mean", "cpu_cores", "cpu_share_max"), 0.0
+    )  # fmt: skip
+    return Fleet(
+        start_ns=0, end_ns=1, total=total, cohort=total, window_outcomes=outcomes, unanswered=0, threads=1,
+        connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
+    )  # fmt: skip
+
+
+def kinds(of: Fleet, log: Path, **metrics: float) -> dict[str, tuple[int, str]]:
+    return {error.kind: (error.count, error.cause) for error in error_kinds(of, metrics, log)}
+
+
+def test_statuses_are_told_one_by_one_with_what_the_log_names_most(tmp_path: Path) -> None:
+    log = tmp_path / "subject.log"
+    log.write_text(
+        "java.util.concurrent.RejectedExecutionException: Task x rejected\n" * 17
+        + "org.springframework.dao.DataAccessException\nerror is no name of one; NoError here\n"
+    )
+    found = kinds(fleet({"ok": 5, "status_rejected": 20}, {"500": 17, "404": 3}), log)
+    assert list(found) == ["status 500", "status 404"]
+    assert found["status 500"] == (
+        17,
+        "the server's own error; its log names java.util.concurrent.RejectedExecutionException 17 times",
+    )
+    assert found["status 404"] == (3, "the server refused it")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "overflows", "said"),
+    [
+        ("connect_timeout", 0.0, "not accepted within load.connect_timeout"),
+        ("connect_timeout", 12.0, "the accept queue was full (12 times"),
+        ("reset", 3.0, "the accept queue was full (3 times"),
+        ("reset", 0.0, "the server reset the connection"),
+        ("timeout", 12.0, "no answer came within load.timeout"),
+        ("no_ports", 0.0, "not the server's fault"),
+    ],
+)
+def test_outcomes_have_causes(outcome: str, overflows: float, said: str, tmp_path: Path) -> None:
+    found = kinds(fleet({"ok": 1, outcome: 2}), tmp_path / "none.log", accept_overflows=overflows)
+    assert found[outcome][0] == 2 and said in found[outcome][1]
+
+
+def test_rejections_of_an_older_engine_and_dropped_work_are_kinds_too(tmp_path: Path) -> None:
+    found = kinds(fleet({"ok": 1, "status_rejected": 4}, dropped=9), tmp_path / "none.log")
+    assert found["status_rejected"][0] == 4 and found["dropped"][0] == 9
+
+
+def test_all_well_is_nothing(tmp_path: Path) -> None:
+    assert error_kinds(fleet({"ok": 9}), {}, tmp_path / "none.log") == ()
+
+
+def test_a_jvm_that_ran_out_of_memory_and_went_on_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "subject.log"
+    log.write_text('Exception in thread "x" java.lang.OutOfMemoryError: Java heap space\n\tat X.main\n')
+    (problem,) = memory_problem(log)
+    assert problem.code == "out_of_memory" and not problem.fatal
+    assert "went on (java.lang.OutOfMemoryError: Java heap space)" in problem.message
+    log.write_text("all well\n")
+    assert list(memory_problem(log)) == []
