@@ -120,7 +120,7 @@ pub struct Summary {
     pub max_rss_bytes: u64,
     /// Of the outcomes `status_rejected` of the whole run: how many had which status.
     #[serde(default)]
-    pub rejected_statuses: BTreeMap<u16, u64>,
+    pub rejected_statuses: BTreeMap<String, u64>,
     /// Why it ended: `time`, `work` (all users left), `drain`, `stop`, `deadline`, `interrupted`.
     pub ended_by: String,
 }

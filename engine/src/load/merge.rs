@@ -180,7 +180,10 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
         cpu_system_ns: cpu(|process| process.cpu_system_ns),
         thread_cpu_ns: threads.iter().map(|thread| thread.thread_cpu_ns).collect(),
         max_rss_bytes: crate::clock::max_rss_bytes(),
-        rejected_statuses: rejected,
+        rejected_statuses: rejected
+            .into_iter()
+            .map(|(status, count): (u16, u64)| (status.to_string(), count))
+            .collect(),
         ended_by: ended_by.into(),
     }
 }
