@@ -324,6 +324,7 @@ class Measure(Section):
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
     metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
+    series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
     burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
     rate_counter: bool = False  # also what a counter of 3 s windows would print
     acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
@@ -351,8 +352,9 @@ class Measure(Section):
 
     @property
     def scraped(self) -> tuple[str, ...]:
-        """The metrics of the subject's page that its own metrics are made of."""
-        return tuple(sorted({series.name for own in self.own_metrics().values() for series in own.series}))
+        """The series of the subject's page that are kept: those that its own metrics are made of, and those named."""
+        named = {series.name for own in self.own_metrics().values() for series in own.series}
+        return tuple(sorted(named | set(self.series)))
 
 
 class Design(Section):

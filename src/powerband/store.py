@@ -47,7 +47,7 @@ class TrialRecord:
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
     no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `acknowledged`: the rounds of
-    `run/acknowledged.py`.
+    `run/acknowledged.py`. `thread_names`: of a JVM, in full, by thread id.
     """
 
     spec: TrialSpec
@@ -63,6 +63,7 @@ class TrialRecord:
     cpu_quota: float | None = None
     control_cpu_ns: int | None = None
     acknowledged: tuple[Mapping[str, Any], ...] = ()
+    thread_names: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +81,7 @@ class TrialRecord:
             "cpu_quota": self.cpu_quota,
             "control_cpu_ns": self.control_cpu_ns,
             "acknowledged": [dict(row) for row in self.acknowledged],
+            "thread_names": dict(self.thread_names),
         }
 
     @classmethod
@@ -105,6 +107,7 @@ class TrialRecord:
             cpu_quota=data.get("cpu_quota"),
             control_cpu_ns=data.get("control_cpu_ns"),
             acknowledged=tuple(data.get("acknowledged", ())),
+            thread_names=data.get("thread_names", {}),
         )
 
 

@@ -7,7 +7,7 @@ absent. The grammar is `own_expression.py`'s; scraping is the probe's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,12 @@ def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns
     page = Page(scrapes)
     found = {name: _over(expression, page, start_ns, end_ns) for name, expression in wanted.items()}
     return {name: number for name, number in found.items() if number is not None and math.isfinite(number)}
+
+
+def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
+    """The same over time, a value for each scrape; None where it has none. Counters: over the time since the last."""
+    page = Page(scrapes)
+    return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
 
 
 class Page:
@@ -70,6 +76,17 @@ def _over(expression: OwnExpression, page: Page, start_ns: int, end_ns: int) -> 
         if math.isfinite(number := _value(expression, lambda series, index=index: float(levels[series][index])))  # type: ignore[misc]
     ]
     return _summary(expression.function, values)
+
+
+def _over_time(expression: OwnExpression, page: Page) -> Iterator[float | None]:
+    passed_s = np.diff(page.scrapes.at_ns, prepend=np.nan) / SECOND_NS
+    levels = {series: page.levels(series) for series in expression.series}
+    if expression.function in COUNTERS:
+        levels = {series: np.diff(values, prepend=np.nan) for series, values in levels.items()}
+    for index in range(page.scrapes.at_ns.size):
+        found = _value(expression, lambda series, index=index: float(levels[series][index]))  # type: ignore[misc]
+        found = found / passed_s[index] if expression.function == "rate" else found
+        yield float(found) if math.isfinite(found) else None
 
 
 def _summary(function: str, values: Sequence[float]) -> float | None:

@@ -12,7 +12,10 @@ from math import isnan
 from typing import Any
 
 from powerband.analyze.fleet import SECOND_NS, Times
+from powerband.analyze.own_metrics import own_series
 from powerband.analyze.probes import Counters, read_probe
+from powerband.analyze.rate_counter import rate_counter
+from powerband.experiment import Measure
 from powerband.store import TrialDir, TrialRecord
 
 Numbers = tuple[float | None, ...]
@@ -63,6 +66,34 @@ class PoolSeries:
 
 
 @dataclass(frozen=True)
+class JvmSeries:
+    """The subject's first JVM; `gc_share` is over the time since the sample before."""
+
+    t_s: tuple[float, ...] = ()
+    heap_used_bytes: Numbers = ()
+    heap_committed_bytes: Numbers = ()
+    gc_share: Numbers = ()
+
+
+@dataclass(frozen=True)
+class OwnSeries:
+    """A metric of the subject's own over time, at each scrape of its page."""
+
+    name: str
+    t_s: tuple[float, ...]
+    values: Numbers
+
+
+@dataclass(frozen=True)
+class CounterSeries:
+    """What a rate counter would have printed."""
+
+    t_s: tuple[float, ...] = ()
+    window_per_s: Numbers = ()
+    cumulative_per_s: Numbers = ()
+
+
+@dataclass(frozen=True)
 class TrialSeries:
     """`phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as they were reached."""
 
@@ -71,10 +102,14 @@ class TrialSeries:
     subject: SubjectSeries = SubjectSeries()
     host: HostSeries = HostSeries()
     pools: tuple[PoolSeries, ...] = ()
+    jvm: JvmSeries = JvmSeries()
+    own: tuple[OwnSeries, ...] = ()
+    counter: CounterSeries = CounterSeries()
 
 
-def trial_series(directory: TrialDir, record: TrialRecord) -> TrialSeries:
-    """Everything over time that one trial left; empty parts where there is nothing, never an error."""
+def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
+    """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
+    the experiment wants of the subject's own metrics and of a rate counter."""
     phases = record.phases
     origin_ns = phases.get("go", min(phases.values(), default=0))
     probe = read_probe(directory.read_probe())
@@ -85,6 +120,37 @@ def trial_series(directory: TrialDir, record: TrialRecord) -> TrialSeries:
         subject=SubjectSeries() if subject is None else _subject(subject, origin_ns),
         host=HostSeries() if probe is None else _host(probe.host, origin_ns),
         pools=() if probe is None else _pools(probe.threads, origin_ns),
+        jvm=JvmSeries() if probe is None or not probe.jvms else _jvm(probe.jvms[0], origin_ns),
+        own=()
+        if probe is None or probe.scrapes is None or measured is None
+        else _own(measured, probe.scrapes, origin_ns),
+        counter=_counter(directory, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
+    )
+
+
+def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
+    return JvmSeries(
+        t_s=_times(jvm, origin_ns),
+        heap_used_bytes=_levels(jvm, "heap_used_bytes_now"),
+        heap_committed_bytes=_levels(jvm, "heap_committed_bytes_now"),
+        gc_share=jvm.slopes("gc_ns"),
+    )
+
+
+def _own(measured: Measure, scrapes: Counters | None, origin_ns: int) -> tuple[OwnSeries, ...]:
+    if scrapes is None:
+        return ()
+    t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns)
+    found = own_series(measured.own_metrics(), scrapes)
+    return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
+
+
+def _counter(directory: TrialDir, origin_ns: int) -> CounterSeries:
+    lines = rate_counter([event for event in directory.read_events() if event.get("type") == "interval"])
+    return CounterSeries(
+        t_s=tuple((line.at_ns - origin_ns) / SECOND_NS for line in lines),
+        window_per_s=tuple(line.window_per_s for line in lines),
+        cumulative_per_s=tuple(line.cumulative_per_s for line in lines),
     )
 
 

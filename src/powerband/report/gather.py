@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from powerband.analyze.results import Analysis
+from powerband.errors import PowerbandError
+from powerband.experiment import Measure
+from powerband.experiment_file import load_experiment
+from powerband.report.inside import inside_views
 from powerband.report.numbers import format_number
 from powerband.report.page import Facts, Page
 from powerband.report.tracks import distributions, trial_views
@@ -30,8 +34,17 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
         when=_when(records),
         facts=tuple(facts for facts in (*_host_facts(host), _pinning(records), _started(run, host)) if facts.rows),
         distributions=distributions(analysis, records),
-        trials=trial_views(run, analysis, records),
+        trials=trial_views(run, analysis, records, _measure_of(run)),
+        inside=inside_views(run, analysis, records),
     )
+
+
+def _measure_of(run: RunDir) -> Measure | None:
+    """What the experiment measures; None where its file cannot be read any more."""
+    try:
+        return load_experiment(run.experiment).measure
+    except PowerbandError:
+        return None
 
 
 def read_host(path: Path) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis
+from powerband.analyze.threads import LabelTable, ThreadUse
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,16 @@ class TrialView:
 
 
 @dataclass(frozen=True)
+class InsideView:
+    """One trial of a setting from inside: its busiest threads, and the labelled series of its metrics page."""
+
+    setting: str
+    number: int
+    threads: tuple[ThreadUse, ...] = ()
+    tables: tuple[LabelTable, ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """One titled list of name and value: the host, the pinning, versions."""
 
@@ -66,3 +77,4 @@ class Page:
     facts: tuple[Facts, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     trials: tuple[TrialView, ...] = ()
+    inside: tuple[InsideView, ...] = ()

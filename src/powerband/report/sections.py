@@ -13,6 +13,7 @@ from powerband.report.charts import Chart
 from powerband.report.claims import claims_table, found_section
 from powerband.report.figures import figure, table
 from powerband.report.findings import bottleneck_short, restless_settings, state_words
+from powerband.report.inside import inside_section
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.trial_map import trial_map
@@ -63,6 +64,7 @@ def body(page: Page, charts: Charts) -> str:
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
+        ("inside", "From inside", inside_section(page.inside)),
         ("errors", "Requests that failed", _errors(analysis)),
         ("trials", "Every trial", trial_map(analysis)),
         ("not-counted", "Not counted", _not_counted(analysis)),

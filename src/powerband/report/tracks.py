@@ -10,6 +10,8 @@ from powerband.analyze.fleet import Times, merge_fleet
 from powerband.analyze.measure import quantile_table
 from powerband.analyze.results import Analysis
 from powerband.analyze.series import PoolSeries, TrialSeries, trial_series
+from powerband.experiment import Measure
+from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
 from powerband.report.numbers import unit_scale
 from powerband.report.page import Distribution, Quantiles, Track, TrialView
@@ -23,11 +25,13 @@ NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99",
 Values = Sequence[float | None]
 
 
-def trial_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[TrialView, ...]:
+def trial_views(
+    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], measured: Measure | None = None
+) -> tuple[TrialView, ...]:
     """The recorded trials over time: all of them, or of a long run those of `trials_shown`."""
     shown = trials_shown(analysis, TRIALS_MAX)
     return tuple(
-        _view(trial_series(run.trial(number), record), number)
+        _view(trial_series(run.trial(number), record, measured), number)
         for record in records
         if (number := record.spec.number) in shown
     )
@@ -97,7 +101,7 @@ def _quantiles(times: Times) -> Quantiles:
 
 
 def _view(series: TrialSeries, number: int) -> TrialView:
-    load, subject, host = series.load, series.subject, series.host
+    load, subject, host, jvm, counter = series.load, series.subject, series.host, series.jvm, series.counter
     start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
     failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
     panels = (
@@ -112,6 +116,15 @@ def _view(series: TrialSeries, number: int) -> TrialView:
             [("user", subject.cpu_user_cores), ("kernel", subject.cpu_system_cores)],
         ),
         _panel("Memory", "bytes", subject.t_s, [("resident", subject.rss_bytes)]),
+        _panel("Java heap", "bytes", jvm.t_s, [("in use", jvm.heap_used_bytes), ("taken", jvm.heap_committed_bytes)]),
+        _panel("Garbage collection", "ratio", jvm.t_s, [("share of the time", jvm.gc_share)]),
+        _panel(
+            "As a rate counter prints it",
+            "per_s",
+            counter.t_s,
+            [("windows of 3 s", counter.window_per_s), ("since the first answer", counter.cumulative_per_s)],
+        ),
+        *(_panel(own.name, METRICS[own.name].unit, own.t_s, [("", own.values)]) for own in series.own),
         _panel("Threads", "count", subject.t_s, [("alive", subject.threads)]),
         *(_pool_panel(pool) for pool in series.pools[:POOLS_SHOWN]),
         _panel("Context switches", "per_s", subject.t_s, [("all", subject.context_switches_per_s)]),

@@ -24,6 +24,7 @@ from powerband import protocol as wire
 from powerband.experiment import Ready, Step, Subject
 from powerband.hosts import is_loopback
 from powerband.plan import Setting
+from powerband.run.attach import thread_names
 from powerband.run.cpus import CpuSplit
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
@@ -70,6 +71,10 @@ class RunningSubject:
     rendered: Rendered
     probe: Probe
     log_file: Path
+
+    def thread_names(self) -> dict[int, str]:
+        """Of a JVM: its threads' full names by thread id. Stops it for a moment: not while anything is measured."""
+        return {} if self.probe.last_jvm is None else thread_names(json.loads(self.probe.last_jvm)["pid"])
 
     def check_alive(self) -> None:
         """Raises TrialFailed(died) if it has ended unasked."""

@@ -123,6 +123,7 @@ class _Trial:
         self.observed = 0
         self.control_cpu_ns: int | None = None
         self.acknowledged: list[Round] = []
+        self.thread_names: dict[int, str] = {}
 
     def run(self) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -157,6 +158,7 @@ class _Trial:
             cpu_quota=cpu_quota(),
             control_cpu_ns=self.control_cpu_ns,
             acknowledged=tuple(row.to_json() for row in self.acknowledged),
+            thread_names={str(tid): name for tid, name in self.thread_names.items()},
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
@@ -187,6 +189,7 @@ class _Trial:
             check_answered(fleet.outcomes())
             check_measured(fleet.summaries)
             self._check_acknowledged(subject)
+            self.thread_names = subject.thread_names()
             self.observer.phase("stop")
 
     def _check_acknowledged(self, subject: RunningSubject) -> None:

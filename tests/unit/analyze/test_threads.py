@@ -1,0 +1,79 @@
+"""Threads one by one over the window, and labelled series as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from powerband.analyze.own_metrics import own_series
+from powerband.analyze.probes import Counters
+from powerband.analyze.threads import label_tables, thread_uses
+from powerband.own_expression import parse_own
+
+S = 10**9
+
+
+def event(at_s: float, *threads: tuple[int, float, float, int], tree: str = "subject") -> dict[str, Any]:
+    return {
+        "at_ns": int(at_s * S),
+        "tree": tree,
+        "threads": [
+            {"tid": tid, "name": f"t-{tid}", "pool": "t", "on_cpu_ns": int(cpu * S), "run_wait_ns": int(wait * S),
+             "switches": switches}
+            for tid, cpu, wait, switches in threads
+        ],
+    }  # fmt: skip
+
+
+def test_shares_are_of_the_window_and_the_busiest_come_first() -> None:
+    events = [
+        event(0, (1, 9.0, 9.0, 999)),
+        event(10, (1, 10.0, 10.0, 1000), (2, 0.0, 0.0, 0)),
+        event(12, (1, 10.5, 10.1, 1010), (2, 1.5, 0.5, 40), (3, 1.0, 1.0, 5)),
+        event(12, (1, 99.0, 99.0, 99), tree="engine"),
+        event(99, (1, 99.0, 99.0, 9999)),
+    ]
+    second, first = thread_uses(events, {"2": "vert.x-eventloop-thread-2"}, 5 * S, 20 * S)
+    assert (second.name, second.on_cpu, second.run_wait, second.switches_per_s) == (
+        "vert.x-eventloop-thread-2", 0.75, 0.25, 20,
+    )  # fmt: skip
+    assert (first.name, first.on_cpu, first.switches_per_s) == ("t-1", 0.25, 5)
+    assert first.run_wait == pytest.approx(0.05)
+
+
+def page() -> Counters:
+    fields = {
+        'conns{instance="0",thread="a"}': [4.0, 5.0, 6.0],
+        'conns{instance="1",thread="b"}': [1.0, 1.0, 2.0],
+        'served_total{thread="a",instance="0"}': [0.0, 100.0, 300.0],
+        'cpu_total{thread="a"}': [0.0, 1.0, 2.0],
+        "alone": [1.0, 2.0, 3.0],
+    }
+    return Counters(
+        at_ns=np.array([10.0 * S, 11.0 * S, 12.0 * S]), fields={name: np.array(row) for name, row in fields.items()}
+    )
+
+
+def test_series_with_the_same_labels_share_a_table() -> None:
+    by_instance, by_thread = label_tables(page(), 10 * S, 12 * S)
+    assert by_instance.labels == ("instance", "thread")
+    assert by_instance.columns == ("conns", "served_total")
+    assert by_instance.rows == ((("0", "a"), (6.0, 150.0)), (("1", "b"), (2.0, None)))
+    assert (by_thread.labels, by_thread.rows) == (("thread",), ((("a",), (1.0,)),))
+
+
+def test_own_metrics_over_time() -> None:
+    wanted = {
+        "app_conns": parse_own("mean(conns)"),
+        "app_served_per_s": parse_own("rate(served_total)"),
+        "app_each": parse_own("increase(served_total / cpu_total)"),
+        "app_none": parse_own("mean(nothing)"),
+    }
+    assert own_series(wanted, page()) == {
+        "app_conns": (5.0, 6.0, 8.0),
+        "app_served_per_s": (None, 100.0, 200.0),
+        "app_each": (None, 100.0, 200.0),
+        "app_none": (None, None, None),
+    }
