@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, Estimate, SettingResult
-from powerband.metrics import METRICS
+from powerband.metrics import METRICS, OWN
 from powerband.plan import Level, Setting, format_level
 from powerband.report.numbers import format_estimate, format_interval, unit_scale
 from powerband.report.words import margin_words
@@ -133,16 +133,21 @@ _RESOURCES = (
     ("run_wait_cores", "Waiting for a CPU", "thread-seconds per second runnable but not running"),
     ("thread_cpu_share_max", "Busiest thread", "CPU share of the busiest of its threads"),
     ("gc_cpu_share", "Garbage collection", "share of its CPUs that the collector’s threads used"),
+    ("jvm_heap_used_bytes_max", "Java heap in use", "most, as the JVM last told"),
+    ("jvm_gc_share", "Java’s collections", "share of the time that they took"),
+    ("services_cpu_cores", "Beside the server", "CPU of what was started with it, such as a database"),
+    ("missing_at_acknowledgement_mean", "Missing when acknowledged", "of a write, what a read at once does not see"),
+    ("visible_delay_ns_p50", "Seen after the acknowledgement", "median time until a read sees the whole write"),
     ("error_rate", "Errors", "share of requests that did not end well"),
 )
 
 
 def resource_charts(analysis: Analysis) -> list[Chart]:
-    """What each setting cost the server, one small chart for each measure that was taken."""
+    """What each setting cost the server, one small chart for each measure that was taken, its own ones last."""
     place = layout(analysis)
-    charts = [
-        _estimates(Head(f"cost-{name}", title, note), analysis, place, [name]) for name, title, note in _RESOURCES
-    ]
+    own = dict.fromkeys(name for row in analysis.settings for name in row.estimates if name.startswith(OWN))
+    shown = [*_RESOURCES, *((name, name, "the server’s own metric") for name in own)]
+    charts = [_estimates(Head(f"cost-{name}", title, note), analysis, place, [name]) for name, title, note in shown]
     return [chart for chart in charts if _has_points(chart)]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import statistics
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,11 +33,25 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
         command=_command(run),
         experiment_yaml=run.experiment.read_text(encoding="utf-8"),
         when=_when(records),
-        facts=tuple(facts for facts in (*_host_facts(host), _pinning(records), _started(run, host)) if facts.rows),
+        facts=tuple(
+            facts
+            for facts in (*_host_facts(host), _pinning(records), _own_share(analysis), _started(run, host))
+            if facts.rows
+        ),
         distributions=distributions(analysis, records),
         trials=trial_views(run, analysis, records, _measure_of(run)),
         inside=inside_views(run, analysis, records),
     )
+
+
+def _own_share(analysis: Analysis) -> Facts:
+    """What the bench itself used, so that a reader may judge how much it disturbed."""
+    rows = []
+    for metric, name in (("bench_cpu_cores", "control plane and probes"), ("engine_cpu_cores", "load engine")):
+        values = [trial.metrics[metric] for trial in analysis.trials if trial.valid and metric in trial.metrics]
+        if values:
+            rows.append((name, f"{statistics.median(values):.1%} of a CPU, at most {max(values):.1%}"))
+    return Facts("What the bench used itself", tuple(rows))
 
 
 def _measure_of(run: RunDir) -> Measure | None:
