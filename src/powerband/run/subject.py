@@ -257,9 +257,9 @@ def out_of_memory(subject: RunningSubject) -> str:
     text = f": it ran out of memory ({said[0]})"
     if subject.probe.last_jvm is not None:
         jvm = json.loads(subject.probe.last_jvm)
-        used, most = jvm.get("heap_used_bytes_now"), jvm.get("heap_max_bytes")
-        if used and most:
-            text += f"; of {format_bytes(most)} of heap {format_bytes(used)} were in use when it last told"
+        used, taken = jvm.get("heap_used_bytes_now"), jvm.get("heap_committed_bytes_now")
+        if used and taken:
+            text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last told"
     return text
 
 

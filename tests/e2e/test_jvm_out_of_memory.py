@@ -1,0 +1,61 @@
+"""A real JVM that runs out of memory under load: the trial fails as what it is, with the heap's last figures; one that
+goes on is told apart.
+
+Needs a JDK, as test_jvm_warmup.py does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fakes.stand import FAKES, MS, experiment, run_one, short_load
+from powerband.analyze.measure import measure
+from powerband.experiment import Constant, Measure, Ready, Subject
+from powerband.store import TrialDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("javac") is None or shutil.which("java") is None:
+        if os.environ.get("POWERBAND_NO_SKIP") == "1":
+            pytest.fail("no JDK on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install default-jdk-headless")
+        pytest.skip("needs a JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
+    folder = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
+    return folder
+
+
+def leaky(classes: Path, kib: int, *options: str) -> Subject:
+    command = ("java", "-Xmx32m", "-XX:+UseSerialGC", *options, "-cp", str(classes), "LeakyServer", "{port}", str(kib))
+    return Subject(name="leaky", command=command, ready=Ready(timeout_ns=60_000 * MS))
+
+
+def test_a_jvm_that_dies_of_it_is_told_with_its_last_heap_figures(classes: Path, tmp_path: Path) -> None:
+    """Some 10 MiB a second at most, so that it lives for seconds in which it tells of its heap."""
+    load = short_load(users=4, duration_ns=60_000 * MS, think=Constant(ns=10 * MS))
+    case = experiment(
+        leaky(classes, 24, "-XX:+ExitOnOutOfMemoryError"), load, measure=Measure(warmup_ns=100 * MS, retries=0)
+    )
+    record = run_one(case, tmp_path)
+    assert record.failure is not None and record.failure.code == "died"
+    said = record.failure.message
+    assert "it ran out of memory (java.lang.OutOfMemoryError" in said
+    assert " MiB of heap " in said and "were in use when it last told" in said
+
+
+def test_one_that_goes_on_is_noted_and_counted(classes: Path, tmp_path: Path) -> None:
+    """More than there is, at once: each request fails, but the JVM lives."""
+    load = short_load(users=2, duration_ns=1_500 * MS, timeout_ns=300 * MS)
+    case = experiment(leaky(classes, 6_000), load, measure=Measure(warmup_ns=100 * MS))
+    record = run_one(case, tmp_path)
+    assert record.status == "measured", record.failure
+    found = measure(TrialDir(tmp_path / "0001"), record, case)
+    (problem,) = [problem for problem in found.problems if problem.code == "out_of_memory"]
+    assert not problem.fatal and "java.lang.OutOfMemoryError: Java heap space" in problem.message
+    assert any("OutOfMemoryError" in error.cause for error in found.errors), found.errors
