@@ -454,6 +454,15 @@ class Published(Frozen):
     by: dict[str, float] = Field(min_length=1)
     note: str = ""
 
+    @field_validator("by", mode="before")
+    @classmethod
+    def _in_its_unit(cls, by: Any, info: ValidationInfo) -> Any:
+        """`13.9s`, `15%`, `250MB`: as in a condition."""
+        if not isinstance(by, Mapping) or "metric" not in info.data:
+            return by
+        unit = metric_named(info.data["metric"]).unit
+        return {name: parse_quantity(value, unit) if isinstance(value, str) else value for name, value in by.items()}
+
     @field_validator("metric")
     @classmethod
     def _known(cls, value: str) -> str:

@@ -117,6 +117,13 @@ def test_a_name_that_stands_for_no_one_setting_is_refused(name: str, said: str) 
         parse_experiment(text, "x.yaml")
 
 
+def test_figures_are_written_as_people_write_them() -> None:
+    assert Published(metric="p50", by={"a=1": "13.9s"}).by == {"a=1": 13.9e9}  # type: ignore[dict-item]
+    assert Published(metric="errors", by={"a=1": "2.5%", "a=2": 0.5}).by == {"a=1": 0.025, "a=2": 0.5}  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="no duration"):
+        Published(metric="p50", by={"a=1": "thirteen"})  # type: ignore[dict-item]
+
+
 def test_a_published_figure_of_an_unknown_metric_is_refused() -> None:
     with pytest.raises(ValueError, match="there is no metric goodputt"):
         Published(metric="goodputt", by={"a=1": 1.0})
