@@ -13,25 +13,35 @@ from dataclasses import dataclass
 from powerband.experiment import Experiment, Service, Subject
 from powerband.plan import Setting, format_level
 from powerband.run.cpus import cpu_split
+from powerband.run.engine import find_engine
 from powerband.run.host import usable_cores
 from powerband.run.postgresql import DATABASE, USER, Cluster, cluster_up
+from powerband.run.toolchain import given_values
 from powerband.store import RunDir
 from powerband.subjects import values_of
 
 
 @dataclass(frozen=True)
 class Services:
-    """`postgresql` None: no setting of this run uses it."""
+    """`toolchain`: what the placeholders of `run/toolchain.py` stand for, found once for the run: sources that are
+    edited meanwhile are not what is measured. `postgresql` None: no setting of this run uses it."""
 
     subject: Subject
+    toolchain: Mapping[str, str]
     postgresql: Cluster | None = None
 
     def given(self, setting: Setting) -> dict[str, str]:
-        """What the placeholders of services stand for; those that the setting does not use are left out."""
+        """What the built-in placeholders stand for, ports apart; those of services that the setting does not use are
+        empty."""
         cluster = self._used_by(setting)
         if cluster is None:
-            return {}
-        return {"postgresql_port": str(cluster.port), "postgresql_user": USER, "postgresql_database": DATABASE}
+            return dict(self.toolchain)
+        return {
+            **self.toolchain,
+            "postgresql_port": str(cluster.port),
+            "postgresql_user": USER,
+            "postgresql_database": DATABASE,
+        }
 
     def renew(self, setting: Setting) -> None:
         """A trial is a fresh start, of its database too. Raises SubjectError."""
@@ -57,13 +67,15 @@ def uses(subject: Subject, service: Service, setting: Setting) -> bool:
 
 @contextmanager
 def services_up(experiment: Experiment, run: RunDir) -> Iterator[Services]:
-    """Those that any setting uses, until the run ends. Raises SubjectError where one is missing or does not serve."""
+    """Those that any setting uses, until the run ends. Raises SubjectError where one is missing or does not serve, and
+    where there is no JDK that does."""
     subject, settings = experiment.subject, experiment.settings()
+    toolchain = given_values(subject, find_engine())
     service = subject.services.get("postgresql")
     users = [] if service is None else [setting for setting in settings if uses(subject, service, setting)]
     if not users:
-        yield Services(subject)
+        yield Services(subject, toolchain)
         return
     cpus = cpu_split(usable_cores(), experiment.host, experiment.load_for(users[0]).engine_threads).subject
     with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
-        yield Services(subject, cluster)
+        yield Services(subject, toolchain, cluster)

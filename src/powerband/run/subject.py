@@ -101,11 +101,11 @@ def render(
     setting: Setting,
     engine: Path,
     port: int | None = None,
-    services: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> Rendered:
-    """`port` None: picked where a template asks for one. `services`: what their placeholders stand for. Raises
-    ExperimentError where a template cannot be filled."""
-    given = {**given_values(subject, engine), **(services or {})}
+    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, found
+    here where it is None. Raises ExperimentError where a template cannot be filled."""
+    given = given_values(subject, engine) if given is None else dict(given)
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
     if port is not None:
@@ -147,15 +147,15 @@ def subject_up(
     pump: Pump,
     on_launched: Callable[[Probe], None],
     scraped: Sequence[str] = (),
-    services: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> Iterator[RunningSubject]:
     """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
 
-    `scraped`: metrics that the probe reads off the subject's metrics page. `services`: as in `render`. A subject that
+    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. A subject that
     ends because another program took its port meanwhile is started again on another port.
     Raises TrialFailed with any of the codes of a subject that does not start."""
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        rendered = render(subject, setting, engine, services=services)
+        rendered = render(subject, setting, engine, given=given)
         check_command(rendered)
         if not rendered.own_port and someone_listens(rendered.host, rendered.port):
             raise TrialFailed(

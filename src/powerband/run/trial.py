@@ -32,6 +32,7 @@ from powerband.run.process import Pump
 from powerband.run.services import Services
 from powerband.run.stop import StopRequest
 from powerband.run.subject import RunningSubject, SubjectFiles, subject_up
+from powerband.run.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
 
 GO_LEAD_NS = 2_000_000  # from the go command to the common start: long enough to reach one engine
@@ -78,7 +79,7 @@ def run_trial(
         steady=steady,
         observer=observer,
         stop=stop,
-        services=services or Services(experiment.subject),
+        services=services or Services(experiment.subject, given_values(experiment.subject, engine)),
     )
     directory.begin(spec)
     status, failure = trial.run()
@@ -174,7 +175,7 @@ class _Trial:
             pump=pump,
             on_launched=self._launched,
             scraped=self.experiment.measure.scraped,
-            services=self.services.given(self.spec.setting),
+            given=self.services.given(self.spec.setting),
         ) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")

@@ -56,5 +56,5 @@ def test_only_settings_that_say_so_use_it() -> None:
     h2, other = Setting((("database", "h2"),)), Setting((("database", "postgresql"),))
     assert not uses(subject, service, h2) and uses(subject, service, other)
     assert uses(subject, Service(), h2)
-    unstarted = Services(subject)
-    assert unstarted.given(h2) == {} and unstarted.watched(h2) == {}
+    unstarted = Services(subject, {"engine": "e", "postgresql_port": ""})
+    assert unstarted.given(h2) == {"engine": "e", "postgresql_port": ""} and unstarted.watched(h2) == {}
