@@ -1,0 +1,109 @@
+"""The published comparison of verticle instances, in its smoke profile, on the real Vert.x; and what a build that fails
+leaves behind. Needs a JDK of 21 or later, and Maven: skipped without them, unless POWERBAND_NO_SKIP=1."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from powerband.errors import SubjectError
+from powerband.run.jdk import find_jdk
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+REPOSITORY = Path(__file__).parents[2]
+RATE_LINE = re.compile(r"^\d+ Rate: count/sec: \d+ Average rate: \d+$", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def jdk_and_maven() -> None:
+    missing = None if shutil.which("mvn") else "Maven (mvn) is not installed"
+    try:
+        find_jdk(21, compiles=True)
+    except SubjectError as error:
+        missing = str(error)
+    if missing is not None:
+        if os.environ.get("POWERBAND_NO_SKIP") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+
+def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """A smoke run; a busy machine spoils no trial. The first one on a machine may have to fetch Vert.x."""
+    command = [
+        sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+
+def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
+    done = powerband(experiment, folder, *options)
+    # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
+    assert done.returncode in (0, 1, 5), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, float]]]:
+    """Levels and metrics of every measured trial, whether or not the machine let it count."""
+    return [(trial["setting"]["levels"], trial["metrics"]) for trial in analysis["trials"] if trial["status"] == "measured"]
+
+
+def test_vertx_instances(tmp_path: Path) -> None:
+    analysis = run("vertx-instances", tmp_path, "--set", "measure.warmup=4s")
+    found = measured(analysis)
+    assert {levels["instances"] for levels, _ in found} == {1, 2, 4, 8}
+    for levels, metrics in found:
+        assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01
+        assert metrics["app_event_loops"] == min(4, levels["instances"])
+        assert metrics["app_thread_changes"] == 0
+        assert metrics["app_loop_wait_to_cpu_ratio"] >= 0
+        # The server counts what the client counts; its page is read once a second, the window is 2.5 s.
+        assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
+    assert {claim["id"] for claim in analysis["claims"]} >= {"two-beat-one", "more-instances-than-loops-bring-nothing"}
+    logs = [path.read_text() for path in tmp_path.rglob("subject.log")]
+    assert len(logs) >= 4
+    assert all(RATE_LINE.search(log) and "listening on port" in log for log in logs)
+
+
+def test_vertx_spread(tmp_path: Path) -> None:
+    ((_, metrics),) = measured(run("vertx-spread", tmp_path))
+    assert metrics["app_instances_per_loop_min"] == 2 and metrics["app_instances_per_loop_max"] == 3
+    assert metrics["app_connections_per_loop_max"] == 100
+    assert metrics["app_default_loops_to_cpus_ratio"] == 2 and metrics["app_worker_threads"] == 0
+
+
+def test_vertx_deployment(tmp_path: Path) -> None:
+    found = measured(run("vertx-deployment", tmp_path, "--set", "factors.instances=[4]"))
+    loops = {levels["worker"]: metrics["app_event_loops"] for levels, metrics in found}
+    changes = {levels["worker"]: metrics["app_thread_changes_per_s"] for levels, metrics in found}
+    assert loops == {"event-loop": 4, "worker": 1, "virtual": 1}
+    assert changes["event-loop"] == 0 and changes["worker"] > 0 and changes["virtual"] > 0
+
+
+def test_vertx_depth(tmp_path: Path) -> None:
+    found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]"))
+    rates = {levels["load.pipeline"]: metrics["goodput_per_s"] for levels, metrics in found}
+    assert rates[20] > rates[1] > 0
+
+
+def test_a_build_that_fails_ends_with_what_maven_says(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "subjects" / "vertx", tmp_path / "vertx", ignore=shutil.ignore_patterns("target"))
+    broken = tmp_path / "vertx" / "src" / "main" / "java" / "Tally.java"
+    broken.write_text(broken.read_text().replace("final class Tally", "final klass Tally"))
+    experiment = (REPOSITORY / "experiments" / "vertx-spread.yaml").read_text()
+    file = tmp_path / "broken.yaml"
+    file.write_text(experiment.replace("use: vertx", "use: ./vertx"))
+    done = powerband(str(file), tmp_path / "runs")
+    assert done.returncode == 3
+    assert "the subject's build failed" in done.stderr and "Tally.java" in done.stderr
+    assert "Traceback" not in done.stderr
