@@ -55,7 +55,9 @@ def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
 
 def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, float]]]:
     """Levels and metrics of every measured trial, whether or not the machine let it count."""
-    return [(trial["setting"]["levels"], trial["metrics"]) for trial in analysis["trials"] if trial["status"] == "measured"]
+    return [
+        (trial["setting"]["levels"], trial["metrics"]) for trial in analysis["trials"] if trial["status"] == "measured"
+    ]
 
 
 def test_vertx_instances(tmp_path: Path) -> None:
