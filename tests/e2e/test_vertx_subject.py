@@ -85,7 +85,7 @@ def test_vertx_spread(tmp_path: Path) -> None:
 
 
 def test_vertx_deployment(tmp_path: Path) -> None:
-    found = measured(run("vertx-deployment", tmp_path, "--set", "factors.instances=[4]"))
+    found = measured(run("vertx-deployment", tmp_path, "--set", "factors.instances=[4]", "--set", "claims=[]"))
     loops = {levels["worker"]: metrics["app_event_loops"] for levels, metrics in found}
     changes = {levels["worker"]: metrics["app_thread_changes_per_s"] for levels, metrics in found}
     assert loops == {"event-loop": 4, "worker": 1, "virtual": 1}
@@ -93,7 +93,7 @@ def test_vertx_deployment(tmp_path: Path) -> None:
 
 
 def test_vertx_depth(tmp_path: Path) -> None:
-    found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]"))
+    found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]", "--set", "claims=[]"))
     rates = {levels["load.pipeline"]: metrics["goodput_per_s"] for levels, metrics in found}
     assert rates[20] > rates[1] > 0
 
@@ -106,6 +106,6 @@ def test_a_build_that_fails_ends_with_what_maven_says(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(experiment.replace("use: vertx", "use: ./vertx"))
     done = powerband(str(file), tmp_path / "runs")
-    assert done.returncode == 3
+    assert done.returncode == 4
     assert "the subject's build failed" in done.stderr and "Tally.java" in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,10 +5,13 @@ What the build says goes to `build.log` of the run directory. Whether a run has 
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from powerband.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.experiment import Experiment, Subject
@@ -17,12 +20,15 @@ from powerband.run.engine import find_engine
 from powerband.run.failures import Code
 from powerband.run.process import describe_status
 from powerband.run.stop import StopRequest
-from powerband.run.subject import last_words
+from powerband.run.subject import LAST_WORDS_LINES, last_words
 from powerband.run.toolchain import built_once, given_values, mark_built
 from powerband.store import RunDir, TrialRecord, disk_error
 from powerband.subjects import placeholders, render_text
 
 _POLL_S = 0.1
+_LOG_LINES_MAX = 100_000
+_ERROR = re.compile(r"\berror\b", re.IGNORECASE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> None:
@@ -57,14 +63,28 @@ def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run
             )
         except OSError as error:
             reason = f"{error.filename or argv[0]}: {error.strerror}"
-            raise SubjectError(f"the subject's build cannot be started: {reason}: correct subject.build") from error
+            raise SubjectError(
+                f"the subject's build cannot be started: {reason}: install what builds it, or correct subject.build"
+            ) from error
         status = _wait(build, stop)
     if status != 0 and not stop.requested:
         raise SubjectError(
             f"the subject's build failed ({describe_status(status)}), so nothing was measured: correct what it builds, "
-            f"then `powerband resume {run.path}`{last_words(run.build_log)}"
+            f"then `powerband resume {run.path}`{_first_error(run.build_log)}"
         )
     return status == 0
+
+
+def _first_error(log: Path) -> str:
+    """What a build says from its first error on, as the end of a sentence: Maven, for one, ends with advice on itself.
+    Its last words where no line tells of an error."""
+    with log.open(errors="replace") as text:
+        lines = [_COLOUR.sub("", line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
+    first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)
+    if first is None:
+        return last_words(log)
+    shown = lines[first : first + LAST_WORDS_LINES]
+    return f"; its first error (all of it: {log}):\n" + "\n".join(f"  {line[:300]}" for line in shown)
 
 
 def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
