@@ -71,6 +71,15 @@ def test_a_build_that_fails_ends_with_its_last_words(run: RunDir, stop: StopRequ
         build_subject(subject("sh", "-c", "echo server.c:1: no such thing >&2; exit 3"), run, stop)
 
 
+def test_a_build_that_fails_is_told_from_its_first_error_on(run: RunDir, stop: StopRequest) -> None:
+    script = r"echo fetching; printf '\033[1m[ERROR] A.java:1: no such class\033[m\n'; seq 1000 1100; exit 1"
+    with pytest.raises(SubjectError) as failure:
+        build_subject(subject("sh", "-c", script), run, stop)
+    text = str(failure.value)
+    assert "\n  [ERROR] A.java:1: no such class\n  1000\n" in text and str(run.build_log) in text
+    assert "fetching" not in text and "1100" not in text
+
+
 def test_a_build_that_cannot_be_started(run: RunDir, stop: StopRequest, tmp_path: Path) -> None:
     with pytest.raises(SubjectError, match="no-such-tool: No such file"):
         build_subject(subject("no-such-tool"), run, stop)
