@@ -72,6 +72,13 @@ def test_vertx_instances(tmp_path: Path) -> None:
         # The server counts what the client counts; its page is read once a second, the window is 2.5 s.
         assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
     assert {claim["id"] for claim in analysis["claims"]} >= {"two-beat-one", "more-instances-than-loops-bring-nothing"}
+    tables = {table["metric"]: table["base"] for table in analysis["published"]}
+    assert set(tables) == {"rate_counter_window_per_s_mean", "rate_counter_per_s_last"}
+    for path in tmp_path.rglob("record.json"):
+        names = json.loads(path.read_text())["thread_names"].values()
+        assert any(name.startswith("vert.x-eventloop-thread-") for name in names), "the kernel cuts them"
+    page = next(tmp_path.rglob("report.html")).read_text()
+    assert "vertx_instance_requests_total/s" in page and "vert.x-eventloop-thread-0" in page
     logs = [path.read_text() for path in tmp_path.rglob("subject.log")]
     assert len(logs) >= 4
     assert all(RATE_LINE.search(log) and "listening on port" in log for log in logs)
@@ -96,6 +103,11 @@ def test_vertx_depth(tmp_path: Path) -> None:
     found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]", "--set", "claims=[]"))
     rates = {levels["load.pipeline"]: metrics["goodput_per_s"] for levels, metrics in found}
     assert rates[20] > rates[1] > 0
+
+
+def test_vertx_short_spike(tmp_path: Path) -> None:
+    found = measured(run("vertx-short-spike", tmp_path))
+    assert [levels["instances"] for levels, _ in found] in ([4, 8], [8, 4])
 
 
 def test_a_build_that_fails_ends_with_what_maven_says(tmp_path: Path) -> None:
