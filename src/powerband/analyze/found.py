@@ -43,13 +43,11 @@ def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
     yield f"Of {plural(len(claims), 'claim')} {_joined(parts)}."
     if held := kinds[ClaimVerdict.HELD]:
         yield f"Held: {_listed(held)}."
-    for verdict in (ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED):
-        for claim in kinds[verdict][:_TOLD]:
-            published = f" (published: {claim.published})" if claim.published else ""
-            measured = _lower(claim.sentence.rstrip("."))
-            yield f"{verdict.value.capitalize()}: {_lower(claim.says)}{published}; {measured}."
-        if rest := kinds[verdict][_TOLD:]:
-            yield f"{plural(len(rest), 'more claim')} {verb(rest, 'is', 'are')} {verdict.value}."
+    for claim in kinds[ClaimVerdict.REFUTED]:
+        published = f" (published: {claim.published})" if claim.published else ""
+        yield f"Refuted: {_lower(claim.says)}{published}; {_lower(claim.sentence.rstrip('.'))}."
+    if open_ones := kinds[ClaimVerdict.UNDECIDED]:
+        yield f"Undecided: {_listed(open_ones)}."
 
 
 def _spread(analysis: Analysis) -> Iterator[str]:

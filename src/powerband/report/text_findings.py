@@ -84,14 +84,16 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
 def published(analysis: Analysis) -> Iterator[RenderableType]:
     """A publication's figures beside ours; nothing where none are cited."""
     for cited in analysis.published:
-        table = _table(f"published: {metric_words(cited.metric)}", "published", "here", "x published", "x here", "")
+        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+        table.add_column(f"published: {metric_words(cited.metric)}", overflow="fold")
+        for heading in ("published", "here", "x published", "x here"):
+            table.add_column(heading, justify="right", no_wrap=True)
         for row in cited.rows:
-            what = "ratios are to this one" if row.name == cited.base else ""
-            table.add_row(Text(row.name), *published_cells(row, cited), what)
+            table.add_row(Text(row.name), *published_cells(row, cited))
+        base = f"Ratios (x) are to {cited.base}. " if cited.base else ""
         yield Text()
         yield table
-        if cited.note:
-            yield Text(f"Published figures: {cited.note}", style="dim")
+        yield Text(f"{base}{f'Published: {cited.note}.' if cited.note else ''}".strip(), style="dim")
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:
