@@ -20,10 +20,13 @@ SERVER = Path(__file__).parents[1] / "fakes" / "late_store.py"
 EXPERIMENT = """
 name: late
 subject:
-  command: [{python}, {server}, --port, "{{port}}", --late, "{{late}}", --pg, "{{postgresql_port}}"]
+  command: [{python}, {server}, --port, "{{port}}", --late, "{{late}}", --pg, "{{postgresql_port}}",
+            --page, "{{page}}"]
+  metrics_url: http://127.0.0.1:{{port}}/metrics
   services: {{postgresql: {{when: {{database: postgresql}}}}}}
   parameters:
     late: {{type: int, default: 0, help: reads}}
+    page: {{type: string, default: rows, help: which page}}
     size: {{type: int, default: 40, help: things in a write}}
     database: {{type: choice, choices: [none, postgresql], default: none, help: which}}
   env: {{DATABASE: "{{database}}"}}
@@ -73,6 +76,23 @@ def test_a_knob_is_set_and_one_that_is_refused_fails_the_trial(tmp_path: Path) -
     assert trials[0]["status"] == "failed"
     (problem,) = trials[0]["problems"]
     assert problem["code"] == "apply_failed" and "PUT /knob?size=0: status 422" in problem["message"]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"), [("garbage", "it is no Prometheus page"), ("slow", "it took longer than"), ("rows", "")]
+)
+def test_a_metrics_page_that_is_garbage_or_slow_is_said_and_spoils_nothing(
+    page: str, said: str, tmp_path: Path
+) -> None:
+    sets = (f"subject.set.page={page}", "measure.acknowledged=null", "load.duration=2500ms")
+    options = [word for text in sets for word in ("--set", text)]
+    done, analysis = run(tmp_path, "{late: [0]}", *options, "--set", "measure.metrics={app_rows: last(rows)}")
+    assert "Traceback" not in done.stderr
+    trial = analysis["trials"][-1]
+    assert trial["status"] == "measured" and trial["metrics"]["goodput_per_s"] > 0
+    found = [problem for problem in trial["problems"] if problem["code"] == "metrics_page"]
+    assert ("app_rows" in trial["metrics"]) == (page == "rows") == (not found)
+    assert all(said in problem["message"] and not problem["fatal"] for problem in found)
 
 
 def test_a_private_postgresql_serves_those_settings_that_use_it_and_is_gone_afterwards(tmp_path: Path) -> None:

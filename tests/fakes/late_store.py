@@ -1,5 +1,6 @@
 """A small real server that acknowledges a write before the work is done, as `@Async` does: half of it is there at once,
 the rest when it has been read `--late` times. `PUT /knob?size=N` sets how many things a write adds; `GET /size` tells.
+`GET /metrics` is a page of metrics, or what `--page` makes of it.
 
     python late_store.py --port 8080 --late 3 [--pg PORT]
 """
@@ -8,17 +9,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 
 class Store:
-    def __init__(self, late: int, database: str) -> None:
+    def __init__(self, late: int, database: str, page: str) -> None:
         self.rows: list[int] = []
         self.size = 1
         self.late = late
         self.database = database
+        self.page = page
         self.rest: list[int] = []
         self.reads = 0
 
@@ -42,15 +45,26 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
 
         def answer(self, body: Any, status: int = 200) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            data = json.dumps(body).encode()
+            self.answer_with(json.dumps(body).encode(), status)
+
+        def answer_with(self, data: bytes, status: int = 200) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
 
         def do_GET(self) -> None:
+            if self.path == "/metrics":
+                return self.metrics_page()
             known = {"/size": store.size, "/database": store.database}
             self.answer(known[self.path] if self.path in known else store.read())
+
+        def metrics_page(self) -> None:
+            """As many rows as there are; or garbage, or later than anybody waits."""
+            if store.page == "slow":
+                time.sleep(5)
+            text = "\x01\x02 {{{ 1 2 3\n<html>" if store.page == "garbage" else f"rows {len(store.rows)}\n"
+            self.answer_with(text.encode())
 
         def do_POST(self) -> None:
             store.write()
@@ -76,8 +90,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--late", type=int, default=0, help="reads")
     parser.add_argument("--pg", default="")
+    parser.add_argument("--page", default="rows")
     options = parser.parse_args()
-    store = Store(options.late, options.pg)
+    store = Store(options.late, options.pg, options.page)
     ThreadingHTTPServer(("127.0.0.1", options.port), handler(store)).serve_forever()
 
 
