@@ -17,6 +17,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from powerband.errors import ExperimentError, Position, Problem
 
 Scalar = bool | int | float | str | None
+_FOLD_MARK = "\a"  # what the reader leaves where it folded a line, to write the text back the same
 _NODES_MAX = 100_000  # a file of aliases of aliases must not eat the memory
 
 
@@ -142,6 +143,8 @@ class _Converter:
             return tuple(self.convert(item, f"{key}[{i}]", None) for i, item in enumerate(node.value))
         if isinstance(node, ScalarNode) and node.style in ("", None) and not str(node.tag).endswith(":str"):
             return parse_scalar(node.value)
+        if isinstance(node, ScalarNode) and node.style == ">":
+            return node.value.replace(_FOLD_MARK, "")
         return node.value
 
     def _entries(self, node: MappingNode, key: str) -> Iterator[tuple[str, Node]]:

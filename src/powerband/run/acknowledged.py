@@ -1,7 +1,8 @@
 """After the load: how long after a write was acknowledged does a read see all of it? A server that works on after its
 answer is fast on paper only; this tells what its answer is worth.
 
-In: the requests of `measure.acknowledged` and a subject that is ready and idle. Out: one `Round` for each write.
+In: the requests of `measure.acknowledged` and a subject that has no load any more; what it still works at in the
+background is waited for, since a read would count it. Out: one `Round` for each write.
 What they say together is `analyze/acknowledged.py`.
 """
 
@@ -20,6 +21,8 @@ from powerband.run.requests import Answer, Client, RequestFailedError
 _PAUSE_FIRST_S = 0.001
 _PAUSE_LONGEST_S = 0.05
 _REQUEST_TIMEOUT_S = 60.0
+_SETTLED_S = 0.5  # a count that has not changed for so long is taken to stay
+_SETTLING_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,28 @@ def check_acknowledged(of: Acknowledged, url: str, go_on: Callable[[], None]) ->
     with Client(url, _REQUEST_TIMEOUT_S) as client:
         for _ in range(of.rounds):
             go_on()
+            if not rounds or rounds[-1].visible_ns is None:
+                _settle(of, client, go_on)
             rounds.append(_round(of, client, go_on))
     return rounds
+
+
+def _settle(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> None:
+    """Waits until reads count the same for a while: earlier writes that were acknowledged are done then. No longer than
+    a write may take; a read that fails is said by the round that follows."""
+    begun = unchanged_since = time.monotonic()
+    count: int | None = None
+    while time.monotonic() - begun < of.timeout_ns / 1e9:
+        try:
+            found = count_in(client.send(of.read).body, of.count)
+        except RequestFailedError:
+            return
+        if found != count:
+            count, unchanged_since = found, time.monotonic()
+        elif time.monotonic() - unchanged_since >= _SETTLED_S:
+            return
+        go_on()
+        time.sleep(_SETTLING_PAUSE_S)
 
 
 def _round(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> Round:
