@@ -1,6 +1,6 @@
-"""The published experiments on Spring Boot's executor, in their smoke profile, on the real server: what its page tells, what
-an acknowledgement is worth, and each kind of failure by its status. Needs a JDK of 21 or later and Maven with Spring Boot
-at hand: skipped without them, unless POWERBAND_NO_SKIP=1."""
+"""The published experiments on Spring Boot's executor, in their smoke profile, on the real server: what its page tells,
+what an acknowledgement is worth, and each kind of failure by its status. Needs a JDK of 21 or later and Maven: skipped
+without them, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -84,11 +84,12 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
     [("policy: abort", "TaskRejectedException"), ("async_timeout: 100ms", "AsyncRequestTimeoutException")],
 )
 def test_each_kind_of_failure_is_told_apart(tmp_path: Path, setting: str, exception: str) -> None:
+    counter = f'http_server_requests_seconds_count{{exception=\\"{exception}\\"}}'
     analysis = run(
         "spring-executor", tmp_path,
         "--set", "factors={core: [1], max: [1], queue: [2]}",
         "--set", f"subject.set={{mode: async, rows: 4000, {setting}}}",
-        "--set", f'measure.metrics={{app_failed_per_s: "rate(http_server_requests_seconds_count{{exception=\\"{exception}\\"}})"}}',
+        "--set", f'measure.metrics={{app_failed_per_s: "rate({counter})"}}',
         "--set", "load.duration=2500ms", "--set", "objective={maximise: rate}",
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]

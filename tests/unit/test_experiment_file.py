@@ -346,6 +346,11 @@ def test_yaml_12_reads_on_and_times_as_text() -> None:
     assert (experiment.question, experiment.source) == ("on", "12:30")
 
 
+def test_a_folded_text_is_one_line() -> None:
+    experiment = parse(with_lines("question: >-", "  one line", "  and another", "", "  and a third"))
+    assert experiment.question == "one line and another\nand a third"
+
+
 def test_ranges_and_single_levels() -> None:
     experiment = parse(with_lines("factors: {threads: 1..8, aa: same}", without="factors"))
     assert experiment.factors == {"threads": (1, 2, 4, 8), "aa": ("same",)}

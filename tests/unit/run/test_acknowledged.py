@@ -43,9 +43,9 @@ def test_earlier_writes_that_go_on_are_waited_for() -> None:
     try:
         of = Acknowledged.model_validate(
             {
-                "reset": {"method": "DELETE", "path": "/"},
-                "write": {"method": "POST", "path": "/"},
-                "read": {"method": "GET", "path": "/"},
+                "reset": {"method": "DELETE", "path": "/", "name": "DELETE /"},
+                "write": {"method": "POST", "path": "/", "name": "POST /"},
+                "read": {"method": "GET", "path": "/", "name": "GET /"},
                 "expect": 200,
                 "rounds": 2,
             }
