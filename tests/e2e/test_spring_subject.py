@@ -88,7 +88,7 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, setting: str, except
     analysis = run(
         "spring-executor", tmp_path,
         "--set", "factors={core: [1], max: [1], queue: [2]}",
-        "--set", f"subject.set={{mode: async, rows: 4000, {setting}}}",
+        "--set", f"subject.set={{mode: async, rows: 8000, {setting}}}",
         "--set", f'measure.metrics={{app_failed_per_s: "rate({counter})"}}',
         "--set", "load.duration=2500ms", "--set", "objective={maximise: rate}",
     )  # fmt: skip
