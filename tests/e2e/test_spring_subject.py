@@ -68,7 +68,7 @@ def test_spring_sync_async(tmp_path: Path) -> None:
     for mode in ("sync", "async"):
         served = found[mode,]["app_server_requests_per_s"]
         assert served == pytest.approx(found[mode,]["achieved_rate_per_s"], rel=0.6), mode
-    assert found["sync",]["app_thread_use"] == 0 < found["async",]["app_thread_use"]
+    assert found["sync",]["app_tasks_per_s"] == 0 < found["async",]["app_tasks_per_s"]
 
 
 def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:
