@@ -40,7 +40,7 @@ def test_a_jvm_that_dies_of_it_is_told_with_its_last_heap_figures(classes: Path,
     """Some 10 MiB a second at most, so that it lives for seconds in which it tells of its heap."""
     load = short_load(users=4, duration_ns=60_000 * MS, think=Constant(ns=10 * MS))
     case = experiment(
-        leaky(classes, 24, "-XX:+ExitOnOutOfMemoryError"), load, measure=Measure(warmup_ns=100 * MS, retries=0)
+        leaky(classes, 40, "-XX:+ExitOnOutOfMemoryError"), load, measure=Measure(warmup_ns=100 * MS, retries=0)
     )
     record = run_one(case, tmp_path)
     assert record.failure is not None and record.failure.code == "died"

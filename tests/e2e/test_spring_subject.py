@@ -37,7 +37,7 @@ def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
     """The analysis of a smoke run; a busy machine spoils no trial."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
@@ -56,8 +56,8 @@ def measured(analysis: dict[str, Any], *factors: str) -> dict[tuple[Any, ...], d
 
 
 def test_spring_executor(tmp_path: Path) -> None:
-    found = measured(run("spring-executor", tmp_path), "core", "queue")
-    assert set(found) == {(20, 500), (20, 1000), (30, 500), (30, 1000)}
+    found = measured(run("spring-executor", tmp_path, "--set", "factors.core=[20]"), "core", "queue")
+    assert set(found) == {(20, 500), (20, 1000)}
     for setting, metrics in found.items():
         assert metrics["achieved_rate_per_s"] > 0 and metrics["error_rate"] == 0, setting
         assert 0 <= metrics["app_thread_use"] <= 1 and metrics["jvm_threads_live_max"] > 20, setting
@@ -81,7 +81,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("setting", "exception"),
-    [("policy: abort", "TaskRejectedException"), ("async_timeout: 100ms", "AsyncRequestTimeoutException")],
+    [("policy: abort", "TaskRejectedException"), ("async_timeout: 5ms", "AsyncRequestTimeoutException")],
 )
 def test_each_kind_of_failure_is_told_apart(tmp_path: Path, setting: str, exception: str) -> None:
     counter = f'http_server_requests_seconds_count{{exception=\\"{exception}\\"}}'

@@ -32,7 +32,7 @@ def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
     """The analysis of a smoke run; a busy machine spoils no trial."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.

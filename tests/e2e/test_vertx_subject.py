@@ -40,7 +40,7 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     """A smoke run; a busy machine spoils no trial. The first one on a machine may have to fetch Vert.x."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", *options,
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
