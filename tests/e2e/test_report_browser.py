@@ -14,7 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fakes import synthetic, synthetic_verdicts
+from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
+from powerband.analyze.threads import LabelTable, ThreadUse
 from powerband.report.html import render_page
+from powerband.report.page import InsideView
 
 pytestmark = pytest.mark.browser
 
@@ -312,3 +315,33 @@ def test_a_browser_that_cannot_unpack_still_shows_the_numbers(browser: Browser, 
     assert "needs a browser from 2023" in page.locator("#chart-goodput").inner_text()
     assert page.locator("#settings tbody tr").count() >= 9
     context.close()
+
+
+def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Open, tmp_path: Path) -> None:
+    base = synthetic.page()
+    first = base.analysis.settings[0].setting
+    row = PublishedRow(
+        first.id, first, 124600.0, Estimate(9e5, 8e5, 1e6, 0.95, 5), 1.0, Estimate(1.0, 1.0, 1.0, 0.95, 5)
+    )
+    other = replace(row, name="x" * 90, setting=None, ours=None, published_ratio=1.41, our_ratio=None)
+    trial = next(trial for trial in base.analysis.trials if trial.valid)
+    failed = replace(trial, errors=(ErrorKind("status 503", 412, f"the server gave up; its log names {EVIL}"),))
+    analysis = replace(
+        base.analysis,
+        found=("Of 9 claims 8 held and 1 refuted.", f"Refuted: {EVIL}."),
+        published=(PublishedTable("goodput_per_s", "per_s", first.id, "one run each", (row, other)),),
+        trials=tuple(failed if each is trial else each for each in base.analysis.trials),
+    )
+    labelled = LabelTable(("instance", "thread"), ("conns", "served_total"), ((("0", "loop-" * 12), (3.0, None)),))
+    inside = InsideView(first.id, 3, (ThreadUse("vert.x-eventloop-thread-0", 0.5, 0.4, 12345.0),), (labelled,))
+    path = tmp_path / "inside.html"
+    path.write_text(render_page(replace(base, analysis=analysis, inside=(inside,))))
+    page = visit(path)
+    assert "Of 9 claims 8 held" in page.locator("#found").inner_text()
+    assert "124,600/s" in page.locator("#found").inner_text()
+    assert "status 503" in page.locator("#errors").inner_text() and "412" in page.locator("#errors").inner_text()
+    page.locator("#inside summary").first.click()
+    assert "vert.x-eventloop-thread-0" in page.locator("#inside").inner_text()
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.title() != "broken"
