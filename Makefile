@@ -16,9 +16,11 @@ demo: setup
 	$(RUN) powerband run quickstart
 
 # Rust tests use the dev profile, which builds in a fraction of the release's time; Python's use the release engine.
+# What may run beside others goes first, on all CPUs; what measures has the machine to itself.
 test: setup extras lint
 	cargo test --locked --quiet
-	$(RUN) pytest
+	$(RUN) pytest -n auto --dist loadfile -m "not e2e or crowded"
+	$(RUN) pytest -m "e2e and not crowded"
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \

@@ -41,6 +41,7 @@ _ALL = [
     Metric("achieved_rate_per_s", "per_s", "requests that ended per second, whatever their outcome"),
     Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
     Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
+    Metric("run_error_rate", "ratio", "share of all requests since the start, warm-up included, that did not end ok"),
     Metric("dropped_rate", "ratio", "share of scheduled work that was never sent (in-flight bound)"),
     *_quantiles("response_time", "from intended to done"),
     *_quantiles("service_time", "from sent to done"),
@@ -106,6 +107,7 @@ _ALL = [
     Metric("missing_at_acknowledgement_max", "count", "the same, the most of any write"),
     Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
     Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
+    Metric("burst_accept_overflows", "count", "connections that found the accept queue full in the first moments"),
     *_quantiles("burst_response_time", "from intended to done, in the first moments"),
     Metric(
         "jvm_heap_used_bytes_max", "bytes", "most heap in use, as the JVM last told (some tell after collections only)"

@@ -17,7 +17,7 @@ from powerband.analyze.measure import measure
 from powerband.experiment import Constant, Measure, Ready, Subject
 from powerband.store import TrialDir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 @pytest.fixture(scope="module")

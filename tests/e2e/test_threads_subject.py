@@ -15,7 +15,7 @@ import pytest
 from powerband.errors import SubjectError
 from powerband.run.jdk import find_jdk
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pytest
 from powerband.errors import SubjectError
 from powerband.run.jdk import find_jdk
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 REPOSITORY = Path(__file__).parents[2]
 RATE_LINE = re.compile(r"^\d+ Rate: count/sec: \d+ Average rate: \d+$", re.MULTILINE)
@@ -61,9 +61,10 @@ def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, f
 
 
 def test_vertx_instances(tmp_path: Path) -> None:
-    analysis = run("vertx-instances", tmp_path, "--set", "measure.warmup=4s")
+    analysis = run("vertx-instances", tmp_path, "--set", "measure.warmup=4s", "--set", "factors.instances=[1, 8]",
+                   "--set", "claims=[]")  # fmt: skip
     found = measured(analysis)
-    assert {levels["instances"] for levels, _ in found} == {1, 2, 4, 8}
+    assert {levels["instances"] for levels, _ in found} == {1, 8}
     for levels, metrics in found:
         assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01
         assert metrics["app_event_loops"] == min(4, levels["instances"])
@@ -71,7 +72,6 @@ def test_vertx_instances(tmp_path: Path) -> None:
         assert metrics["app_loop_wait_to_cpu_ratio"] >= 0
         # The server counts what the client counts; its page is read once a second, the window is 2.5 s.
         assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
-    assert {claim["id"] for claim in analysis["claims"]} >= {"two-beat-one", "more-instances-than-loops-bring-nothing"}
     tables = {table["metric"]: table["base"] for table in analysis["published"]}
     assert set(tables) == {"rate_counter_window_per_s_mean", "rate_counter_per_s_last"}
     for path in tmp_path.rglob("record.json"):
@@ -80,7 +80,7 @@ def test_vertx_instances(tmp_path: Path) -> None:
     page = next(tmp_path.rglob("report.html")).read_text()
     assert "vertx_instance_requests_total/s" in page and "vert.x-eventloop-thread-0" in page
     logs = [path.read_text() for path in tmp_path.rglob("subject.log")]
-    assert len(logs) >= 4
+    assert len(logs) >= 2
     assert all(RATE_LINE.search(log) and "listening on port" in log for log in logs)
 
 

@@ -32,6 +32,9 @@ CPU_SHORT = 0.90
 # Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5
 CPU_SHORT_LEAST = 0.75
+# Where the load engine runs on the same CPUs, the subject cannot get them all.
+SHARED_BUSY = 0.95
+SHARED_WAITING = 0.25
 DELAYED = 1.2
 TAKEN_BY_OTHERS = 0.10
 WAITS_MUCH = 0.3
@@ -276,6 +279,17 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
         )
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
+    if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
+        engine = cores(scene.value("engine_cpu_cores"))
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            [
+                f"all CPUs together were in use {share(scene.value('host_busy_share'))} of the time",
+                f"{used}, the load engine {engine} of the same CPUs",
+                f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+            ],
+            "give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
+        )
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [used, f"{each} of it a request", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
@@ -292,7 +306,13 @@ def _short_of_cpu(scene: Scene) -> bool:
     """Threads that wake together wait for each other a little on a CPU that has time left: as long as answers take no
     longer than they did when nobody stood before them, that is no shortage."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
-    return scene.cpu_share >= CPU_SHORT or hidden
+    return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene)
+
+
+def _shared_cpus_full(scene: Scene) -> bool:
+    """The CPUs that subject and load engine share have nothing left, and threads of the subject wait for them."""
+    full = scene.shares_cpus and scene.value("host_busy_share") >= SHARED_BUSY
+    return full and scene.demand >= CPU_SHORT and scene.value("run_wait_cores") >= SHARED_WAITING * (scene.cpus or 1)
 
 
 def _undelayed(scene: Scene) -> bool:

@@ -1,7 +1,7 @@
 """Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
 full accept queues, and what the subject's log names.
 
-In: a trial's fleet, its metrics, the end of its log. Out: `ErrorKind`s, the most frequent first. A cause is a reading
+In: a trial's fleet, accept queues, the end of its log. Out: `ErrorKind`s, the most frequent first. A cause is a reading
 of evidence and says so; without any, the kind stands alone.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from powerband.analyze.fleet import Fleet
@@ -34,6 +34,15 @@ _CAUSES = {
     "no_ports": "the load engine had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
 }
+# What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
+_MAY_OVERFLOW = {
+    "connect_timeout": "its connection was not accepted",
+    "connect_refused": "its connection was not accepted",
+    "connect_failed": "its connection was not accepted",
+    "reset": "the server never knew of its connection",
+    "timeout": "the server may never have known of its connection",
+    "unfinished": "the server may never have known of its connection",
+}
 _STATUSES = {
     "408": "the server gave up waiting for the request",
     "429": "the server limits how many requests it takes",
@@ -44,14 +53,15 @@ _STATUSES = {
 }
 
 
-def error_kinds(fleet: Fleet, metrics: Mapping[str, float], log: Path) -> tuple[ErrorKind, ...]:
-    """Over the whole run, warm-up included; empty where every request ended ok."""
+def error_kinds(fleet: Fleet, overflows: float | None, log: Path) -> tuple[ErrorKind, ...]:
+    """Over the whole run, warm-up included; empty where every request ended ok. `overflows`: how many connections found
+    an accept queue full meanwhile; None: nobody counted."""
     counts = dict(_counts(fleet))
     if not counts:
         return ()
     thrown = _thrown(log)
     return tuple(
-        ErrorKind(kind, count, _cause(kind, metrics, thrown))
+        ErrorKind(kind, count, _cause(kind, overflows or 0.0, thrown))
         for kind, count in sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     )
 
@@ -77,10 +87,9 @@ def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
         yield "dropped", fleet.total.dropped
 
 
-def _cause(kind: str, metrics: Mapping[str, float], thrown: str) -> str:
-    overflows = metrics.get("accept_overflows", 0)
-    if kind in ("connect_timeout", "connect_refused", "connect_failed", "reset") and overflows:
-        return f"the accept queue was full ({overflows:,.0f} times while it was measured)"
+def _cause(kind: str, overflows: float, thrown: str) -> str:
+    if kind in _MAY_OVERFLOW and overflows >= 1:
+        return f"{_MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
     if kind == "connect_timeout":
         return "the connection was not accepted within load.connect_timeout"
     status = kind.removeprefix("status ") if kind.startswith("status ") else ""

@@ -54,6 +54,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **_acknowledged(record, experiment),
         **(rate_counter_metrics(intervals) if experiment.measure.rate_counter else {}),
         **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
+        **_burst_overflows(probe, record, experiment.measure.burst_ns),
         **dict(_time_of_trial(record, load, probe)),
     }
     steady = window_is_steady(intervals, fleet.start_ns, fleet.end_ns)
@@ -80,7 +81,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     problems = (*problems, *memory_problem(directory.log))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
-    errors = error_kinds(fleet, metrics, directory.log)
+    errors = error_kinds(fleet, _overflows(probe, record, "end"), directory.log)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named, errors=errors)
 
 
@@ -129,6 +130,8 @@ def _load_metrics(fleet: Fleet, load: Load, response: Times, send_lag: Times) ->
     if fleet.cohort.scheduled:
         metrics["error_rate"] = 1 - fleet.cohort.ok / fleet.cohort.scheduled
         metrics["dropped_rate"] = fleet.cohort.dropped / fleet.cohort.scheduled
+    if fleet.total.scheduled:
+        metrics["run_error_rate"] = 1 - fleet.total.ok / fleet.total.scheduled
     if fleet.achieved_per_s > 0:
         metrics["engine_cpu_ns_per_request"] = fleet.cpu_cores * SECOND_NS / fleet.achieved_per_s
     metrics |= dict(_time_metrics("response_time_ns", response))
@@ -313,6 +316,20 @@ def _own_metrics(experiment: Experiment, probe: Probe | None, fleet: Fleet) -> d
 def _acknowledged(record: TrialRecord, experiment: Experiment) -> dict[str, float]:
     wanted = experiment.measure.acknowledged
     return {} if wanted is None else acknowledged_metrics(record.acknowledged, wanted.expect)
+
+
+def _overflows(probe: Probe | None, record: TrialRecord, until: str | int) -> float | None:
+    """Of accept queues, from the start of the load until a phase or an instant; None where nobody counted."""
+    phases = record.phases
+    end_ns = phases.get(until) if isinstance(until, str) else until
+    if probe is None or end_ns is None or "go" not in phases:
+        return None
+    return probe.host.growth("listen_overflows", phases["go"], end_ns, covered_least=0.0)
+
+
+def _burst_overflows(probe: Probe | None, record: TrialRecord, burst_ns: int) -> dict[str, float]:
+    found = _overflows(probe, record, record.phases.get("go", 0) + burst_ns) if burst_ns else None
+    return {} if found is None else {"burst_accept_overflows": found}
 
 
 def _page_problems(probe: Probe, fleet: Fleet) -> Iterator[Problem]:

@@ -60,6 +60,8 @@ class Scene:
     empty_ns: float | None
     loaded_ns: float | None
     engine_wait_share: float = 0.0
+    shares_cpus: bool = False
+    """Whether subject and load engine run on the same CPUs."""
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
@@ -129,6 +131,7 @@ def scene_of(
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
+        shares_cpus=not evidence.pinned,
     )
 
 

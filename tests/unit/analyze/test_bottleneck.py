@@ -365,3 +365,20 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
     assert found is not None and (found.name, found.evidence) == (B.LOCK, ("20",))
     assert commonest([]) is None
     assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
+
+
+@pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])
+def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is_left(
+    instances: int, cpu: float, wait: float, engine: float
+) -> None:
+    """Event loops of Vert.x, 8,000 requests in flight, server and generator on the same two CPUs."""
+    loops = pool("vert.x-eventloo", cpu, wait, poll=max(0.0, instances - cpu - wait))
+    shared = {"subject_cpu_share": cpu / 2, "host_busy_share": 0.98, "engine_cpu_cores": engine}
+    on_two: dict[str, Any] = {"cpus": 2.0, "present": 8000.0, "users": 400, "rate_per_s": 880_000.0}
+    found = bottleneck_of(scene(loops, metrics=shared, **on_two, shares_cpus=True))
+    assert found is not None and found.name is B.SUBJECT_CPU
+    assert "98 %" in found.evidence[0] and "the load engine" in found.evidence[1] and "host.pinning" in found.advice
+    apart = bottleneck_of(scene(loops, metrics=shared, **on_two))
+    assert apart is None or apart.name is not B.SUBJECT_CPU
+    idle = bottleneck_of(scene(loops, metrics={**shared, "host_busy_share": 0.8}, **on_two, shares_cpus=True))
+    assert idle is None or idle.name is not B.SUBJECT_CPU

@@ -24,8 +24,8 @@ def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, drop
     )  # fmt: skip
 
 
-def kinds(of: Fleet, log: Path, **metrics: float) -> dict[str, tuple[int, str]]:
-    return {error.kind: (error.count, error.cause) for error in error_kinds(of, metrics, log)}
+def kinds(of: Fleet, log: Path, overflows: float | None = None) -> dict[str, tuple[int, str]]:
+    return {error.kind: (error.count, error.cause) for error in error_kinds(of, overflows, log)}
 
 
 def test_statuses_are_told_one_by_one_with_what_the_log_names_most(tmp_path: Path) -> None:
@@ -47,15 +47,18 @@ def test_statuses_are_told_one_by_one_with_what_the_log_names_most(tmp_path: Pat
     ("outcome", "overflows", "said"),
     [
         ("connect_timeout", 0.0, "not accepted within load.connect_timeout"),
-        ("connect_timeout", 12.0, "the accept queue was full (12 times"),
-        ("reset", 3.0, "the accept queue was full (3 times"),
+        ("connect_timeout", 12.0, "not accepted (12 connections found the accept queue full)"),
+        ("reset", 3.0, "never knew of its connection (3 connections"),
         ("reset", 0.0, "the server reset the connection"),
-        ("timeout", 12.0, "no answer came within load.timeout"),
+        ("unfinished", 3_000.0, "may never have known of its connection (3,000 connections"),
+        ("unfinished", 0.0, "still without an answer"),
+        ("timeout", 0.0, "no answer came within load.timeout"),
+        ("check_failed", 12.0, "does not hold what"),
         ("no_ports", 0.0, "not the server's fault"),
     ],
 )
 def test_outcomes_have_causes(outcome: str, overflows: float, said: str, tmp_path: Path) -> None:
-    found = kinds(fleet({"ok": 1, outcome: 2}), tmp_path / "none.log", accept_overflows=overflows)
+    found = kinds(fleet({"ok": 1, outcome: 2}), tmp_path / "none.log", overflows)
     assert found[outcome][0] == 2 and said in found[outcome][1]
 
 
@@ -65,7 +68,7 @@ def test_rejections_of_an_older_engine_and_dropped_work_are_kinds_too(tmp_path: 
 
 
 def test_all_well_is_nothing(tmp_path: Path) -> None:
-    assert error_kinds(fleet({"ok": 9}), {}, tmp_path / "none.log") == ()
+    assert error_kinds(fleet({"ok": 9}), None, tmp_path / "none.log") == ()
 
 
 def test_a_jvm_that_ran_out_of_memory_and_went_on_is_named(tmp_path: Path) -> None:
