@@ -95,7 +95,7 @@ def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
         within = [row for row, theirs, ours in judged if _holds(ours, theirs)]
         text = (
             f"As ratios to {table.base}, {len(within)} of {plural(len(judged), 'published figure')} for "
-            f"{metric_words(table.metric)} {verb(within, 'lies', 'lie')} within our intervals"
+            f"{metric_words(table.metric)} {verb(judged, 'lies', 'lie')} within our intervals"
         )
         if outside := [(row, theirs, ours) for row, theirs, ours in judged if row not in within]:
             row, theirs, ours = max(outside, key=lambda found: _distance(found[1], found[2].value))
@@ -129,5 +129,6 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _lower(text: str) -> str:
-    """Within a sentence; names such as `JVM` and `4 instances` stay as they are."""
-    return text if text[:2].isupper() or "=" in text.partition(" ")[0] else text[:1].lower() + text[1:]
+    """Within a sentence; names such as `JVM` and `core=30` stay as they are."""
+    named = (text[:2].isalpha() and text[:2].isupper()) or "=" in text.partition(" ")[0]
+    return text if named else text[:1].lower() + text[1:]
