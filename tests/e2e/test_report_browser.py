@@ -342,6 +342,7 @@ def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Op
     assert "status 503" in page.locator("#errors").inner_text() and "412" in page.locator("#errors").inner_text()
     page.locator("#inside summary").first.click()
     assert "vert.x-eventloop-thread-0" in page.locator("#inside").inner_text()
-    page.set_viewport_size({"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.title() != "broken"
+    phone = visit(path, width=360)
+    phone.locator("#inside summary").first.click()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 360
