@@ -11,6 +11,7 @@ mod probe;
 mod schema;
 mod serve;
 mod spec;
+mod websocket;
 
 use std::process::ExitCode;
 

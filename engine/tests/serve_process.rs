@@ -126,6 +126,7 @@ fn contradictions_are_refused_in_one_sentence_with_exit_code_2() {
             &["--model", "event-loop", "--downstream-limit", "1", "--downstream-kind", "tcp"],
             "it needs --loop-waits block",
         ),
+        (&["--model", "fixed", "--protocol", "websocket"], "add --model event-loop"),
         (&["--descriptors", "5"], "at least 16"),
         (&["--memory", "99999999999"], "--memory"),
         (&["--payload", "99999999999"], "--payload"),

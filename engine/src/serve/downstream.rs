@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::event_loop;
-use super::options::{Accept, Concurrency, Config, DownstreamKind};
+use super::options::{Accept, Concurrency, Config, DownstreamKind, Protocol};
 use super::permits::Permits;
 use super::service::Service;
 use super::sys;
@@ -84,6 +84,7 @@ fn database(config: &Config) -> Config {
         plan,
         concurrency: Concurrency::EventLoop { instances: 1, accept: Accept::Dealt },
         downstream_kind: DownstreamKind::Permits,
+        protocol: Protocol::Http,
         loop_blocks: false,
         stall: None,
         pauses: None,

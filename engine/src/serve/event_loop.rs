@@ -1,7 +1,7 @@
 //! N event loops, one thread each. CPU work and the lock run on the loop and hold up everything else on it, as they do
 //! in any event-loop framework; waits and the downstream are timers and queues, which hold up only their own connection.
 //! Each request costs one read and one write; pipelined answers share a write. A connection's requests are served
-//! one after the other: while one waits, the rest stay unread.
+//! one after the other: while one waits, the rest stay unread. A message of a WebSocket is a request like any other.
 //!
 //! Connections reach the loops dealt in turn by an acceptor thread, straight into the loop's epoll (no wake-up: the
 //! first event is the first request), or by the kernel's hash over one listening socket per loop. A single loop accepts itself.
@@ -14,9 +14,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::door::{self, Door};
-use super::http::{self, Parsed};
+use super::echo::{self, Heard, Opened};
+use super::http::{self, Parsed, Request};
+use super::loop_connection::{Connection, Pending};
 use super::metrics::LoopGauges;
-use super::service::{Job, Service, Socket, Step};
+use super::service::{Job, Service, Step};
 use super::sys::{self, Bell, Epoll, note_lateness, now_ns, wake_early_ns};
 
 /// Event data: descriptors, and these two.
@@ -67,30 +69,6 @@ fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epol
         // SAFETY: no loop knows this descriptor, so it is still ours alone; dropping it counts it out.
         drop(service.adopt(unsafe { OwnedFd::from_raw_fd(fd) }));
     }
-}
-
-struct Connection {
-    socket: Socket,
-    /// Bytes read and not yet served; empty between requests.
-    input: Vec<u8>,
-    /// Answers that the socket did not take yet; empty nearly always.
-    output: Vec<u8>,
-    /// The socket may hold bytes that are not read yet.
-    readable: bool,
-    /// The peer is closing: a short read does not mean that the socket is empty, for its end is still to be read.
-    closing: bool,
-    /// Its request that waits for something.
-    pending: Option<Pending>,
-    /// To be closed as soon as `output` is written.
-    ending: bool,
-    /// Given up while its request still waits: it keeps its descriptor until then, and is served no more.
-    broken: bool,
-}
-
-enum Pending {
-    ForDownstream(Job),
-    AtDownstream(Job),
-    Wait(Job),
 }
 
 /// A permit of the downstream that was handed to a connection of this loop, since an instant.
@@ -189,16 +167,7 @@ impl EventLoop {
         self.connections[index].take().unwrap_or_else(|| {
             // SAFETY: this loop's epoll holds the descriptor, which nobody else owns.
             let socket = self.service.adopt(unsafe { OwnedFd::from_raw_fd(fd) });
-            Box::new(Connection {
-                socket,
-                input: Vec::new(),
-                output: Vec::new(),
-                readable: false,
-                closing: false,
-                pending: None,
-                ending: false,
-                broken: false,
-            })
+            Box::new(Connection::new(socket))
         })
     }
 
@@ -215,6 +184,9 @@ impl EventLoop {
             return self.check_in(connection);
         }
         self.gauges().connections.fetch_sub(1, Relaxed);
+        if connection.echo.is_some() {
+            self.gauges().websockets.fetch_sub(1, Relaxed);
+        }
         drop(connection);
     }
 
@@ -229,7 +201,7 @@ impl EventLoop {
                 Ok(n) => {
                     // A short read has emptied the socket; whatever comes later makes a new edge.
                     connection.readable = n == buffer.len() || connection.closing;
-                    self.feed(&mut connection, &buffer[..n])
+                    self.feed(&mut connection, &mut buffer[..n])
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     connection.readable = false;
@@ -246,7 +218,7 @@ impl EventLoop {
     }
 
     /// Serves newly read bytes, and writes the answers. False: the connection is to be closed.
-    fn feed(&mut self, connection: &mut Connection, bytes: &[u8]) -> bool {
+    fn feed(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> bool {
         if connection.input.is_empty() {
             let taken = self.serve(connection, bytes);
             connection.input.extend_from_slice(&bytes[taken..]);
@@ -260,7 +232,7 @@ impl EventLoop {
     /// Serves what was read earlier.
     fn serve_input(&mut self, connection: &mut Connection) {
         let mut input = std::mem::take(&mut connection.input);
-        let taken = self.serve(connection, &input);
+        let taken = self.serve(connection, &mut input);
         input.drain(..taken);
         if !input.is_empty() {
             connection.input = input;
@@ -268,20 +240,21 @@ impl EventLoop {
     }
 
     /// Serves whole requests until one has to wait; how many bytes they took.
-    fn serve(&mut self, connection: &mut Connection, bytes: &[u8]) -> usize {
+    fn serve(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
         while connection.pending.is_none() && !connection.ending && taken < bytes.len() {
-            match http::parse(&bytes[taken..]) {
-                Parsed::Partial => break,
-                Parsed::Bad(status) => {
-                    self.service.complain(status, &mut self.out);
-                    connection.ending = true;
-                }
-                Parsed::Complete(request, length) => {
-                    taken += length;
-                    match self.service.step(&request, &mut self.out) {
-                        Step::Answered { keep_alive } => connection.ending = !keep_alive,
-                        Step::Work(job) => self.begin(connection, job),
+            if connection.echo.is_some() {
+                taken += self.serve_message(connection, &mut bytes[taken..]);
+            } else {
+                match http::parse(&bytes[taken..]) {
+                    Parsed::Partial => break,
+                    Parsed::Bad(status) => {
+                        self.service.complain(status, &mut self.out);
+                        connection.ending = true;
+                    }
+                    Parsed::Complete(request, length) => {
+                        self.serve_request(connection, &request, &bytes[taken..taken + length]);
+                        taken += length;
                     }
                 }
             }
@@ -290,6 +263,43 @@ impl EventLoop {
             }
         }
         taken
+    }
+
+    fn serve_request(&mut self, connection: &mut Connection, request: &Request<'_>, bytes: &[u8]) {
+        if self.service.websocket {
+            match echo::open(&self.service, request, bytes, &mut self.out) {
+                Opened::Answered { keep_alive } => connection.ending = !keep_alive,
+                Opened::Echo(echo) => {
+                    connection.echo = Some(echo);
+                    self.gauges().websockets.fetch_add(1, Relaxed);
+                }
+            }
+            return;
+        }
+        match self.service.step(request, &mut self.out) {
+            Step::Answered { keep_alive } => connection.ending = !keep_alive,
+            Step::Work(job) => self.begin(connection, job),
+        }
+    }
+
+    /// Serves one message; how many bytes it took, or all of them where there is none.
+    fn serve_message(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
+        if connection.draining {
+            return bytes.len();
+        }
+        let echo = connection.echo.as_mut().expect("only a WebSocket has messages");
+        let job = echo.job(&self.service);
+        let waits = !self.blocks && (self.service.work.downstream.is_some() || job.plan.wait.mean_ns > 0);
+        match echo.hear(bytes, waits, &mut self.out) {
+            Heard::Message(taken) => {
+                self.begin(connection, job);
+                return taken;
+            }
+            Heard::Nothing => {}
+            Heard::Closed => connection.ending = true,
+            Heard::Violated => connection.draining = true,
+        }
+        bytes.len()
     }
 
     fn begin(&mut self, connection: &mut Connection, job: Job) {
@@ -326,7 +336,10 @@ impl EventLoop {
     }
 
     fn finish(&mut self, connection: &mut Connection, job: &Job) {
-        self.service.answer(job, &mut self.out);
+        match &mut connection.echo {
+            Some(echo) => echo.release(&mut self.out),
+            None => self.service.answer(job, &mut self.out),
+        }
         self.gauges().count_request();
         connection.ending = !job.keep_alive();
     }
@@ -426,6 +439,9 @@ impl EventLoop {
             return self.epoll.modify(fd, READABLE | libc::EPOLLOUT, fd as u64).is_ok();
         }
         self.out.clear();
+        if connection.draining {
+            sys::shut_down_writing(fd);
+        }
         !connection.ending
     }
 
@@ -441,6 +457,9 @@ impl EventLoop {
         }
         if connection.ending || self.epoll.modify(fd, READABLE, fd as u64).is_err() {
             return false;
+        }
+        if connection.draining {
+            sys::shut_down_writing(fd);
         }
         self.serve_input(connection);
         self.flush(connection)

@@ -18,6 +18,8 @@ pub struct Metrics {
     pub accepted: AtomicU64,
     pub connections: AtomicI64,
     pub loops: Vec<LoopGauges>,
+    /// Requests in loops are messages of WebSockets.
+    websocket: bool,
     pool: OnceLock<PoolView>,
 }
 
@@ -27,6 +29,8 @@ pub struct Metrics {
 pub struct LoopGauges {
     pub requests: AtomicU64,
     pub connections: AtomicI64,
+    /// Those that are past the opening handshake of a WebSocket.
+    pub websockets: AtomicI64,
     /// Requests that wait for a timer or for the downstream.
     pub pending: AtomicI64,
     /// Time spent outside the kernel's wait for events.
@@ -55,8 +59,8 @@ struct PoolView {
 }
 
 impl Metrics {
-    pub fn new(event_loops: usize) -> Metrics {
-        Metrics { loops: (0..event_loops).map(|_| LoopGauges::default()).collect(), ..Metrics::default() }
+    pub fn new(event_loops: usize, websocket: bool) -> Metrics {
+        Metrics { loops: (0..event_loops).map(|_| LoopGauges::default()).collect(), websocket, ..Metrics::default() }
     }
 
     /// Shows a pool from now on. At most one per server.
@@ -72,6 +76,11 @@ impl Metrics {
         page.counter("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);
         page.counter("connections_accepted_total", "Connections accepted.", self.accepted.load(Relaxed));
         page.gauge("connections", "Connections open.", self.connections.load(Relaxed));
+        if self.websocket {
+            let open: i64 = self.loops.iter().map(|gauges| gauges.websockets.load(Relaxed)).sum();
+            page.gauge("websocket_connections", "Connections that have become WebSockets.", open);
+            page.counter("websocket_messages_total", "Messages echoed; each is a request, too.", in_loops);
+        }
         if let Some(pool) = self.pool.get() {
             page.pool(&pool.rules, &(pool.snapshot)());
         }

@@ -1,14 +1,17 @@
 //! `serve`, the reference subject: the same tiny HTTP service in every concurrency model, with work whose amount is set
 //! by the caller, so that its capacity is known in advance and any bottleneck can be planted.
 //! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. It ends, with exit
-//! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. No TLS, no HTTP/2.
+//! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
+//! HTTP. No TLS, no HTTP/2.
 
 mod collector;
 mod connections;
 mod door;
 mod downstream;
+mod echo;
 mod event_loop;
 mod http;
+mod loop_connection;
 mod management;
 mod metrics;
 mod misbehave;

@@ -56,6 +56,9 @@ pub struct Args {
     /// event-loop: how connections reach the loops: dealt in turn, or hashed by the kernel (SO_REUSEPORT)
     #[arg(long, value_enum, default_value = "dealt")]
     pub accept: Accept,
+    /// event-loop: what is spoken
+    #[arg(long, value_enum, default_value = "http")]
+    pub protocol: Protocol,
 
     /// CPU time burned for each request
     #[arg(long, default_value = "0", value_name = "TIME")]
@@ -167,6 +170,14 @@ pub enum Accept {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// Requests and responses
+    Http,
+    /// WebSockets, on any path: each message is a request, and its answer the same message
+    Websocket,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Framing {
     ContentLength,
     Chunked,
@@ -261,6 +272,7 @@ pub struct Config {
     pub management_port: Option<u16>,
     pub backlog: u32,
     pub concurrency: Concurrency,
+    pub protocol: Protocol,
     pub plan: Plan,
     /// 0: there is no downstream.
     pub downstream_limit: usize,
@@ -321,12 +333,16 @@ impl Args {
                 self.descriptors
             ));
         }
+        if self.protocol == Protocol::Websocket && self.model != Model::EventLoop {
+            return Err("--protocol websocket is spoken by event loops only: add --model event-loop".into());
+        }
         Ok(Config {
             host: self.host,
             port: self.port,
             management_port: self.management_port,
             backlog: self.backlog,
             concurrency: self.concurrency()?,
+            protocol: self.protocol,
             plan: Plan {
                 cpu: Amount { mean_ns: self.cpu.ns, distribution: self.cpu_distribution },
                 wait: Amount { mean_ns: self.wait.ns, distribution: self.wait_distribution },

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::downstream::Remote;
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
 use super::metrics::{self, Metrics};
-use super::options::{Concurrency, Config};
+use super::options::{Concurrency, Config, Protocol};
 use super::work::{Plan, Work};
 
-const TEXT: &str = "text/plain";
+pub const TEXT: &str = "text/plain";
 const FILLER: &[u8] = b"The quick brown fox jumps over the lazy dog. 0123456789 abcdef.\n";
 
 pub struct Service {
@@ -22,7 +22,10 @@ pub struct Service {
     pub accept_delay_ns: u64,
     /// Whether event loops block where they could set a timer.
     pub loop_blocks: bool,
-    plan: Plan,
+    /// Whether connections become WebSockets whose messages are echoed.
+    pub websocket: bool,
+    /// The work of a request that overrides nothing.
+    pub plan: Plan,
     /// The answer to a request that overrides nothing and keeps its connection: by far the most frequent.
     usual_answer: Vec<u8>,
 }
@@ -55,12 +58,14 @@ impl Service {
             Concurrency::EventLoop { instances, .. } => instances,
             _ => 0,
         };
+        let websocket = config.protocol == Protocol::Websocket;
         let mut service = Service {
             work: Work::new(config, remote),
-            metrics: Metrics::new(loops),
+            metrics: Metrics::new(loops, websocket),
             plan: config.plan,
             accept_delay_ns: config.accept_delay_ns,
             loop_blocks: config.loop_blocks,
+            websocket,
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();

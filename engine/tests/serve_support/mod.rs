@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    fn take(&mut self, n: usize) -> Vec<u8> {
+    pub fn take(&mut self, n: usize) -> Vec<u8> {
         while self.unread.len() < n {
             self.fill();
         }

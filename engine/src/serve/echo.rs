@@ -1,0 +1,115 @@
+//! One WebSocket of an event loop. A request becomes a WebSocket (`open`); bytes become messages, each of which is a
+//! request whose answer is the message itself. Pings and closes are answered here. What work a message costs, who waits
+//! for it, and sockets are the loop's business.
+
+use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::service::{Job, Service, TEXT};
+use super::work::Plan;
+use crate::websocket::frame::{Opcode, write_close, write_frame};
+use crate::websocket::handshake::{self, Refusal};
+use crate::websocket::reader::{Event, Reader, Rules};
+
+const RULES: Rules = Rules { peer_masks: true, message_bytes_max: 16 << 20 };
+
+pub struct Echo {
+    reader: Reader,
+    /// The work of each of its messages, where its request overrode what the command line says.
+    plan: Option<Box<Plan>>,
+    /// The echo of the message whose work is not done yet; empty where nothing waits.
+    held: Vec<u8>,
+}
+
+pub enum Opened {
+    Echo(Box<Echo>),
+    /// It remains HTTP, and the answer is written.
+    Answered {
+        keep_alive: bool,
+    },
+}
+
+pub enum Heard {
+    /// All bytes are used, and there is nothing to do before more come.
+    Nothing,
+    /// A message, up to so many bytes; its echo is written or held.
+    Message(usize),
+    /// The peer has closed and got its answer.
+    Closed,
+    /// The peer broke the protocol and was told so.
+    Violated,
+}
+
+/// Answers a request: with a WebSocket if it asks for one, whatever its path; its query overrides the work of each message.
+pub fn open(service: &Service, request: &Request<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Opened {
+    let keep_alive = request.reply.keep_alive;
+    let accept = match handshake::accept(bytes) {
+        Ok(accept) => accept,
+        Err(Refusal::NotAsked) if matches!(request.path, "/health" | "/metrics") => {
+            service.look(request.path, request.reply, out);
+            return Opened::Answered { keep_alive };
+        }
+        Err(refusal) => {
+            refusal.write_answer(out);
+            return Opened::Answered { keep_alive: false };
+        }
+    };
+    let plan = match request.query {
+        "" => None,
+        query => match service.plan.with_query(query) {
+            Ok(plan) => Some(Box::new(plan)),
+            Err(message) => {
+                http::respond(out, Status::BadRequest, TEXT, (message + "\n").as_bytes(), request.reply);
+                return Opened::Answered { keep_alive };
+            }
+        },
+    };
+    handshake::write_answer(out, &accept);
+    Opened::Echo(Box::new(Echo { reader: Reader::default(), plan, held: Vec::new() }))
+}
+
+impl Echo {
+    /// The work of each message.
+    pub fn job(&self, service: &Service) -> Job {
+        let plan = *self.plan.as_deref().unwrap_or(&service.plan);
+        Job { plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }
+    }
+
+    /// Reads up to the end of a message and writes its echo: to `out`, or, with `hold`, where `release` finds it.
+    pub fn hear(&mut self, bytes: &mut [u8], hold: bool, out: &mut Vec<u8>) -> Heard {
+        let mut used = 0;
+        loop {
+            let (count, event) = match self.reader.read(&RULES, &mut bytes[used..]) {
+                Ok((count, Some(event))) => (count, event),
+                Ok((_, None)) => return Heard::Nothing,
+                Err(violation) => {
+                    write_close(out, None, Some(violation.close_code()), violation.text());
+                    return Heard::Violated;
+                }
+            };
+            used += count;
+            let (opcode, message) = match event {
+                Event::Text(message) => (Opcode::Text, message),
+                Event::Binary(message) => (Opcode::Binary, message),
+                Event::Ping(payload) => {
+                    write_frame(out, Opcode::Pong, None, payload);
+                    continue;
+                }
+                Event::Pong(_) => continue,
+                Event::Close { code, reason } => {
+                    write_close(out, None, code, reason);
+                    return Heard::Closed;
+                }
+            };
+            write_frame(if hold { &mut self.held } else { out }, opcode, None, message);
+            return Heard::Message(used);
+        }
+    }
+
+    /// Appends the echo that was held.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        if !self.held.is_empty() {
+            out.append(&mut self.held);
+            // Many connections seldom speak: they keep no memory for it.
+            self.held = Vec::new();
+        }
+    }
+}
