@@ -2,22 +2,23 @@
 
     claim      = comparison { "and" comparison }
     comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
-    sum        = product { ( "+" | "-" ) product }
-    product    = operand { ( "*" | "/" ) operand }
-    operand    = number [ unit ] | metric [ "[" factor "=" level { "," factor "=" level } "]" ] | "(" sum ")"
+    number     = digits [ unit ]
+    leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
 
-All metrics of one claim name the same factors; the factors that they leave out run over all their levels, and the
-claim must hold for each combination. Whether a claim holds is not here (`analyze/claims.py`): measured values are
-uncertain, so that takes more than a comparison.
+and `sum` is that of `arithmetic.py`. All metrics of one claim name the same factors; the factors that they leave out
+run over all their levels, and the claim must hold for each combination. Whether a claim holds is not here
+(`analyze/claims.py`): measured values are uncertain, so that takes more than a comparison.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from powerband.arithmetic import Number, Parser, leaves
+from powerband.arithmetic import Term as AnyTerm
 from powerband.errors import did_you_mean
 from powerband.metrics import metric_named
 from powerband.plan import Level, Setting, format_level, grid
@@ -35,17 +36,6 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-}
-
-
-@dataclass(frozen=True)
-class Number:
-    value: float
 
 
 @dataclass(frozen=True)
@@ -56,14 +46,7 @@ class Reference:
     levels: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    op: str
-    left: Term
-    right: Term
-
-
-Term = Number | Reference | Arithmetic
+Term = AnyTerm[Reference]
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,7 @@ class Comparison:
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        return tuple(reference for side in (self.left, self.right) for reference in _references(side))
+        return tuple(reference for side in (self.left, self.right) for reference in leaves(side))
 
 
 @dataclass(frozen=True)
@@ -93,8 +76,6 @@ class Claimed:
 
 def parse_claim(text: str) -> Claimed:
     """Raises ValueError, with the column within the text, for what is not in the grammar, and for unknown metrics."""
-    if text.count("(") > 50:
-        raise ValueError("more than 50 parentheses: write a simpler claim")
     parser = _Parser(text)
     comparisons = [parser.comparison()]
     while parser.take("and"):
@@ -135,103 +116,27 @@ def _as_text(setting: Setting) -> list[tuple[str, str]]:
     return [(name, format_level(level)) for name, level in setting.levels]
 
 
-def value(term: Term, value_of: Callable[[Reference], float]) -> float:
-    """One side of a comparison with these metrics. ZeroDivisionError is the caller's to catch."""
-    match term:
-        case Number(number):
-            return number
-        case Reference():
-            return value_of(term)
-        case Arithmetic(op, left, right):
-            return _ARITHMETIC[op](value(left, value_of), value(right, value_of))
-
-
-def _references(term: Term) -> Iterator[Reference]:
-    if isinstance(term, Reference):
-        yield term
-    elif isinstance(term, Arithmetic):
-        yield from _references(term.left)
-        yield from _references(term.right)
-
-
-class _Parser:
-    """Recursive descent over the tokens; one method a rule of the grammar."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = list(_tokens(text))
-        self.at = 0
+class _Parser(Parser[Reference]):
+    token = _TOKEN
+    kind = "claim"
+    place = "in a claim"
+    operand_words = "a number or a metric"
 
     def comparison(self) -> Comparison:
         start = self.column()
-        left = self.chain("+-", self.product)
+        left = self.sum()
         op = self.next()
         if op not in OPERATORS:
             raise self.error("a comparison is wanted here: < <= > >= == !=", back=True)
-        right = self.chain("+-", self.product)
+        right = self.sum()
         return Comparison(op, left, right, self.text[start - 1 : self.column() - 1].strip())
 
-    def product(self) -> Term:
-        return self.chain("*/", self.operand)
+    def number(self, token: str) -> Number:
+        return Number(_number(token))
 
-    def chain(self, ops: str, part: Callable[[], Term]) -> Term:
-        term = part()
-        while self.peek() and self.peek() in ops:
-            op = self.next()
-            term = Arithmetic(op, term, part())
-        return term
-
-    def operand(self) -> Term:
-        token = self.next()
-        if token == "(":
-            term = self.chain("+-", self.product)
-            if not self.take(")"):
-                raise self.error("a closing parenthesis is missing")
-            return term
-        if token[:1].isdigit():
-            return Number(_number(token))
-        if not re.match(r"[A-Za-z_]", token):
-            raise self.error("a number or a metric is wanted here", back=True)
+    def leaf(self, name: str) -> Reference:
         levels = _levels(self.next()) if self.peek().startswith("[") else ()
-        return Reference(metric_named(token).name, levels)
-
-    def peek(self) -> str:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
-
-    def next(self) -> str:
-        token = self.peek()
-        self.at += 1
-        return token
-
-    def take(self, token: str) -> bool:
-        found = self.peek() == token
-        self.at += found
-        return found
-
-    def end(self) -> None:
-        if self.peek():
-            raise self.error(f"{self.peek()} is not expected here")
-
-    def error(self, what: str, *, back: bool = False) -> ValueError:
-        return ValueError(f"at character {self.column(self.at - back)} of `{self.text}`: {what}")
-
-    def column(self, at: int | None = None) -> int:
-        """Where a token begins, from 1; the end of the text after the last. None: the next one."""
-        at = self.at if at is None else at
-        return self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
-
-
-def _tokens(text: str) -> Iterator[tuple[str, int]]:
-    """Each token with its column from 1."""
-    at = 0
-    text = text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            column = at + len(text[at:]) - len(text[at:].lstrip()) + 1
-            raise ValueError(f"at character {column} of `{text}`: {text[column - 1]!r} has no meaning in a claim")
-        yield match[match.lastgroup or 0], match.start(match.lastgroup or 0) + 1
-        at = match.end()
+        return Reference(metric_named(name).name, levels)
 
 
 def _number(text: str) -> float:

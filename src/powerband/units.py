@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min|h)\s*$")
@@ -153,6 +154,11 @@ def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 block`, `1,200 blocks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`; not of nothing."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def significant(value: float) -> str:

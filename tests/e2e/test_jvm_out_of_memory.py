@@ -5,13 +5,12 @@ Needs a JDK, as test_jvm_warmup.py does."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from fakes.needs import need_javac
 from fakes.stand import FAKES, MS, experiment, run_one, short_load
 from powerband.analyze.measure import measure
 from powerband.experiment import Constant, Measure, Ready, Subject
@@ -22,10 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("javac") is None or shutil.which("java") is None:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            pytest.fail("no JDK on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install default-jdk-headless")
-        pytest.skip("needs a JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
+    need_javac()
     folder = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
     return folder

@@ -5,8 +5,6 @@ rates of one and the same process are compared: compiled code is several times f
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.needs import need_javac
 from fakes.stand import MS, experiment, run_one, short_load
 from powerband.analyze.measure import measure
 from powerband.analyze.results import TrialResult
@@ -29,10 +28,7 @@ SOURCE = Path(__file__).parents[2] / "examples" / "JitServer.java"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     """Compiled beforehand: started from its source, the JVM would have warmed up on its own compiler."""
-    if shutil.which("javac") is None or shutil.which("java") is None:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            pytest.fail("no JDK on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install default-jdk-headless")
-        pytest.skip("needs a JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
+    need_javac()
     classes = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-d", classes, SOURCE], check=True, timeout=120)
     command = ("java", "-cp", str(classes), "JitServer", "{port}", "4")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from powerband.errors import SubjectError
-from powerband.run.postgresql import find_binaries
+from fakes.needs import need_postgresql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -96,12 +94,7 @@ def test_a_metrics_page_that_is_garbage_or_slow_is_said_and_spoils_nothing(
 
 
 def test_a_private_postgresql_serves_those_settings_that_use_it_and_is_gone_afterwards(tmp_path: Path) -> None:
-    try:
-        find_binaries()
-    except SubjectError as error:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            raise
-        pytest.skip(str(error))
+    need_postgresql()
     done, analysis = run(tmp_path, "{database: [none, postgresql]}")
     found = {trial["setting"]["levels"]["database"]: trial for trial in analysis["trials"]}
     assert all(trial["status"] == "measured" for trial in found.values()), done.stderr

@@ -4,7 +4,6 @@ Needs Chromium. Without it these tests are skipped, and fail instead where POWER
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fakes import synthetic, synthetic_verdicts
+from fakes.needs import without
 from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
 from powerband.analyze.threads import LabelTable, ThreadUse
 from powerband.report.html import render_page
@@ -45,9 +45,7 @@ Open = Callable[..., Page]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            pytest.fail("no Chromium on PATH, and POWERBAND_NO_SKIP=1 forbids to skip: install the package chromium")
-        pytest.skip("no Chromium on PATH: the report was not looked at in a browser (install the package chromium)")
+        without("no Chromium on PATH, to look at the report in a browser: install the package chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser

@@ -3,56 +3,24 @@ out of memory leaves behind. Needs a JDK of 21 or later: skipped without it, unl
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from powerband.errors import SubjectError
-from powerband.run.jdk import find_jdk
+from fakes.needs import need_jdk
+from fakes.smoke import measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 @pytest.fixture(autouse=True)
 def jdk() -> None:
-    try:
-        find_jdk(21, compiles=True)
-    except SubjectError as error:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            raise
-        pytest.skip(str(error))
-
-
-def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
-    """The analysis of a smoke run; a busy machine spoils no trial."""
-    command = [
-        sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
-    assert done.returncode in (0, 1, 5), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def measured(analysis: dict[str, Any], factor: str) -> dict[str, dict[str, float]]:
-    """The metrics of a trial of each level, whether or not the machine let it count."""
-    return {
-        trial["setting"]["levels"][factor]: trial["metrics"]
-        for trial in analysis["trials"]
-        if trial["status"] == "measured"
-    }
+    need_jdk()
 
 
 def test_thread_vs_pool(tmp_path: Path) -> None:
     analysis = run("thread-vs-pool", tmp_path)
-    found = measured(analysis, "pool")
+    found = measured_by(analysis, "pool")
     assert set(found) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
     for pool, metrics in found.items():
         assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01, pool

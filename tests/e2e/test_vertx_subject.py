@@ -4,18 +4,14 @@ leaves behind. Needs a JDK of 21 or later, and Maven: skipped without them, unle
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from powerband.errors import SubjectError
-from powerband.run.jdk import find_jdk
+from fakes.needs import need_jdk
+from fakes.smoke import measured, powerband, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -25,39 +21,7 @@ RATE_LINE = re.compile(r"^\d+ Rate: count/sec: \d+ Average rate: \d+$", re.MULTI
 
 @pytest.fixture(autouse=True)
 def jdk_and_maven() -> None:
-    missing = None if shutil.which("mvn") else "Maven (mvn) is not installed"
-    try:
-        find_jdk(21, compiles=True)
-    except SubjectError as error:
-        missing = str(error)
-    if missing is not None:
-        if os.environ.get("POWERBAND_NO_SKIP") == "1":
-            pytest.fail(missing)
-        pytest.skip(missing)
-
-
-def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """A smoke run; a busy machine spoils no trial. The first one on a machine may have to fetch Vert.x."""
-    command = [
-        sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-
-
-def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
-    done = powerband(experiment, folder, *options)
-    # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
-    assert done.returncode in (0, 1, 5), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, float]]]:
-    """Levels and metrics of every measured trial, whether or not the machine let it count."""
-    return [
-        (trial["setting"]["levels"], trial["metrics"]) for trial in analysis["trials"] if trial["status"] == "measured"
-    ]
+    need_jdk(maven=True)
 
 
 def test_vertx_instances(tmp_path: Path) -> None:

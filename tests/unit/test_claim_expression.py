@@ -1,15 +1,7 @@
 import pytest
 
-from powerband.claim_expression import (
-    OPERATORS,
-    Arithmetic,
-    Number,
-    Reference,
-    check_levels,
-    parse_claim,
-    settings_of,
-    value,
-)
+from powerband.arithmetic import Arithmetic, Number, value
+from powerband.claim_expression import OPERATORS, Reference, check_levels, parse_claim, settings_of
 from powerband.plan import Level
 
 

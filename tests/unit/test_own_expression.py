@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.own_expression import Arithmetic, Series, parse_labels, parse_own, value
+from powerband.arithmetic import Arithmetic, value
+from powerband.own_expression import Series, parse_labels, parse_own
 
 
 def test_a_share_of_two_series() -> None:

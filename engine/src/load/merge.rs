@@ -1,8 +1,7 @@
 //! From what the threads counted to what the wire says: intervals of all threads added up in order, and the summary. All by
 //! summing counts and merging histograms; nothing is averaged.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
 use crate::load::histogram::Histogram;

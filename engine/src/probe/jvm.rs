@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::tree::Tree;
 use crate::events::{Collector, Jvm};
@@ -68,7 +68,7 @@ impl Jvms {
 fn find(pid: i32) -> Option<PathBuf> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let inside = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.to_owned();
-    let folders = fs::read_dir(format!("/proc/{pid}/root/tmp")).ok()?;
+    let folders = fs::read_dir(Path::new(&format!("/proc/{pid}/root")).join("tmp")).ok()?;
     let folders = folders.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"hsperfdata_"));
     folders.map(|entry| entry.path().join(&inside)).find(|path| path.is_file())
 }

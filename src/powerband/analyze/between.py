@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from powerband.analyze.changes import Change, RunComparison, smallest_difference
-from powerband.analyze.faults import subjects_own
+from powerband.analyze.faults import unmeasured_pair
 from powerband.analyze.intervals import estimate, exp, on_log_scale
 from powerband.analyze.results import Analysis, Estimate, SettingResult, Verdict
 from powerband.analyze.special import Array, student_t
@@ -113,16 +113,13 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
         else None
         for run in values
     ]
-    verdict, clauses = Verdict.INCONCLUSIVE, []
-    for index, which in enumerate(("first", "second")):
-        if estimates[index] is not None:
-            continue
-        trials = [trial for trial in runs[index].trials if trial.setting == setting and trial.status != "interrupted"]
-        messages = [problem.message for trial in trials for problem in trial.problems if problem.fatal]
-        clauses.append(f"not measured in the {which} run" + (f": {messages[0]}" if messages else ""))
-        if estimates[1 - index] is not None and all(subjects_own(trial) for trial in trials):
-            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
-    return Change(setting, estimates[0], estimates[1], None, verdict, None, "; ".join(clauses))
+    tried = [
+        [trial for trial in run.trials if trial.setting == setting and trial.status != "interrupted"] for run in runs
+    ]
+    measured = [found is not None for found in estimates]
+    words = [f"not measured in the {which} run" for which in ("first", "second")]
+    verdict, because = unmeasured_pair(tried, measured, words)
+    return Change(setting, estimates[0], estimates[1], None, verdict, None, because)
 
 
 def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) -> Change:

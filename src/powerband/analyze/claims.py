@@ -17,16 +17,14 @@ from powerband.analyze.intervals import SD_FLOOR, exp
 from powerband.analyze.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 from powerband.analyze.special import Array, student_t
 from powerband.analyze.spending import share_at
+from powerband.arithmetic import Arithmetic, Number, value
 from powerband.claim_expression import (
     OPERATORS,
-    Arithmetic,
     Comparison,
-    Number,
     Reference,
     Term,
     parse_claim,
     settings_of,
-    value,
 )
 from powerband.experiment import Claim, Experiment
 from powerband.metrics import METRICS

@@ -1,8 +1,8 @@
 """Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
 full accept queues, and what the subject's log names.
 
-In: a trial's fleet, accept queues, the end of its log. Out: `ErrorKind`s, the most frequent first. A cause is a reading
-of evidence and says so; without any, the kind stands alone.
+In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
+reading of evidence and says so; without any, the kind stands alone.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from powerband.analyze.fleet import Fleet
 from powerband.analyze.results import ErrorKind, Problem
+from powerband.logs import out_of_memory
 
-LOG_BYTES_MAX = 4 * 2**20
 _THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
-_OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
 # What the subject's own code does; its log may say more.
 _BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed"}
 _CAUSES = {
@@ -53,7 +51,7 @@ _STATUSES = {
 }
 
 
-def error_kinds(fleet: Fleet, overflows: float | None, log: Path) -> tuple[ErrorKind, ...]:
+def error_kinds(fleet: Fleet, overflows: float | None, log: str) -> tuple[ErrorKind, ...]:
     """Over the whole run, warm-up included; empty where every request ended ok. `overflows`: how many connections found
     an accept queue full meanwhile; None: nobody counted."""
     counts = dict(_counts(fleet))
@@ -66,11 +64,10 @@ def error_kinds(fleet: Fleet, overflows: float | None, log: Path) -> tuple[Error
     )
 
 
-def memory_problem(log: Path) -> Iterator[Problem]:
+def memory_problem(log: str) -> Iterator[Problem]:
     """A JVM that ran out of memory and went on: threads of it are dead, and what it serves is not what it was."""
-    found = _OUT_OF_MEMORY.search(_end_of(log))
-    if found is not None:
-        message = f"the subject ran out of memory and went on ({found[0]}): raise its heap, or lower what it holds"
+    if said := out_of_memory(log):
+        message = f"the subject ran out of memory and went on ({said}): raise its heap, or lower what it holds"
         yield Problem("out_of_memory", message, fatal=False)
 
 
@@ -98,20 +95,10 @@ def _cause(kind: str, overflows: float, thrown: str) -> str:
     return "; ".join(part for part in (cause, thrown if by_the_subject else "") if part)
 
 
-def _thrown(log: Path) -> str:
+def _thrown(log: str) -> str:
     """The exception that the log names most often, in words."""
-    named = Counter(match[0] for match in _THROWN.finditer(_end_of(log)))
+    named = Counter(match[0] for match in _THROWN.finditer(log))
     if not named:
         return ""
     name, count = named.most_common(1)[0]
     return f"its log names {name} {'once' if count == 1 else f'{count:,} times'}"
-
-
-def _end_of(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - LOG_BYTES_MAX))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -20,7 +20,7 @@ from powerband.analyze.standing import metric_words, names, sentence, verb
 from powerband.analyze.why import WORDS
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.units import format_value, plural
+from powerband.units import format_value, joined, plural
 
 _RATIO_SHOWN_MAX = 100.0
 _TOLD = 3  # claims of one kind that are told one by one
@@ -40,7 +40,7 @@ def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
         return
     kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
     parts = [f"{len(found)} {verdict.value}" for verdict, found in kinds.items() if found]
-    yield f"Of {plural(len(claims), 'claim')} {_joined(parts)}."
+    yield f"Of {plural(len(claims), 'claim')} {joined(parts)}."
     if held := kinds[ClaimVerdict.HELD]:
         yield f"Held: {_listed(held)}."
     for claim in kinds[ClaimVerdict.REFUTED]:
@@ -122,10 +122,6 @@ def _distance(theirs: float, ours: float) -> float:
 def _listed(claims: Sequence[ClaimResult]) -> str:
     shown = [_lower(claim.says) for claim in claims[:_TOLD]]
     return "; ".join([*shown, *([f"and {len(claims) - _TOLD} more"] if len(claims) > _TOLD else [])])
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _lower(text: str) -> str:

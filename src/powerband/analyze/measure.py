@@ -26,7 +26,10 @@ from powerband.analyze.results import Problem, TrialResult
 from powerband.analyze.scene import Threads, scene_of
 from powerband.analyze.steady import window_is_steady
 from powerband.experiment import Experiment, Load
+from powerband.logs import end_of
 from powerband.store import TrialDir, TrialRecord
+
+LOG_BYTES_MAX = 4 * 2**20
 
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
@@ -78,10 +81,11 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if experiment.measure.acknowledged is not None:
         expect = experiment.measure.acknowledged.expect
         problems = (*problems, *acknowledged_problems(record.acknowledged, expect))
-    problems = (*problems, *memory_problem(directory.log))
+    log = end_of(directory.log, LOG_BYTES_MAX)
+    problems = (*problems, *memory_problem(log))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
-    errors = error_kinds(fleet, _overflows(probe, record, "end"), directory.log)
+    errors = error_kinds(fleet, _overflows(probe, record, record.phases.get("end")), log)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named, errors=errors)
 
 
@@ -318,13 +322,12 @@ def _acknowledged(record: TrialRecord, experiment: Experiment) -> dict[str, floa
     return {} if wanted is None else acknowledged_metrics(record.acknowledged, wanted.expect)
 
 
-def _overflows(probe: Probe | None, record: TrialRecord, until: str | int) -> float | None:
-    """Of accept queues, from the start of the load until a phase or an instant; None where nobody counted."""
-    phases = record.phases
-    end_ns = phases.get(until) if isinstance(until, str) else until
-    if probe is None or end_ns is None or "go" not in phases:
+def _overflows(probe: Probe | None, record: TrialRecord, end_ns: int | None) -> float | None:
+    """Of accept queues, from the start of the load; None where nobody counted."""
+    go_ns = record.phases.get("go")
+    if probe is None or go_ns is None or end_ns is None:
         return None
-    return probe.host.growth("listen_overflows", phases["go"], end_ns, covered_least=0.0)
+    return probe.host.growth("listen_overflows", go_ns, end_ns, covered_least=0.0)
 
 
 def _burst_overflows(probe: Probe | None, record: TrialRecord, burst_ns: int) -> dict[str, float]:

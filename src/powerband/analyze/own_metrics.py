@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 
 from powerband.analyze.probes import Array, Counters
-from powerband.own_expression import COUNTERS, OwnExpression, Series, parse_labels, value
+from powerband.arithmetic import value
+from powerband.own_expression import COUNTERS, OwnExpression, Series, parse_labels
 
 SECOND_NS = 1e9
 

@@ -15,7 +15,7 @@ from powerband.analyze.capacity_changes import capacity_change
 from powerband.analyze.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.constraints import Compliance
 from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
-from powerband.analyze.faults import subjects_own
+from powerband.analyze.faults import unmeasured_pair
 from powerband.analyze.intervals import estimate, exp
 from powerband.analyze.results import Analysis, Estimate, TrialResult, Verdict
 from powerband.experiment import Experiment
@@ -89,22 +89,10 @@ def _with(experiment: Experiment, of: Setting, revision: int) -> Setting:
 def _unmeasured(
     experiment: Experiment, pair: Sequence[Setting], trials: Sequence[TrialResult], *, measured: tuple[bool, bool]
 ) -> tuple[Verdict, str]:
-    """At least one of the two has no valid trial. One that fails by itself where the other serves is worse."""
-    verdict, clauses = Verdict.INCONCLUSIVE, []
-    for index, setting in enumerate(pair):
-        if measured[index]:
-            continue
-        tried = [trial for trial in trials if trial.setting == setting and trial.status != "interrupted"]
-        name = format_level(experiment.factors[REVISION][index])
-        messages = [problem.message for trial in tried for problem in trial.problems if problem.fatal]
-        clauses.append(f"{name} {'could not be measured' if tried else 'was not tried'}" + _after(messages))
-        if measured[1 - index] and tried and all(subjects_own(trial) for trial in tried):
-            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
-    return verdict, "; ".join(clauses)
-
-
-def _after(messages: Sequence[str]) -> str:
-    return f": {messages[0]}" if messages else ""
+    tried = [[t for t in trials if t.setting == setting and t.status != "interrupted"] for setting in pair]
+    names = [format_level(level) for level in experiment.factors[REVISION]]
+    states = ["could not be measured" if some else "was not tried" for some in tried]
+    return unmeasured_pair(tried, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
 
 
 def _ratio(contest: Contest, pair: Sequence[Setting], base: float) -> Estimate | None:

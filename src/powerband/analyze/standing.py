@@ -9,7 +9,7 @@ from powerband.analyze.results import Exploration, Race, SettingResult, TrialRes
 from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting
-from powerband.units import format_value
+from powerband.units import format_value, joined
 
 LIST_MAX = 6
 
@@ -74,7 +74,7 @@ def names(settings: Sequence[Setting]) -> str:
     shown = [setting.id for setting in settings[:LIST_MAX]]
     if len(settings) > LIST_MAX:
         shown.append(f"{len(settings) - LIST_MAX} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return joined(shown)
 
 
 def verb(settings: Sequence[object], one: str, many: str) -> str:

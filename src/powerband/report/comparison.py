@@ -14,7 +14,7 @@ from powerband.metrics import METRICS
 from powerband.plan import Setting
 from powerband.report.numbers import ABSENT, format_estimate
 from powerband.report.words import gap_words, margin_words
-from powerband.units import signed_percent
+from powerband.units import RATIO_SHOWN_MAX, signed_percent
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
@@ -77,10 +77,12 @@ def _row(change: Change, comparison: RunComparison) -> list[str]:
 
 
 def _smallest(change: Change, objective: str) -> str:
-    if change.smallest_difference is None:
+    found = change.smallest_difference
+    if found is None:
         return ABSENT
-    found = signed_percent(1 + change.smallest_difference).removeprefix("+").replace("over +", "over ")
-    return f"{found} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
+    most = RATIO_SHOWN_MAX - 1
+    shown = f"over {100 * most:.3g}" if found > most else f"{100 * found:.1f}"
+    return f"{shown} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
 
 
 def _interval(change: Change, objective: str) -> str:

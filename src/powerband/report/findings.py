@@ -21,7 +21,14 @@ from powerband.analyze.results import (
 from powerband.analyze.unsettled import never_stabilised
 from powerband.analyze.why import WORDS
 from powerband.plan import Setting
-from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number, unit_scale
+from powerband.report.numbers import (
+    ABSENT,
+    format_change,
+    format_estimate,
+    format_exact,
+    format_interval,
+    format_number,
+)
 from powerband.report.words import verdict_words
 from powerband.units import plural, signed_percent
 
@@ -147,10 +154,7 @@ def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, st
     """The published figure, ours, and both as ratios to the first: ours with its interval."""
     theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
     ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
-    scale, suffix = unit_scale(row.published, of.unit)
-    cited = f"{row.published / scale:,.6g}"  # as it was published, not as exact as we know it
-    unit = suffix if suffix in ("", "/s") else f" {suffix}"
-    return f"{cited}{unit}", format_estimate(row.ours, of.metric), theirs, ours
+    return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
 
 
 def rule_nearest(rule: RuleVerdict) -> str:

@@ -10,10 +10,10 @@ from powerband.analyze.fleet import merge_fleet
 from powerband.analyze.probes import read_probe
 from powerband.analyze.results import Analysis, SettingResult
 from powerband.analyze.threads import LabelTable, ThreadUse, is_counter, label_tables, thread_uses
-from powerband.metrics import METRICS
 from powerband.report.figures import table
 from powerband.report.numbers import ABSENT, format_number
 from powerband.report.page import InsideView
+from powerband.report.verdict_charts import middle_trial
 from powerband.store import RunDir, TrialRecord
 
 THREADS_SHOWN = 12
@@ -22,14 +22,14 @@ _BUSY_LEAST = 0.005  # of a CPU, waits for it included: others would fill the ta
 
 
 def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[InsideView, ...]:
-    """Of each setting its middle valid trial by the objective; settings that tell nothing are left out."""
+    """Of each setting its middle valid trial by throughput; settings that tell nothing are left out."""
     by_number = {record.spec.number: record for record in records}
     views = []
     for result in analysis.settings:
-        number = _middle(result, analysis)
-        if number is None or number not in by_number:
+        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
+        if trial is None or trial.number not in by_number:
             continue
-        view = _view(run, result, by_number[number])
+        view = _view(run, result, by_number[trial.number])
         if view.threads or view.tables:
             views.append(view)
     return tuple(views)
@@ -76,13 +76,6 @@ def _view(run: RunDir, result: SettingResult, record: TrialRecord) -> InsideView
         threads = [use for use in uses if use.on_cpu + use.run_wait >= _BUSY_LEAST][:THREADS_SHOWN]
         tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns)
     return InsideView(result.setting.id, record.spec.number, tuple(threads), tuple(tables))
-
-
-def _middle(result: SettingResult, analysis: Analysis) -> int | None:
-    metric = analysis.objective if not METRICS[analysis.objective].name.startswith("capacity") else "goodput_per_s"
-    mine = [trial for trial in analysis.trials if trial.valid and trial.setting == result.setting]
-    ranked = sorted((trial for trial in mine if metric in trial.metrics), key=lambda trial: trial.metrics[metric])
-    return ranked[len(ranked) // 2].number if ranked else None
 
 
 def _share(share: float) -> str:

@@ -27,6 +27,12 @@ def format_number(value: float, unit: str, *, place: int | None = None) -> str:
     return _join(_rounded(value / scale, place), suffix)
 
 
+def format_exact(value: float, unit: str) -> str:
+    """As a publication gives it: with all its digits, up to six."""
+    scale, suffix = unit_scale(value, unit)
+    return _join(f"{value / scale:,.6g}", suffix)
+
+
 def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
     """The point value, with as many of `digits` digits as its interval knows; a dash where there is no estimate."""
     if estimate is None:

@@ -6,7 +6,7 @@ stands for all in the picture of its pools (the middle one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
@@ -241,8 +241,13 @@ def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
     compared = [trial for trial in mine if trial.stage in (Stage.COMPARE, Stage.CONFIRM)] or mine
     name = result.bottleneck.name if result.bottleneck else None
     agreeing = [trial for trial in compared if trial.bottleneck and trial.bottleneck.name is name] or compared
-    agreeing.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
-    return agreeing[len(agreeing) // 2] if agreeing else None
+    return middle_trial(agreeing)
+
+
+def middle_trial(trials: Iterable[TrialResult]) -> TrialResult | None:
+    """By throughput; the upper one of two."""
+    ranked = sorted(trials, key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
+    return ranked[len(ranked) // 2] if ranked else None
 
 
 def pool_chart(analysis: Analysis) -> Chart | None:

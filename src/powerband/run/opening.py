@@ -31,20 +31,20 @@ _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> None:
+def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
     """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it. A build that fills
     `{build}` is run once for the same sources, whatever the number of runs. `again`: a run is gone on with, whose
-    subject was built; only what is no longer in the cache is built then.
+    subject was built; only what is no longer in the cache is built then. Returns what its
+    built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
-    if subject.build is None:
-        return
     given = given_values(subject, find_engine())
-    if again and "build" not in given:
-        return
+    if subject.build is None or (again and "build" not in given):
+        return given
     with built_once(given) as is_built:
         if not is_built and _build(subject, subject.build, given, run, stop):
             mark_built(given)
+    return given
 
 
 def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:

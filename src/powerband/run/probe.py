@@ -5,6 +5,7 @@ Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,16 +30,20 @@ class Probe:
         self.exited: wire.Exited | None = None
         self.end: wire.End | None = None
         self.error: wire.ErrorEvent | None = None
-        self.last_jvm: bytes | None = None  # the line in which a JVM last told of itself
         self._process = process
         self._lines = lines
         self._grace_s = grace_s
         self._ended = False
+        self._last_jvm: bytes | None = None
 
     @property
     def pid(self) -> int:
         """Of the process that all of the subject descends from."""
         return self._process.pid
+
+    def last_jvm(self) -> dict[str, Any] | None:
+        """What a JVM of the subject last told of itself (the probe's `jvm` event)."""
+        return None if self._last_jvm is None else dict(json.loads(self._last_jvm))
 
     def watch(self, name: str, pid: int) -> None:
         self._process.send(wire.WatchAlso(name=name, pid=pid))
@@ -65,7 +70,7 @@ class Probe:
         self._lines.write(line)
         kind = wire.kind_of(line)
         if kind == "jvm":
-            self.last_jvm = line
+            self._last_jvm = line
         if kind in MEASURED:
             return
         match wire.PROBE_EVENT.validate_json(line):

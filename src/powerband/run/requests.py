@@ -34,14 +34,7 @@ class Client:
     """A context manager over one connection to the host of `url`; a connection that has ended is opened again."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "127.0.0.1", parts.port
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            unverified = ssl._create_unverified_context()
-            self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=unverified)
-        else:
-            self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        self._connection = connection_to(url, timeout_s)
 
     def __enter__(self) -> Client:
         return self
@@ -64,6 +57,16 @@ class Client:
         if reason := refused(step.checks, answer):
             raise RequestFailedError(f"{step.name}: {reason}")
         return answer
+
+
+def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
+    """To the host of an http or https url, not opened yet; certificates are not verified, as the engine does not."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port
+    if parts.scheme == "https":
+        unverified = ssl._create_unverified_context()
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=unverified)
+    return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
 def refused(checks: Checks, answer: Answer) -> str:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from powerband.experiment import Experiment, Service, Subject
 from powerband.plan import Setting, format_level
 from powerband.run.cpus import cpu_split
-from powerband.run.engine import find_engine
 from powerband.run.host import usable_cores
 from powerband.run.postgresql import DATABASE, USER, Cluster, cluster_up
-from powerband.run.toolchain import given_values
 from powerband.store import RunDir
 from powerband.subjects import values_of
 
@@ -66,16 +64,15 @@ def uses(subject: Subject, service: Service, setting: Setting) -> bool:
 
 
 @contextmanager
-def services_up(experiment: Experiment, run: RunDir) -> Iterator[Services]:
-    """Those that any setting uses, until the run ends. Raises SubjectError where one is missing or does not serve, and
-    where there is no JDK that does."""
+def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> Iterator[Services]:
+    """Those that any setting uses, until the run ends. `given`: what the subject's built-in placeholders stand for.
+    Raises SubjectError where a service is missing or does not serve."""
     subject, settings = experiment.subject, experiment.settings()
-    toolchain = given_values(subject, find_engine())
     service = subject.services.get("postgresql")
     users = [] if service is None else [setting for setting in settings if uses(subject, service, setting)]
     if not users:
-        yield Services(subject, toolchain)
+        yield Services(subject, given)
         return
     cpus = cpu_split(usable_cores(), experiment.host, experiment.load_for(users[0]).engine_threads).subject
     with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
-        yield Services(subject, toolchain, cluster)
+        yield Services(subject, given, cluster)

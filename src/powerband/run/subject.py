@@ -7,12 +7,10 @@ Early death is noticed at once, and every failure message ends with the subject'
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import re
 import shutil
 import signal
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,8 @@ from urllib.parse import urlsplit
 from powerband import protocol as wire
 from powerband.experiment import Ready, Step, Subject
 from powerband.hosts import is_loopback
+from powerband.logs import end_of
+from powerband.logs import out_of_memory as found_out_of_memory
 from powerband.plan import Setting
 from powerband.run.attach import thread_names
 from powerband.run.cpus import CpuSplit
@@ -31,7 +31,7 @@ from powerband.run.files import LineFile
 from powerband.run.ports import older_listener, pick_ports, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
-from powerband.run.requests import Client, RequestFailedError
+from powerband.run.requests import Client, RequestFailedError, connection_to
 from powerband.run.toolchain import given_values
 from powerband.subjects import PORTS, placeholders, render_command, render_env, render_step, render_text, templates_of
 from powerband.units import format_bytes
@@ -41,8 +41,8 @@ APPLY_TIMEOUT_S = 10.0
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
+TAIL_BYTES = 8192
 
-_OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
 )
@@ -74,7 +74,8 @@ class RunningSubject:
 
     def thread_names(self) -> dict[int, str]:
         """Of a JVM: its threads' full names by thread id. Stops it for a moment: not while anything is measured."""
-        return {} if self.probe.last_jvm is None else thread_names(json.loads(self.probe.last_jvm)["pid"])
+        jvm = self.probe.last_jvm()
+        return {} if jvm is None else thread_names(jvm["pid"])
 
     def check_alive(self) -> None:
         """Raises TrialFailed(died) if it has ended unasked."""
@@ -244,7 +245,7 @@ def apply_knobs(rendered: Rendered) -> None:
 
 def last_words(log_file: Path) -> str:
     """The end of a subject's log, as the end of a sentence."""
-    text = _tail(log_file).strip()
+    text = end_of(log_file, TAIL_BYTES).strip()
     if not text:
         return "; it printed nothing"
     return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
@@ -252,11 +253,10 @@ def last_words(log_file: Path) -> str:
 
 def out_of_memory(subject: RunningSubject) -> str:
     """Of a JVM that died of it: so, and what its heap was when it last told; empty where its log does not say so."""
-    if (said := _OUT_OF_MEMORY.search(_tail(subject.log_file))) is None:
+    if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
         return ""
-    text = f": it ran out of memory ({said[0]})"
-    if subject.probe.last_jvm is not None:
-        jvm = json.loads(subject.probe.last_jvm)
+    text = f": it ran out of memory ({said})"
+    if (jvm := subject.probe.last_jvm()) is not None:
         used, taken = jvm.get("heap_used_bytes_now"), jvm.get("heap_committed_bytes_now")
         if used and taken:
             text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last told"
@@ -314,7 +314,7 @@ def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump) ->
     pump.wait(lambda: probe.exited is not None, 0.001)
     if probe.exited is not None:
         words = last_words(log_file)
-        if _PORT_TAKEN.search(_tail(log_file)):
+        if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES)):
             raise PortTaken(f"the subject could not listen on port {rendered.port}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY, f"the subject ended before it was ready ({describe_exit(probe.exited)}){words}"
@@ -350,12 +350,7 @@ def _http_url(rendered: Rendered) -> str:
 
 def _answers(url: str) -> bool:
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(host, port, timeout=1.0, context=ssl._create_unverified_context())
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    connection = connection_to(url, timeout_s=1.0)
     try:
         connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         return connection.getresponse().status < 500
@@ -363,13 +358,3 @@ def _answers(url: str) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _tail(log_file: Path, size: int = 8192) -> str:
-    try:
-        with log_file.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - size))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

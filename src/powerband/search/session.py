@@ -58,8 +58,8 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)
     planned = len(run.planned())
-    build_subject(experiment.subject, run, stop, again=bool(results))
-    with services_up(experiment, run) as services:
+    given = build_subject(experiment.subject, run, stop, again=bool(results))
+    with services_up(experiment, run, given) as services:
         while not stop.requested and (spec := planner.ask()) is not None:
             if spec.number > planned:
                 run.append_plan(spec)

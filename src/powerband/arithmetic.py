@@ -1,0 +1,155 @@
+"""The arithmetic that the expressions of claims and of own metrics share: text in, a small tree out, and its value.
+
+    sum     = product { ( "+" | "-" ) product }
+    product = operand { ( "*" | "/" ) operand }
+    operand = number | leaf | "(" sum ")"
+
+What a number looks like and what a leaf is, each language says in its own subclass of `Parser`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar, Union
+
+PARENTHESES_MAX = 50
+_OPERATIONS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+Leaf = TypeVar("Leaf")
+
+
+@dataclass(frozen=True)
+class Number:
+    value: float
+
+
+@dataclass(frozen=True)
+class Arithmetic(Generic[Leaf]):
+    op: str
+    left: Term[Leaf]
+    right: Term[Leaf]
+
+
+Term = Union[Number, Arithmetic[Leaf], Leaf]  # noqa: UP007  # `|` takes no type variable at run time
+
+
+def value(term: Term[Leaf], value_of: Callable[[Leaf], float]) -> float:
+    """With a value for each leaf. ZeroDivisionError is the caller's to catch."""
+    if isinstance(term, Number):
+        return term.value
+    if isinstance(term, Arithmetic):
+        return _OPERATIONS[term.op](value(term.left, value_of), value(term.right, value_of))
+    return value_of(term)
+
+
+def leaves(term: Term[Leaf]) -> Iterator[Leaf]:
+    """From left to right; a leaf that stands twice comes twice."""
+    if isinstance(term, Arithmetic):
+        yield from leaves(term.left)
+        yield from leaves(term.right)
+    elif not isinstance(term, Number):
+        yield term
+
+
+class Parser(Generic[Leaf]):
+    """Recursive descent over the tokens; one method a rule of the grammar. Every error is a ValueError that names the
+    column within the text."""
+
+    token: ClassVar[re.Pattern[str]]
+    """Matches one token in one named group, and the space before it."""
+    name_start: ClassVar[str] = "A-Za-z_"
+    """What a leaf may begin with, as a class of characters."""
+    kind: ClassVar[str]
+    """What the text is, after `a simpler`."""
+    place: ClassVar[str]
+    """Where an unknown character has no meaning."""
+    operand_words: ClassVar[str]
+
+    def __init__(self, text: str) -> None:
+        if text.count("(") > PARENTHESES_MAX:
+            raise ValueError(f"more than {PARENTHESES_MAX} parentheses: write a simpler {self.kind}")
+        self.text = text
+        self.tokens = list(self._split())
+        self.at = 0
+
+    def number(self, token: str) -> Number:
+        return Number(float(token))
+
+    def leaf(self, name: str) -> Leaf:
+        """The leaf that begins with this name, which has been taken."""
+        raise NotImplementedError
+
+    def sum(self) -> Term[Leaf]:
+        return self._chain("+-", self._product)
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def next(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def take(self, token: str) -> bool:
+        found = self.peek() == token
+        self.at += found
+        return found
+
+    def close(self) -> None:
+        if not self.take(")"):
+            raise self.error("a closing parenthesis is missing")
+
+    def end(self) -> None:
+        if self.peek():
+            raise self.error(f"{self.peek()} is not expected here")
+
+    def error(self, what: str, *, back: bool = False) -> ValueError:
+        """`back`: about the token that was taken last, not the next one."""
+        return ValueError(f"at character {self.column(self.at - back)} of `{self.text}`: {what}")
+
+    def column(self, at: int | None = None) -> int:
+        """Where a token begins, from 1; the end of the text after the last. None: the next one."""
+        at = self.at if at is None else at
+        return self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
+
+    def _product(self) -> Term[Leaf]:
+        return self._chain("*/", self._operand)
+
+    def _chain(self, ops: str, part: Callable[[], Term[Leaf]]) -> Term[Leaf]:
+        term = part()
+        while self.peek() and self.peek() in ops:
+            op = self.next()
+            term = Arithmetic(op, term, part())
+        return term
+
+    def _operand(self) -> Term[Leaf]:
+        token = self.next()
+        if token == "(":
+            term = self.sum()
+            self.close()
+            return term
+        if token[:1].isdigit():
+            return self.number(token)
+        if not re.match(f"[{self.name_start}]", token):
+            raise self.error(f"{self.operand_words} is wanted here", back=True)
+        return self.leaf(token)
+
+    def _split(self) -> Iterator[tuple[str, int]]:
+        """Each token with its column from 1."""
+        at = 0
+        text = self.text.rstrip()
+        while at < len(text):
+            match = self.token.match(text, at)
+            if match is None:
+                column = at + len(text[at:]) - len(text[at:].lstrip()) + 1
+                unknown = text[column - 1]
+                raise ValueError(f"at character {column} of `{text}`: {unknown!r} has no meaning {self.place}")
+            yield match[match.lastgroup or 0], match.start(match.lastgroup or 0) + 1
+            at = match.end()

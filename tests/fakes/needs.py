@@ -1,0 +1,43 @@
+"""What a test needs of the machine: without it the test is skipped, and fails where POWERBAND_NO_SKIP=1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from powerband.errors import SubjectError
+from powerband.run.jdk import find_jdk
+from powerband.run.postgresql import find_binaries
+
+
+def without(reason: str) -> NoReturn:
+    """Ends the test that lacks something."""
+    if os.environ.get("POWERBAND_NO_SKIP") == "1":
+        pytest.fail(f"{reason}, and POWERBAND_NO_SKIP=1 forbids to skip")
+    pytest.skip(reason)
+
+
+def need_jdk(*, maven: bool = False) -> None:
+    """One that the bench finds and that compiles."""
+    try:
+        find_jdk(21, compiles=True)
+    except SubjectError as error:
+        without(str(error))
+    if maven and shutil.which("mvn") is None:
+        without("no Maven (mvn) here: install Debian's package maven")
+
+
+def need_postgresql() -> None:
+    try:
+        find_binaries()
+    except SubjectError as error:
+        without(str(error))
+
+
+def need_javac() -> None:
+    """Any JDK on PATH, for what a test compiles by itself."""
+    if shutil.which("javac") is None or shutil.which("java") is None:
+        without("no JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
