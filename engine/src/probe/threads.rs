@@ -3,7 +3,7 @@
 //! it belongs to then, so the sums never fall when threads end or change their name.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
@@ -14,6 +14,8 @@ use crate::events::{PoolSample, ThreadSample, WaitKind};
 /// Pools beyond this many are added up under one name: thread names may be made at random.
 const POOLS_MAX: usize = 256;
 const OTHER_POOLS: &str = "(other)";
+/// New threads that any scan meets.
+const NEWCOMERS_LEAST: usize = 8;
 /// Threads told of one by one, the busiest.
 const THREADS_TOLD: usize = 64;
 /// Descriptors left for other uses; beyond that, files of threads are opened for each reading.
@@ -51,6 +53,9 @@ pub struct ThreadTable {
     kept_files: u64,
     /// The probe's own CPU time spent on opening files of new threads in this scan.
     opening_ns: u64,
+    /// Those that were left out of this scan; who is still there at the next one is met then.
+    left_out: HashSet<i32>,
+    left_out_before: HashSet<i32>,
 }
 
 struct Thread {
@@ -109,10 +114,32 @@ struct Reading<'b> {
 }
 
 impl ThreadTable {
-    /// Before the first process of a scan.
-    pub fn begin_scan(&mut self) {
+    /// Reads all threads of these processes, as last listed. Of those that no scan has seen it meets `newcomers_max` at
+    /// most: where more come and go between two scans, each that is met stands for those that are not.
+    pub fn scan(&mut self, processes: &[&Process], newcomers_max: usize) {
+        self.begin_scan();
+        let all = || processes.iter().flat_map(|process| process.tids.iter().map(move |&tid| (*process, tid)));
+        let newcomers = all().filter(|&(_, tid)| self.is_newcomer(tid)).count();
+        let stride = newcomers.div_ceil(newcomers_max.max(NEWCOMERS_LEAST));
+        let mut weight = 1;
+        for (process, tid) in all() {
+            if !self.is_newcomer(tid) {
+                self.read_thread(process, tid, 1);
+            } else if (weight as usize) < stride {
+                weight += 1;
+                self.left_out.insert(tid);
+            } else {
+                self.read_thread(process, tid, weight);
+                weight = 1;
+            }
+        }
+        self.forget_ended();
+    }
+
+    fn begin_scan(&mut self) {
         self.scan += 1;
         self.opening_ns = 0;
+        self.left_out_before = std::mem::take(&mut self.left_out);
         for pool in &mut self.pools {
             pool.threads_now = 0;
             pool.states_now.clear();
@@ -120,14 +147,12 @@ impl ThreadTable {
         }
     }
 
-    /// Reads all threads of one process, as last listed.
-    pub fn scan(&mut self, process: &Process) {
-        for &tid in &process.tids {
-            self.read_thread(process, tid);
-        }
+    fn is_newcomer(&self, tid: i32) -> bool {
+        !self.threads.contains_key(&tid) && !self.left_out_before.contains(&tid)
     }
 
-    fn read_thread(&mut self, process: &Process, tid: i32) {
+    /// `weight`: how many threads it stands for.
+    fn read_thread(&mut self, process: &Process, tid: i32, weight: u32) {
         let mut thread = match self.threads.remove(&tid) {
             Some(thread) => thread,
             None => match self.open_thread(&process.tasks, tid) {
@@ -149,7 +174,7 @@ impl ThreadTable {
         let gained = reading.counters.combine(thread.last, u64::saturating_sub);
         self.totals = self.totals.combine(gained, u64::saturating_add);
         let told_gain_ns = reading.counters.on_cpu_ns - thread.told_on_cpu_ns;
-        self.pools[thread.pool].add(gained, &reading, told_gain_ns);
+        self.pools[thread.pool].add(gained, &reading, told_gain_ns, weight);
         thread.raw = reading.raw;
         thread.last = reading.counters;
         thread.state = reading.state;
@@ -182,8 +207,8 @@ impl ThreadTable {
         self.pools.len() - 1
     }
 
-    /// After the last process of a scan: forgets the threads that were not met.
-    pub fn end_scan(&mut self) {
+    /// At the end of a scan: the threads that were not met.
+    fn forget_ended(&mut self) {
         let scan = self.scan;
         let kept = &mut self.kept_files;
         self.threads.retain(|_, thread| {
@@ -245,19 +270,19 @@ impl ThreadTable {
 }
 
 impl Pool {
-    fn add(&mut self, gained: Counters, reading: &Reading, told_gain_ns: u64) {
+    fn add(&mut self, gained: Counters, reading: &Reading, told_gain_ns: u64, weight: u32) {
         self.counters = self.counters.combine(gained, u64::saturating_add);
-        self.threads_now += 1;
+        self.threads_now += weight;
         self.on_cpu_ns_max = self.on_cpu_ns_max.max(told_gain_ns);
-        *self.states_now.entry(reading.state).or_default() += 1;
+        *self.states_now.entry(reading.state).or_default() += weight;
         if let Some(kind) = reading.blocked_on {
-            self.blocked_on_samples[kind as usize] += 1;
+            self.blocked_on_samples[kind as usize] += u64::from(weight);
         }
         match self.wait_channels_now.get_mut(reading.channel) {
-            Some(count) => *count += 1,
+            Some(count) => *count += weight,
             None if reading.channel.is_empty() => {}
             None => {
-                self.wait_channels_now.insert(reading.channel.to_vec(), 1);
+                self.wait_channels_now.insert(reading.channel.to_vec(), weight);
             }
         }
     }
@@ -419,6 +444,42 @@ fn descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// Threads of this very process that wait until the sender is dropped.
+    fn waiting_threads(count: usize, name: &str) -> (mpsc::Sender<()>, Vec<thread::JoinHandle<()>>) {
+        let (sender, receiver) = mpsc::channel::<()>();
+        let receiver = std::sync::Arc::new(std::sync::Mutex::new(receiver));
+        let start = |i| {
+            let receiver = receiver.clone();
+            let wait = move || drop(receiver.lock().map(|receiver| receiver.recv()));
+            thread::Builder::new().name(format!("{name}-{i}")).spawn(wait).expect("starts")
+        };
+        (sender, (0..count).map(start).collect())
+    }
+
+    #[test]
+    fn a_few_of_many_new_threads_stand_for_all_and_those_that_stay_are_met_at_the_next_reading() {
+        let mut process = Process::open(std::process::id() as i32).expect("of ourselves");
+        let (sender, threads) = waiting_threads(100, "newcomer");
+        let mut table = ThreadTable::default();
+        let mut counts = Vec::new();
+        for _ in 0..2 {
+            process.list_threads();
+            table.scan(&[&process], 20);
+            let pools = table.tell_pools();
+            let pool = pools.iter().find(|pool| pool.pool == "newcomer").expect("met");
+            let met = table.threads.values().filter(|thread| thread.name.starts_with(b"newcomer")).count();
+            counts.push((pool.threads_now, pool.states_now.values().sum::<u32>(), met));
+        }
+        drop(sender);
+        threads.into_iter().for_each(|thread| thread.join().expect("ends"));
+        let (threads_now, states, met) = counts[0];
+        assert!(met <= 20 && threads_now == states, "{counts:?}");
+        assert!((80..=120).contains(&threads_now), "{counts:?}");
+        assert_eq!(counts[1], (100, 100, 100));
+    }
 
     #[test]
     fn pools_are_names_without_their_numbers() {

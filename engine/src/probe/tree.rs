@@ -21,8 +21,10 @@ const DEAR_FACTOR: u64 = 200;
 const THREADS_FACTOR: u64 = 100;
 /// For adding up the context switches of all threads, which nothing else waits for: 0.25 %.
 const SWITCHES_FACTOR: u64 = 400;
-/// And for meeting new threads, which costs more, but only once for each: 5 %.
-const OPENING_FACTOR: u64 = 20;
+/// And for meeting threads that stay, which costs more, but only once for each: 2 %.
+const OPENING_FACTOR: u64 = 50;
+/// Threads that have just started are met at this rate at most, a sample of them where more come and go: 0.5 %.
+const NEWCOMERS_PER_S: u64 = 128;
 
 pub struct Tree {
     pub name: String,
@@ -39,6 +41,8 @@ pub struct Tree {
     /// Reaped by the probe since the last sample.
     reaped: Vec<i32>,
     threads: ThreadTable,
+    /// When they were read last.
+    scanned_ns: Option<u64>,
     perf: PerfCounters,
     /// Threads that the tree starts with and perf does not count; of them, those that count as started.
     first_threads: u64,
@@ -70,7 +74,7 @@ impl Tree {
         tree.first_threads = tree.thread_ids().len() as u64;
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
         tree.list_threads();
-        tree.scan_threads();
+        tree.scan_threads(usize::MAX);
         tree.threads.start_from_here();
         tree
     }
@@ -86,6 +90,7 @@ impl Tree {
             last: Usage::default(),
             reaped: Vec::new(),
             threads: ThreadTable::default(),
+            scanned_ns: None,
             perf,
             first_threads: 0,
             first_started: 0,
@@ -269,7 +274,8 @@ impl Tree {
             self.list_threads();
             self.listed = listed;
         }
-        self.scan_threads();
+        let passed_ns = now_ns.saturating_sub(self.scanned_ns.replace(now_ns).unwrap_or(0)).min(SECOND_NS);
+        self.scan_threads((NEWCOMERS_PER_S * passed_ns / SECOND_NS) as usize);
         let opening_ns = self.threads.opening_ns();
         let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
@@ -284,12 +290,9 @@ impl Tree {
         self.members.iter_mut().filter(|member| !member.zombie).for_each(Process::list_threads);
     }
 
-    fn scan_threads(&mut self) {
-        self.threads.begin_scan();
-        for member in self.members.iter().filter(|member| !member.zombie) {
-            self.threads.scan(member);
-        }
-        self.threads.end_scan();
+    fn scan_threads(&mut self, newcomers_max: usize) {
+        let live: Vec<&Process> = self.members.iter().filter(|member| !member.zombie).collect();
+        self.threads.scan(&live, newcomers_max);
     }
 
     /// On every sample, unless there are so many threads to add up that it would be dear.

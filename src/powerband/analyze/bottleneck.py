@@ -326,10 +326,11 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 def _none(scene: Scene) -> Bottleneck | None:
     """Nothing is short, as far as was seen: threads were watched, and what they waited on. Where requests queue for
-    something all the same, or nobody can tell whether they do, no name is better than this one."""
+    something all the same, or nobody can tell whether they do, or threads have or want most of the CPUs that the load
+    engine needs as well, no name is better than this one."""
     if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
         return None
-    if scene.queues or scene.loaded_ns is None:
+    if scene.queues or scene.loaded_ns is None or (scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST):
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None

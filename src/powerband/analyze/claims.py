@@ -257,9 +257,11 @@ def _where(case: Mapping[Reference, Setting]) -> str:
 
 
 def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
-    """The sentence of the only part, or of the first part that decides, and how many there are."""
+    """The sentence of the only part, or of the first part that decides, and how many there are. Sides that are not just
+    measured but reckoned (`0.9 * goodput[...]`) are told by their expression."""
     if len(parts) == 1:
-        return parts[0].sentence
+        reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
+        return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
     deciding = [part for part in parts if part.verdict is verdict]
     first = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
     count = f"All {len(parts)}" if verdict is HELD else f"{len(deciding)} of {len(parts)}"

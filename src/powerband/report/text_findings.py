@@ -25,6 +25,8 @@ from powerband.report.findings import (
 )
 from powerband.report.numbers import ABSENT
 
+LAST_COLUMN = 16
+
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
     """How the answer was come by and what limits it: lines without a heading, none of which says what the answer's own
@@ -68,7 +70,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     """Each rule's proposal and what following it changes; nothing where no factor counts threads."""
     if not analysis.rules:
         return
-    table = _table("rule of thumb", "proposes", "nearest tried", "change", "by")
+    table = _table("rule of thumb", "proposes", "nearest tried", "change", "by", folds=2)
     for rule in analysis.rules:
         table.add_row(
             rule.name,
@@ -108,13 +110,14 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
     return bottleneck_sentence(chosen.setting, found)
 
 
-def _table(*headings: str) -> Table:
-    """First and last column to the left, the last one folding; numbers between them to the right."""
+def _table(*headings: str, folds: int | None = None) -> Table:
+    """First and last column to the left, the last one folding; numbers between them to the right. `folds`: another
+    column of names, which may be long."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
     for place, heading in enumerate(headings):
         last = place == len(headings) - 1
         table.add_column(
-            heading, justify="left" if place == 0 or last else "right", no_wrap=not last, overflow="fold",
-            ratio=1 if last else None,
+            heading, justify="left" if place == 0 or last else "right", no_wrap=not last and place != folds,
+            overflow="fold", ratio=1 if last else None, min_width=LAST_COLUMN if last else None,
         )  # fmt: skip
     return table

@@ -382,3 +382,11 @@ def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is
     assert apart is None or apart.name is not B.SUBJECT_CPU
     idle = bottleneck_of(scene(loops, metrics={**shared, "host_busy_share": 0.8}, **on_two, shares_cpus=True))
     assert idle is None or idle.name is not B.SUBJECT_CPU
+
+
+def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> None:
+    """Hand-overs between threads on two CPUs, to which the load engine belongs: three quarters used or waited for."""
+    wanted = pool("worker", 0.55, 0.30, lock=63)
+    alone, shared = (scene(wanted, POLLER, loaded_ns=10 * MS, shares_cpus=shares) for shares in (False, True))
+    assert (found := bottleneck_of(alone)) is not None and found.name is B.NONE
+    assert bottleneck_of(shared) is None

@@ -101,7 +101,7 @@ def test_what_was_measured_is_told() -> None:
     assert part.interval is not None and part.scale == "ratio" and part.interval.confidence == 0.95
     assert part.interval.low == pytest.approx(np.exp(ratios.mean() - half), rel=1e-6)
     assert part.interval.high == pytest.approx(np.exp(ratios.mean() + half), rel=1e-6)
-    assert result.sentence.startswith("200/s against 190/s, a ratio of 1.05")
+    assert result.sentence.startswith(f"{result.holds}: 200/s against 190/s, a ratio of 1.05")
     assert result.sentence.endswith(", over 4 blocks).")
 
 
