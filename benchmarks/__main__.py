@@ -15,12 +15,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import analysis, control_plane, http, probe, race
+from benchmarks import analysis, control_plane, http, probe, race, websocket
 
 SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "http": http.cpu_per_request,
     "memory": http.memory_per_connection,
     "open-loop": http.open_loop,
+    "websocket": websocket.cpu_per_message,
+    "websocket-memory": websocket.memory_per_user,
+    "websocket-crowd": websocket.crowd,
+    "websocket-waiting": websocket.waiting_users,
     "probe": probe.cost,
     "control-plane": control_plane.cost,
     "analysis": analysis.speed,

@@ -25,18 +25,22 @@ class Usage:
 
 
 def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float = 300) -> Usage:
-    """Runs `argv` on `cpus` to its end. Raises RuntimeError where it fails, with the end of its stderr."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, tempfile.TemporaryFile("w+") as inp:
-        inp.write(stdin)
-        inp.seek(0)
+    """Runs `argv` on `cpus` to its end, of which its standard input stays open: an engine takes its end for that of its
+    controller. Raises RuntimeError where it fails, with the end of its stderr."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         start = time.monotonic()
         with pinned_to(tuple(cpus)):
-            process = subprocess.Popen(argv, stdin=inp, stdout=out, stderr=err)
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, text=True)
+        assert process.stdin is not None
+        process.stdin.write(stdin)
+        process.stdin.flush()
         try:
             status, usage = _wait(process.pid, start + timeout_s)
         except TimeoutError:
             process.kill()
             raise
+        finally:
+            process.stdin.close()
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
