@@ -90,6 +90,16 @@ pub struct Interval {
     /// Response times of the `ok` requests since the last interval that carried one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<String>,
+    /// With WebSockets only, as are the three that follow: users that have joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_now: Option<u64>,
+    /// Users that had joined and lost their connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins_failed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<u64>,
 }
 
 /// The whole run, and its measured window, in numbers. Last line.
@@ -118,11 +128,50 @@ pub struct Summary {
     /// CPU of each engine thread over the window.
     pub thread_cpu_ns: Vec<u64>,
     pub max_rss_bytes: u64,
-    /// Of the outcomes `status_rejected` of the whole run: how many had which status.
+    /// Of the outcomes `status_rejected` of the whole run, and of the opening handshakes that were refused with a status: how many
+    /// had which.
     #[serde(default)]
     pub rejected_statuses: BTreeMap<String, u64>,
     /// Why it ended: `time`, `work` (all users left), `drain`, `stop`, `deadline`, `interrupted`.
     pub ended_by: String,
+    /// Absent without WebSockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub websocket: Option<WebSocketSummary>,
+}
+
+/// What only users with WebSockets do: join, lose their connection, receive what they did not ask for. Of the whole run, unless a
+/// field says otherwise. joins_started == joined + sum of joins_failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebSocketSummary {
+    pub joins_started: u64,
+    /// Those that were complete, `rejoined` included.
+    pub joined: u64,
+    /// Of users that had joined before.
+    pub rejoined: u64,
+    pub joins_failed: Outcomes,
+    /// joined - intended, of all joins, as a histogram.
+    pub join_time_ns: String,
+    /// Users that had joined and lost their connection, by reason: `closed`, `reset`, `violation`, `heartbeat` (nothing came for as
+    /// long as the server said that nothing may), `timeout` (the engine closed after a request timed out).
+    pub drops: BTreeMap<String, u64>,
+    /// Close frames with which servers ended connections, by code; `none`: without one. Answers to the engine's own are not counted.
+    pub close_codes: BTreeMap<String, u64>,
+    /// Whole messages; control frames and what belongs to joining are none.
+    pub messages_received: u64,
+    pub unsolicited: u64,
+    /// Messages that answered nothing, and were neither unsolicited nor deliveries.
+    pub unmatched: u64,
+    /// Messages sent that held `{stamp}`.
+    pub published: u64,
+    pub delivered: u64,
+    /// delivered - sent, of deliveries of messages sent within the measured window, as a histogram.
+    pub delivery_time_ns: String,
+    /// Messages with `{stamp}` sent within the window, and how often such were delivered, whenever that was.
+    pub published_in_window: u64,
+    pub delivered_in_window: u64,
+    /// The highest count that answers told, by label.
+    pub tallies: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,7 +221,8 @@ pub struct Window {
     pub think_ns_sum: u64,
     /// Time integral over the window of users present (open model: of arrivals that are not over), in user-ns; divided
     /// by its length: N. Little's law, N = X (R + Z), is exact with what the edges cut: times the requests that a user
-    /// keeps in flight, it equals `time_in_system_ns_sum + think_ns_sum - carried_in_ns_sum + carried_out_ns_sum`.
+    /// keeps in flight, it equals `time_in_system_ns_sum + think_ns_sum - carried_in_ns_sum + carried_out_ns_sum`. What users with
+    /// WebSockets wait for a connection counts as a pause. With a `pace` there is no such law: their schedule waits for no answer.
     pub user_ns: u64,
     /// The requests in flight and the pauses under way when the window began: the sum of their ages at that instant.
     pub carried_in_ns_sum: u64,

@@ -8,8 +8,10 @@ mod limits;
 mod load;
 mod outcome;
 mod probe;
+mod scan;
 mod schema;
 mod serve;
+mod socketcluster;
 mod spec;
 mod websocket;
 

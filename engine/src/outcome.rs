@@ -1,5 +1,6 @@
 //! How one request ended: the exhaustive list. Every request that was sent has exactly one outcome, so
 //! `sent == sum of outcomes` holds at the end of a run; work that was never sent is `dropped`, which is no outcome.
+//! A user that does not come to hold a WebSocket has one, too: why its joining failed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ pub enum Outcome {
     Ok,
     /// The peer refused the connection (ECONNREFUSED).
     ConnectRefused,
-    /// No connection within the connect timeout.
+    /// No connection within the connect timeout; of a user with a WebSocket: it had not joined by then.
     ConnectTimeout,
     /// Any other failure to connect (unreachable, reset while connecting).
     ConnectFailed,
@@ -37,11 +38,15 @@ pub enum Outcome {
     NoPorts,
     /// Still in flight when the drain phase ended.
     Unfinished,
+    /// The server answered the opening handshake of a WebSocket, or that of its dialect, with a refusal or wrongly.
+    HandshakeRefused,
+    /// The server broke RFC 6455 or the dialect spoken on top of it.
+    Violation,
 }
 
 impl Outcome {
     /// Every outcome, in the order of the enum; `Outcome::ALL[o as usize] == o`.
-    pub const ALL: [Outcome; 14] = [
+    pub const ALL: [Outcome; 16] = [
         Outcome::Ok,
         Outcome::ConnectRefused,
         Outcome::ConnectTimeout,
@@ -56,6 +61,8 @@ impl Outcome {
         Outcome::NoDescriptors,
         Outcome::NoPorts,
         Outcome::Unfinished,
+        Outcome::HandshakeRefused,
+        Outcome::Violation,
     ];
 
     /// The outcome's name on the wire.
@@ -75,6 +82,8 @@ impl Outcome {
             Outcome::NoDescriptors => "no_descriptors",
             Outcome::NoPorts => "no_ports",
             Outcome::Unfinished => "unfinished",
+            Outcome::HandshakeRefused => "handshake_refused",
+            Outcome::Violation => "violation",
         }
     }
 }

@@ -103,6 +103,37 @@ pub struct Step {
     /// Pause after this step; absent: the model's `think`.
     #[serde(default)]
     pub think: Option<Duration>,
+    /// With `connection.websocket`, and only then: what the user sends. Of `checks`, `body_contains` then applies to the answer;
+    /// method, path, headers, body and `checks.status` have no meaning and are left out.
+    #[serde(default)]
+    pub message: Option<Message>,
+    /// The message has an answer. Otherwise it is `ok` once written.
+    #[serde(default = "yes")]
+    pub answered: bool,
+}
+
+/// What one step sends over a WebSocket. In `text` and `data` the tokens `{id}`, `{stamp}` and `{user}` stand for a number that no
+/// other message of the connection has, the instant of writing (CLOCK_MONOTONIC, ns), and the user's index in the fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Message {
+    /// Dialect `plain`.
+    Text { text: String },
+    /// Dialect `plain`; without tokens.
+    Binary { base64: String },
+    /// SocketCluster: an event without a call id. The event named `answer` answers it.
+    Event {
+        event: String,
+        /// JSON.
+        data: String,
+        /// Required where the step is answered, refused where it is not.
+        #[serde(default)]
+        answer: Option<String>,
+    },
+    /// SocketCluster: a call, answered under its call id. An answer that holds an error fails the check.
+    Call { event: String, data: String },
+    /// SocketCluster: `#publish`; its answer only confirms it.
+    Publish { channel: String, data: String },
 }
 
 /// What makes a response `ok`.
@@ -133,6 +164,11 @@ pub enum Model {
         /// Each user leaves after this many requests; the run ends when all have left.
         #[serde(default)]
         requests_per_user: Option<u64>,
+        /// With `connection.websocket`: the time from one send of a user to its next, answered or not, from its joining on. A
+        /// message that may not be sent yet, because `connection.pipeline` others have no answer, waits; its times count from the
+        /// instant at which it was intended. Excludes pauses.
+        #[serde(default)]
+        pace: Option<Duration>,
     },
     /// Arrivals on a schedule that does not wait for answers. Each arrival runs the whole scenario once.
     Open {
@@ -189,17 +225,95 @@ pub struct ConnectionPolicy {
     /// Requests that one connection may have in flight. In the closed model each user keeps this many in flight.
     #[serde(default = "one")]
     pub pipeline: u32,
+    /// Each user holds one WebSocket instead, and the steps are messages on it. `pipeline` then limits how many of a user's
+    /// messages may be without an answer at once. Needs the closed model and `keep_alive`.
+    #[serde(default)]
+    pub websocket: Option<WebSocket>,
 }
 
 impl Default for ConnectionPolicy {
     fn default() -> Self {
-        ConnectionPolicy { keep_alive: true, pipeline: 1 }
+        ConnectionPolicy { keep_alive: true, pipeline: 1, websocket: None }
     }
+}
+
+/// How users join, and which of the messages that they receive answers which that they sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebSocket {
+    /// Path and query of the opening handshake.
+    #[serde(default = "slash")]
+    pub path: String,
+    /// More headers of the opening handshake.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+    /// On offer, the best first.
+    #[serde(default)]
+    pub subprotocols: Vec<String>,
+    #[serde(default)]
+    pub dialect: Dialect,
+    /// Of the plain dialect: the others match events by name and calls by id.
+    #[serde(default)]
+    pub matching: Matching,
+    /// A message that holds one of these texts answers nothing.
+    #[serde(default)]
+    pub unsolicited: Vec<String>,
+    /// Text messages that a user sends once it has joined, before its first step; nothing answers them.
+    #[serde(default)]
+    pub greetings: Vec<String>,
+    /// SocketCluster: channels that a user subscribes to as part of joining.
+    #[serde(default)]
+    pub subscribe: Vec<String>,
+    /// A message that holds this text and then digits is a delivery: these tell when it was sent (`{stamp}`). It answers nothing.
+    #[serde(default)]
+    pub stamp_after: Option<String>,
+    /// A running count that the answers hold.
+    #[serde(default)]
+    pub tally: Option<Tally>,
+    /// A longer message from the server is a violation.
+    #[serde(default = "default_message_bytes_max")]
+    pub message_bytes_max: u64,
+    /// A user that lost its connection, or could not join, joins again after this pause; absent: it stays out.
+    #[serde(default)]
+    pub rejoin_after_ns: Option<u64>,
+}
+
+/// What is spoken on top of WebSocket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    #[default]
+    Plain,
+    Socketcluster14,
+    Socketcluster20,
+}
+
+/// Which message from the server answers which request of its user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Matching {
+    /// Each answers the oldest request without an answer.
+    #[default]
+    Order,
+    /// Each answers the request whose message held, in place of `{id}`, the digits that follow this text in the answer. One without
+    /// the text, or with an unknown id, answers nothing.
+    Id { after: String },
+}
+
+/// The digits after `count_after` are a count, of which the highest is kept for each label: the word after `label_after`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tally {
+    /// Absent: there is one label, the empty one.
+    #[serde(default)]
+    pub label_after: Option<String>,
+    pub count_after: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
+    /// To connect; with `connection.websocket`: to join.
     pub connect_ns: u64,
     /// From sent to done.
     pub request_ns: u64,
@@ -336,6 +450,9 @@ fn slash() -> String {
 }
 fn sigterm() -> i32 {
     15
+}
+fn default_message_bytes_max() -> u64 {
+    16 << 20
 }
 fn default_precision_ns() -> u64 {
     100_000

@@ -131,7 +131,9 @@ fn spec(args: &Args) -> Result<LoadSpec, Problem> {
             max_in_flight: args.connections,
             think,
         },
-        None => Model::Closed { users: args.connections, think, ramp_ns: args.ramp, requests_per_user: None },
+        None => {
+            Model::Closed { users: args.connections, think, ramp_ns: args.ramp, requests_per_user: None, pace: None }
+        }
     };
     if args.threads > args.connections {
         return Err(Problem::new("spec", "--threads: more than --connections; give each thread at least one"));
@@ -144,6 +146,8 @@ fn spec(args: &Args) -> Result<LoadSpec, Problem> {
         body: args.body.clone(),
         checks: Checks { status: Vec::new(), body_contains: args.contains.clone() },
         think: None,
+        message: None,
+        answered: true,
     };
     let run_ns = args.warmup.saturating_add(args.duration);
     Ok(LoadSpec {
@@ -157,7 +161,7 @@ fn spec(args: &Args) -> Result<LoadSpec, Problem> {
         },
         scenario: vec![step],
         model,
-        connection: ConnectionPolicy { keep_alive: !args.no_keep_alive, pipeline: args.pipeline },
+        connection: ConnectionPolicy { keep_alive: !args.no_keep_alive, pipeline: args.pipeline, websocket: None },
         timeouts: Timeouts { connect_ns: args.timeout, request_ns: args.timeout },
         phases: Phases {
             warmup_ns: Some(args.warmup),

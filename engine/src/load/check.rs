@@ -1,6 +1,7 @@
 //! Is a spec possible? A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and types were
 //! checked by serde; addresses, files and limits of this machine are checked when the plan is made.
 
+use crate::load::check_messages::{check_message, check_messages};
 use crate::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
 
 /// What is wrong with a spec, where, and what would be right.
@@ -21,7 +22,7 @@ impl Problem {
     }
 }
 
-type Checked = Result<(), Problem>;
+pub type Checked = Result<(), Problem>;
 
 /// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
 const MAX_STEPS: usize = 1 << 15;
@@ -29,7 +30,7 @@ pub const MAX_PIPELINE: u32 = 1024;
 const MAX_THREADS: u32 = 1024;
 const MAX_RATE_PER_S: f64 = 1e8;
 /// No pause, timeout or ramp is longer: sums of instants and a few of these stay far from the end of 64 bits.
-const DAY_NS: u64 = 86_400_000_000_000;
+pub const DAY_NS: u64 = 86_400_000_000_000;
 
 pub fn check(spec: &LoadSpec) -> Checked {
     if spec.protocol != PROTOCOL {
@@ -40,9 +41,11 @@ pub fn check(spec: &LoadSpec) -> Checked {
     }
     for (i, step) in spec.scenario.iter().enumerate() {
         check_step(&format!("scenario[{i}]"), step)?;
+        check_message(&format!("scenario[{i}]"), spec.connection.websocket.as_ref(), step)?;
     }
     check_model(&spec.model)?;
     check_connection(spec)?;
+    check_messages(spec)?;
     between(1, u64::from(MAX_THREADS), "threads", u64::from(spec.threads))?;
     if let Model::Open { max_in_flight, .. } = spec.model
         && max_in_flight < spec.threads
@@ -64,20 +67,8 @@ fn check_step(path: &str, step: &Step) -> Checked {
     if step.method == "CONNECT" {
         return wrong(&format!("{path}.method"), "CONNECT opens a tunnel, which is no request");
     }
-    if !step.path.starts_with('/') {
-        return wrong(&format!("{path}.path"), format!("{:?} must start with /", step.path));
-    }
-    if step.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return wrong(&format!("{path}.path"), "holds a space or control character; percent-encode it (space: %20)");
-    }
-    for (i, (name, value)) in step.headers.iter().enumerate() {
-        if name.is_empty() || !name.bytes().all(is_token) {
-            return wrong(&format!("{path}.headers[{i}]"), format!("{name:?} is no header name"));
-        }
-        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
-            return wrong(&format!("{path}.headers[{i}]"), format!("the value of {name} holds a control character"));
-        }
-    }
+    check_path(&format!("{path}.path"), &step.path)?;
+    check_headers(&format!("{path}.headers"), &step.headers)?;
     for (i, status) in step.checks.status.iter().enumerate() {
         if !(200..=999).contains(status) {
             return wrong(
@@ -89,12 +80,35 @@ fn check_step(path: &str, step: &Step) -> Checked {
     step.think.as_ref().map_or(Ok(()), |think| check_duration(&format!("{path}.think"), think))
 }
 
+pub fn check_path(at: &str, path: &str) -> Checked {
+    if !path.starts_with('/') {
+        return wrong(at, format!("{path:?} must start with /"));
+    }
+    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return wrong(at, "holds a space or control character; percent-encode it (space: %20)");
+    }
+    Ok(())
+}
+
+pub fn check_headers(at: &str, headers: &[(String, String)]) -> Checked {
+    for (i, (name, value)) in headers.iter().enumerate() {
+        if !is_name(name) {
+            return wrong(&format!("{at}[{i}]"), format!("{name:?} is no header name"));
+        }
+        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+            return wrong(&format!("{at}[{i}]"), format!("the value of {name} holds a control character"));
+        }
+    }
+    Ok(())
+}
+
 fn check_model(model: &Model) -> Checked {
     match model {
-        Model::Closed { users, think, ramp_ns, requests_per_user } => {
+        Model::Closed { users, think, ramp_ns, requests_per_user, pace } => {
             at_least(1, "model.users", u64::from(*users))?;
             at_most(DAY_NS, "model.ramp_ns", *ramp_ns)?;
             check_duration("model.think", think)?;
+            pace.as_ref().map_or(Ok(()), |pace| check_duration("model.pace", pace))?;
             let most = requests_per_user.unwrap_or(1);
             between(1, u64::from(u32::MAX) - 1, "model.requests_per_user", most)
         }
@@ -134,21 +148,26 @@ fn check_duration(path: &str, duration: &Duration) -> Checked {
     at_most(DAY_NS, path, longest_ns)
 }
 
-fn between(least: u64, most: u64, path: &str, value: u64) -> Checked {
+pub fn between(least: u64, most: u64, path: &str, value: u64) -> Checked {
     at_least(least, path, value)?;
     at_most(most, path, value)
 }
 
-fn at_least(least: u64, path: &str, value: u64) -> Checked {
+pub fn at_least(least: u64, path: &str, value: u64) -> Checked {
     if value < least { wrong(path, format!("{value} must be at least {least}")) } else { Ok(()) }
 }
 
-fn at_most(most: u64, path: &str, value: u64) -> Checked {
+pub fn at_most(most: u64, path: &str, value: u64) -> Checked {
     if value > most { wrong(path, format!("{value} must be at most {most}")) } else { Ok(()) }
 }
 
-fn wrong(path: &str, message: impl std::fmt::Display) -> Checked {
+pub fn wrong(path: &str, message: impl std::fmt::Display) -> Checked {
     Err(Problem::spec(path, message))
+}
+
+/// A token of RFC 9110: the name of a header, or of a subprotocol.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_token)
 }
 
 /// RFC 9110 `tchar`.

@@ -67,7 +67,7 @@ impl Run {
             gates: Vec::new(),
             threads: Vec::new(),
             inputs,
-            intervals: Intervals::new(count as usize, 0),
+            intervals: Intervals::new(count as usize, 0, plan.messages.is_some()),
             finals: (0..count).map(|_| None).collect(),
             go_ns: 0,
             measure_start_ns: u64::MAX,
@@ -117,7 +117,8 @@ impl Run {
         let warmup_end_ns = phases.warmup_ns.map_or(u64::MAX, |warmup_ns| self.go_ns.saturating_add(warmup_ns));
         self.begin_window(measure_at_ns.map_or(warmup_end_ns, |at_ns: u64| at_ns.max(self.go_ns)));
         let used = process_use();
-        self.intervals = Intervals::new(self.finals.len(), used.cpu_user_ns + used.cpu_system_ns);
+        self.intervals =
+            Intervals::new(self.finals.len(), used.cpu_user_ns + used.cpu_system_ns, self.plan.messages.is_some());
         for gate in &self.gates {
             gate.send(self.go_ns).map_err(|_| Problem::new("internal", "an engine thread ended before the run"))?;
         }
@@ -265,7 +266,7 @@ impl Run {
         let span = Span { go_ns: self.go_ns, measure_start_ns, measure_end_ns };
         let names: Vec<String> = self.plan.spec.scenario.iter().map(|step| step.name.clone()).collect();
         let finals: Vec<Final> = self.finals.into_iter().flatten().collect();
-        summary(span, &names, &finals, ended_by)
+        summary(span, &names, &finals, ended_by, self.plan.messages.is_some())
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
 use crate::load::histogram::Histogram;
 use crate::load::recorder::{Carried, Cohort, ConnectionCounts, Counts, Final, OUTCOMES, Snapshot, StepTimes};
+use crate::load::recorder_websocket::WebSocketCounts;
 use crate::outcome::Outcome;
 
 pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
@@ -20,6 +21,8 @@ pub struct Intervals {
     first: u64,
     waiting: VecDeque<Pending>,
     last_cpu_ns: u64,
+    /// What only users with WebSockets do is told, too.
+    websocket: bool,
 }
 
 struct Pending {
@@ -29,8 +32,8 @@ struct Pending {
 
 impl Intervals {
     /// `cpu_ns`: what the process had used when the run began.
-    pub fn new(threads: usize, cpu_ns: u64) -> Intervals {
-        Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: cpu_ns }
+    pub fn new(threads: usize, cpu_ns: u64, websocket: bool) -> Intervals {
+        Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: cpu_ns, websocket }
     }
 
     pub fn add(&mut self, thread: usize, snapshot: Snapshot) {
@@ -90,6 +93,10 @@ impl Intervals {
             send_lag_ns_max: sum.counts.send_lag_ns_max,
             cpu_ns: used_ns,
             response_time_ns: histogram.map(|histogram| histogram.encode()),
+            joined_now: self.websocket.then_some(sum.levels.joined),
+            drops: self.websocket.then_some(sum.counts.drops),
+            joins_failed: self.websocket.then_some(sum.counts.joins_failed),
+            delivered: self.websocket.then_some(sum.counts.delivered),
         }
     }
 }
@@ -121,12 +128,13 @@ pub struct Span {
     pub measure_end_ns: u64,
 }
 
-/// The whole run out of its threads'.
-pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) -> Summary {
+/// The whole run out of its threads'. `with_websocket`: with what only users with WebSockets do.
+pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, with_websocket: bool) -> Summary {
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
     let (mut carried, mut connections) = (Carried::default(), ConnectionCounts::default());
     let mut rejected = BTreeMap::new();
+    let mut websocket = with_websocket.then(WebSocketCounts::default);
     for thread in threads {
         total.add(&thread.total);
         window.add(&thread.window);
@@ -135,6 +143,9 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
         connections.add(&thread.connections);
         for (&status, count) in &thread.rejected {
             *rejected.entry(status).or_default() += count;
+        }
+        if let Some(websocket) = &mut websocket {
+            websocket.add(&thread.websocket);
         }
     }
     // Each thread read the CPU clock of the process when it passed the edges: the widest pair is that of the window.
@@ -184,6 +195,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str) 
             .map(|(status, count): (u16, u64)| (status.to_string(), count))
             .collect(),
         ended_by: ended_by.into(),
+        websocket: websocket.map(WebSocketCounts::summary),
     }
 }
 

@@ -1,18 +1,22 @@
 //! `powerband-engine load`: drives users or arrivals against a server and records what became of every request.
 //! A `LoadSpec` and `Command`s enter on stdin and `LoadEvent`s leave on stdout; with a URL it runs alone (`alone`) and prints a
-//! summary. Layers: `coordinator` > `worker` > `http1`, `tls`, `recorder`, `arrivals`, `timers` > `sys`.
+//! summary. Layers: `coordinator` > `worker` > `http1`, `messages`, `tls`, `recorder`, `arrivals`, `timers` > `sys`.
 
 mod alone;
 mod arrivals;
 mod check;
+mod check_messages;
 mod control;
 mod coordinator;
+mod flight;
 mod histogram;
 mod http1;
 mod merge;
+mod messages;
 mod phases;
 mod plan;
 mod recorder;
+mod recorder_websocket;
 mod show;
 mod sys;
 mod timers;

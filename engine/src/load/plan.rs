@@ -10,6 +10,7 @@ use rand::rngs::SmallRng;
 use crate::load::arrivals::exponential;
 use crate::load::check::{Problem, check};
 use crate::load::http1::{contains::Needles, parse::Expected, render};
+use crate::load::messages::plan::MessagesPlan;
 use crate::load::sys;
 use crate::load::tls::TlsPlan;
 use crate::spec::{Duration, LoadSpec, Model};
@@ -19,6 +20,8 @@ pub struct Plan {
     pub steps: Vec<StepPlan>,
     pub addresses: Vec<SocketAddr>,
     pub tls: Option<TlsPlan>,
+    /// Where users hold WebSockets.
+    pub messages: Option<MessagesPlan>,
 }
 
 pub struct StepPlan {
@@ -39,7 +42,8 @@ impl Plan {
     /// Whether sends are scheduled ahead: arrivals, or pauses of users.
     pub fn schedules(&self) -> bool {
         let pauses = |step: &StepPlan| step.think != Duration::default();
-        matches!(self.spec.model, Model::Open { .. }) || self.steps.iter().any(pauses)
+        let paced = self.messages.as_ref().is_some_and(|messages| messages.pace.is_some());
+        matches!(self.spec.model, Model::Open { .. }) || paced || self.steps.iter().any(pauses)
     }
 }
 
@@ -61,7 +65,8 @@ pub fn make(spec: LoadSpec, descriptor_limit: u64) -> Result<Plan, Problem> {
         status: step.checks.status.clone(),
         think: step.think.unwrap_or(think),
     });
-    Ok(Plan { steps: steps.collect(), addresses, tls, spec })
+    let messages = MessagesPlan::new(&spec, &url.authority);
+    Ok(Plan { steps: steps.collect(), addresses, tls, messages, spec })
 }
 
 /// A pause of this length or distribution.
@@ -70,6 +75,14 @@ pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
         Duration::Constant { ns } => ns,
         Duration::Uniform { min_ns, max_ns } => rng.random_range(min_ns..=max_ns),
         Duration::Exponential { mean_ns } => (exponential(rng) * mean_ns as f64) as u64,
+    }
+}
+
+/// The first pause of a user: constant ones are begun in their midst, so that users who begin together do not go on together.
+pub fn draw_first(duration: &Duration, rng: &mut SmallRng) -> u64 {
+    match *duration {
+        Duration::Constant { ns } if ns > 0 => rng.random_range(0..ns),
+        _ => draw(duration, rng),
     }
 }
 
@@ -91,6 +104,10 @@ impl Url {
             (false, rest)
         } else if let Some(rest) = text.strip_prefix("https://") {
             (true, rest)
+        } else if text.starts_with("ws://") || text.starts_with("wss://") {
+            return Err(wrong(
+                "must start with http:// or https://; that users hold WebSockets is said by connection.websocket",
+            ));
         } else {
             return Err(wrong("must start with http:// or https://"));
         };
@@ -236,6 +253,7 @@ mod tests {
     fn wrong_urls_say_why() {
         for (text, why) in [
             ("ftp://a", "must start with"),
+            ("wss://a", "connection.websocket"),
             ("http://a/b", "paths belong to steps"),
             ("http://a:0", "no valid port"),
             ("http://a:99999", "no valid port"),

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use crate::clock::{self, ProcessUse};
 use crate::events::Phase;
+pub use crate::load::flight::{COHORT, Flight};
 use crate::load::histogram::{Histogram, Sparse};
 use crate::load::phases::Edges;
+use crate::load::recorder_websocket::WebSocketCounts;
 use crate::outcome::Outcome;
 
 pub const OUTCOMES: usize = Outcome::ALL.len();
@@ -32,6 +34,10 @@ pub struct Counts {
     pub time_in_system_ns_sum: u64,
     pub think_ns_sum: u64,
     pub user_ns: u64,
+    /// With WebSockets: users that lost their connection, joins that failed, deliveries.
+    pub drops: u64,
+    pub joins_failed: u64,
+    pub delivered: u64,
 }
 
 impl Counts {
@@ -52,6 +58,9 @@ impl Counts {
         self.time_in_system_ns_sum += other.time_in_system_ns_sum;
         self.think_ns_sum += other.think_ns_sum;
         self.user_ns += other.user_ns;
+        self.drops += other.drops;
+        self.joins_failed += other.joins_failed;
+        self.delivered += other.delivered;
     }
 }
 
@@ -61,6 +70,8 @@ pub struct Levels {
     pub in_flight: u64,
     pub connections: u64,
     pub users: u64,
+    /// Users whose WebSocket stands.
+    pub joined: u64,
 }
 
 impl Levels {
@@ -68,6 +79,7 @@ impl Levels {
         self.in_flight += other.in_flight;
         self.connections += other.connections;
         self.users += other.users;
+        self.joined += other.joined;
     }
 }
 
@@ -146,13 +158,14 @@ pub struct Final {
     pub carried: Carried,
     pub connections: ConnectionCounts,
     pub rejected: BTreeMap<u16, u64>,
+    pub websocket: WebSocketCounts,
     pub thread_cpu_ns: u64,
     pub process_at_start: ProcessUse,
     pub process_at_end: ProcessUse,
 }
 
 pub struct Recorder {
-    edges: Arc<Edges>,
+    pub(super) edges: Arc<Edges>,
     phase: Phase,
     /// The last phase has ended; its interval is closed by `finish`, with what is given up then.
     over: bool,
@@ -161,10 +174,10 @@ pub struct Recorder {
     intervals: u32,
     start_ns: u64,
     end_ns: u64,
-    counts: Counts,
+    pub(super) counts: Counts,
     total: Counts,
     window: Counts,
-    levels: Levels,
+    pub(super) levels: Levels,
     users_since_ns: u64,
     /// Pauses under way.
     pauses: u64,
@@ -176,29 +189,12 @@ pub struct Recorder {
     cohort: Cohort,
     pub connections: ConnectionCounts,
     rejected: BTreeMap<u16, u64>,
+    pub websocket: WebSocketCounts,
     cpu_at_start_ns: u64,
     cpu_at_end_ns: u64,
     process_at_start: ProcessUse,
     process_at_end: ProcessUse,
     snapshots: Vec<Snapshot>,
-}
-
-/// One request on its way; `step` carries whether it belongs to the cohort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flight {
-    pub intended_ns: u64,
-    pub sent_ns: u64,
-    pub step: u16,
-}
-
-/// Marks a `Flight`'s step as part of the cohort; decided once, when it is scheduled, so that every count agrees.
-pub const COHORT: u16 = 1 << 15;
-
-impl Flight {
-    #[inline]
-    pub fn step_index(self) -> u16 {
-        self.step & !COHORT
-    }
 }
 
 impl Recorder {
@@ -224,6 +220,7 @@ impl Recorder {
             cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
             connections: ConnectionCounts::default(),
             rejected: BTreeMap::new(),
+            websocket: WebSocketCounts::default(),
             cpu_at_start_ns: 0,
             cpu_at_end_ns: 0,
             process_at_start: ProcessUse::default(),
@@ -264,7 +261,14 @@ impl Recorder {
 
     #[inline]
     pub fn sent(&mut self, flight: &Flight) {
-        let lag_ns = flight.sent_ns.saturating_sub(flight.intended_ns);
+        self.sent_when_free(flight, flight.intended_ns);
+    }
+
+    /// Of a message that had to wait for answers: the lag counts from the instant at which it was free to go, since the wait
+    /// before it is the server's doing.
+    #[inline]
+    pub fn sent_when_free(&mut self, flight: &Flight, free_ns: u64) {
+        let lag_ns = flight.sent_ns.saturating_sub(free_ns);
         self.counts.sent += 1;
         self.counts.send_lag_ns_max = self.counts.send_lag_ns_max.max(lag_ns);
         self.levels.in_flight += 1;
@@ -314,7 +318,7 @@ impl Recorder {
         }
     }
 
-    /// An answer whose status was not accepted, counted over the whole run; its outcome is told to `done`.
+    /// An answer whose status was not accepted, counted over the whole run; its outcome is told to `done` or `join_failed`.
     #[cold]
     pub fn rejected(&mut self, status: u16) {
         *self.rejected.entry(status).or_default() += 1;
@@ -341,6 +345,14 @@ impl Recorder {
         self.pauses -= 1;
         self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(begin_ns);
         self.counts.think_ns_sum += end_ns.saturating_sub(begin_ns);
+    }
+
+    /// So many pauses end, which began at instants of this sum (it may wrap around).
+    pub fn pauses_end(&mut self, count: u64, begin_ns_sum: u64, end_ns: u64) {
+        self.pauses -= count;
+        self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(begin_ns_sum);
+        let lengths_ns = count.wrapping_mul(end_ns).wrapping_sub(begin_ns_sum);
+        self.counts.think_ns_sum += lengths_ns.cast_signed().max(0).cast_unsigned();
     }
 
     pub fn users_changed(&mut self, by: i64, now_ns: u64) {
@@ -373,6 +385,7 @@ impl Recorder {
             carried: self.carried,
             connections: self.connections,
             rejected: self.rejected,
+            websocket: self.websocket,
             thread_cpu_ns: self.cpu_at_end_ns.saturating_sub(self.cpu_at_start_ns),
             process_at_start: self.process_at_start,
             process_at_end: self.process_at_end,

@@ -11,8 +11,10 @@ pub struct Timer {
     pub pause_ns: u64,
     pub slot: u32,
     pub step: u16,
-    /// The user's start in the ramp: it arrives with this timer.
+    /// The user's start in the ramp: it arrives with this timer. Of a WebSocket: the user joins, or joins again.
     pub arrives: bool,
+    /// Of a WebSocket: which of the user's connections this belongs to, by the low bits of its slot's generation.
+    pub life: u8,
 }
 
 impl Ord for Timer {
@@ -58,10 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_timer_takes_24_bytes() {
+        assert_eq!(size_of::<Timer>(), 24);
+    }
+
+    #[test]
     fn timers_come_in_the_order_of_their_time() {
         let mut timers = Timers::default();
         for due_ns in [5, 1, 9, 3] {
-            timers.push(Timer { due_ns, pause_ns: 0, slot: 0, step: 0, arrives: false });
+            timers.push(Timer { due_ns, pause_ns: 0, slot: 0, step: 0, arrives: false, life: 0 });
         }
         let order: Vec<u64> = std::iter::from_fn(|| timers.pop_before(9)).map(|timer| timer.due_ns).collect();
         assert_eq!(order, [1, 3, 5]);

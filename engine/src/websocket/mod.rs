@@ -4,7 +4,6 @@
 
 pub mod frame;
 pub mod handshake;
-#[cfg_attr(not(test), expect(dead_code, reason = "the client's half: only servers speak WebSocket yet"))]
 pub mod opening;
 pub mod reader;
 mod violation;

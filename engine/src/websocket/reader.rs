@@ -79,6 +79,11 @@ impl Reader {
         }
     }
 
+    /// Nothing has come of the next frame or message.
+    pub fn is_between_messages(&self) -> bool {
+        self.head_bytes == 0 && self.frame.is_none() && self.message.is_none()
+    }
+
     /// Forgets what the caller has seen.
     fn recycle(&mut self) {
         if std::mem::take(&mut self.delivered) {

@@ -10,6 +10,8 @@ use super::contains::Needles;
 /// A longer head is refused.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 128;
+/// What every head starts with.
+const PROTOCOL: &[u8] = b"HTTP/1.";
 
 /// Where one connection is within a response: 12 bytes, all that a connection waiting for an answer needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -311,8 +313,8 @@ fn complete_head<'a>(partial: &'a mut Partial, bytes: &'a [u8]) -> Result<Option
         partial.head.truncate(end);
         return Ok(Some((end - before, &partial.head)));
     }
-    let start = &partial.head[..partial.head.len().min(7)];
-    if !b"HTTP/1.".starts_with(start) {
+    let start = &partial.head[..partial.head.len().min(PROTOCOL.len())];
+    if !PROTOCOL.starts_with(start) {
         return Err("no HTTP/1 response");
     }
     if partial.head.len() > MAX_HEAD_BYTES {
@@ -335,6 +337,10 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
+    // httparse skips empty lines before a head; those that come in a piece of their own are refused, so all are.
+    if !bytes.starts_with(PROTOCOL) {
+        return Err("no HTTP/1 response");
+    }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(bytes) {

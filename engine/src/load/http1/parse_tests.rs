@@ -91,6 +91,7 @@ fn what_is_no_response_is_refused() {
     for text in [
         "SSH-2.0-OpenSSH_9.2\r\n",
         "HTTP/2 200\r\n\r\n",
+        "\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 2x0 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",

@@ -1,7 +1,11 @@
 //! One event loop: an engine thread's users or arrivals, their connections, timers and counts, shared with nobody. It learns of
 //! edges through `Edges` and is woken through an eventfd; it reports through a channel at every edge.
-//! `wire` moves bytes, `users` decides what is sent next and when. This file is the loop itself.
+//! `wire` moves bytes, `users` decides what is sent next and when; `messages` and `members` do the same for users that hold a
+//! WebSocket each. This file is the loop itself.
 
+mod member;
+mod members;
+mod messages;
 mod slot;
 mod users;
 mod wire;
@@ -21,6 +25,7 @@ use crate::load::plan::Plan;
 use crate::load::recorder::{Final, Recorder, Snapshot};
 use crate::load::sys::{self, Epoll, Event, WRITABLE, Wake};
 use crate::load::timers::Timers;
+use member::Web;
 use slot::{Slot, State};
 use users::Open;
 
@@ -79,6 +84,8 @@ pub struct Worker {
     /// Requests gathered for one write; plain bytes out of TLS records.
     gather: Vec<u8>,
     plain: Vec<u8>,
+    /// Users with WebSockets; empty where there are none.
+    web: Web,
     /// The last reading of the clock.
     now_ns: u64,
     /// When what is being handled happened: `now_ns`, or the kernel's stamp of the bytes that were read.
@@ -138,6 +145,7 @@ impl Worker {
             partial: Partial::default(),
             gather: Vec::new(),
             plain: Vec::new(),
+            web: Web::default(),
             now_ns: 0,
             done_ns: 0,
             stamped: false,
@@ -190,6 +198,7 @@ impl Worker {
                     self.run_due();
                 }
             }
+            self.read_on(&mut buffer);
         }
         self.finish();
     }
@@ -198,7 +207,7 @@ impl Worker {
     fn over(&self) -> bool {
         let nothing_left =
             self.recorder.in_flight() == 0 && self.timers.is_empty() && self.next_arrival_ns() == u64::MAX;
-        self.recorder.phase().is_none() || (self.draining && nothing_left)
+        self.recorder.phase().is_none() || (self.draining && nothing_left && !self.web.stays())
     }
 
     /// Waits for events until something is due, plus what `precision` allows a send to be late.
@@ -217,7 +226,8 @@ impl Worker {
         };
         let wake_ns = wake_ns.min(self.recorder.next_edge_ns()).min(self.sweep_ns);
         let near_ns = precision_ns.saturating_mul(2).min(NAP_NS);
-        let mut wait_ns = if self.behind { 0 } else { wake_ns.saturating_sub(self.now_ns) };
+        let mut wait_ns =
+            if self.behind || !self.web.unread.is_empty() { 0 } else { wake_ns.saturating_sub(self.now_ns) };
         if wait_ns > 0 && self.may_nap() && scheduled_ns <= self.now_ns.saturating_add(near_ns) {
             let wake_ns = wake_ns.min(self.now_ns + NAP_NS);
             sys::sleep_until(wake_ns);
@@ -277,9 +287,13 @@ impl Worker {
                 // An edge tells only once: what came along with the connection is taken now.
                 let slot = &self.slots[index];
                 if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
-                    self.exchange(index, flags & !WRITABLE, buffer);
+                    match slot.state {
+                        State::Joining => self.exchange_messages(index, flags & !WRITABLE, buffer),
+                        _ => self.exchange(index, flags & !WRITABLE, buffer),
+                    }
                 }
             }
+            State::Joining | State::Joined | State::Closing => self.exchange_messages(index, flags, buffer),
             _ => self.exchange(index, flags, buffer),
         }
         self.weigh(index, pressing);
@@ -332,6 +346,7 @@ impl Worker {
     fn finish(mut self) {
         let end_ns = if self.recorder.phase().is_none() { self.edges.over().min(self.now_ns) } else { self.now_ns };
         self.abandon(end_ns);
+        self.recorder.websocket.tallies = std::mem::take(&mut self.web.desk.tallies);
         let (snapshots, report) = self.recorder.finish(end_ns);
         for snapshot in snapshots {
             let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));

@@ -16,6 +16,12 @@ pub enum State {
     /// Open, no response yet.
     Fresh,
     Open,
+    /// TCP stands, and a WebSocket is being made of it: TLS, the opening handshake, the dialect's, subscriptions.
+    Joining,
+    /// A WebSocket on which steps are made.
+    Joined,
+    /// The user has sent its close frame and left.
+    Closing,
 }
 
 #[repr(align(64))]
@@ -26,7 +32,8 @@ pub struct Slot {
     pub state: State,
     /// The peer has closed its side: no answer can follow those on their way.
     pub peer_closed: bool,
-    /// Requests in flight, and how many of them (the last ones) are not written yet.
+    /// Requests in flight, and how many of them (the last ones) are not written yet. On a WebSocket requests are counted by its
+    /// session, and `unwritten` is 1 while bytes wait to be written or a message has come in part.
     pub in_flight: u16,
     pub unwritten: u16,
     /// Closed model: requests its user still has going or pausing. Open model: arrivals on this connection.
@@ -37,7 +44,7 @@ pub struct Slot {
     /// Requests that the user may still begin; `u32::MAX`: any number.
     requests_left: u32,
     pub parser: Parser,
-    /// Low 32 bits of the instant of connect(), in us.
+    /// Low 32 bits of the instant of connect(), in us; of a WebSocket that closes: of its close frame.
     pub connect_us: u32,
     intended_ns: u64,
     sent_ns: u64,
@@ -143,8 +150,9 @@ impl Slot {
     #[inline]
     pub fn is_pressing(&self) -> bool {
         match self.state {
-            State::Closed => false,
-            State::Connecting | State::Handshake => true,
+            State::Closed | State::Closing => false,
+            State::Connecting | State::Handshake | State::Joining => true,
+            State::Joined => self.unwritten > 0,
             State::Fresh | State::Open => {
                 self.unwritten > 0
                     || self.parser.in_body()

@@ -42,6 +42,9 @@ impl Worker {
             let users = self.share.of(users) as usize;
             self.slots.reserve_exact(users);
             self.slots.resize_with(users, || Slot::new(requests_left));
+            if self.plan.messages.is_some() {
+                self.web.make_members(users);
+            }
         }
     }
 
@@ -54,7 +57,7 @@ impl Worker {
                     let user = slot as u64 * u64::from(self.share.threads) + u64::from(self.share.thread);
                     let after_ns = (u128::from(*ramp_ns) * u128::from(user) / u128::from(*users)) as u64;
                     let due_ns = go_ns + after_ns;
-                    self.timers.push(Timer { due_ns, pause_ns: 0, slot: slot as u32, step: 0, arrives: true });
+                    self.timers.push(Timer { due_ns, pause_ns: 0, slot: slot as u32, step: 0, arrives: true, life: 0 });
                 }
                 self.all_left = self.slots.is_empty();
                 if self.all_left {
@@ -118,6 +121,10 @@ impl Worker {
     fn fire(&mut self, timer: Timer) {
         let index = timer.slot as usize;
         let pressing = self.slots[index].is_pressing();
+        if self.plan.messages.is_some() {
+            self.member_fires(index, timer);
+            return self.weigh(index, pressing);
+        }
         if timer.arrives {
             self.user_starts(index, timer.due_ns);
         } else {
@@ -180,7 +187,7 @@ impl Worker {
         } else {
             let due_ns = self.done_ns + pause_ns;
             self.recorder.pause_begins(self.done_ns);
-            self.timers.push(Timer { due_ns, pause_ns, slot: index as u32, step: next, arrives: false });
+            self.timers.push(Timer { due_ns, pause_ns, slot: index as u32, step: next, arrives: false, life: 0 });
             self.due_ns = self.due_ns.min(due_ns);
         }
     }
@@ -206,6 +213,10 @@ impl Worker {
         if self.slots[index].state != State::Closed {
             self.close(index);
         }
+        self.tell_if_all_left();
+    }
+
+    pub(super) fn tell_if_all_left(&mut self) {
         if self.recorder.users() == 0 && self.timers.is_empty() && !self.all_left && !self.draining {
             self.all_left = true;
             let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::AllLeft(self.now_ns)));
@@ -250,6 +261,9 @@ impl Worker {
 
     /// No more is scheduled: pauses are interrupted at the end of the window, users without a request leave.
     fn cancel(&mut self, end_ns: u64) {
+        if self.plan.messages.is_some() {
+            return self.call_off(end_ns);
+        }
         if let Some(open) = &mut self.open {
             open.next_ns = u64::MAX;
         }
@@ -265,6 +279,9 @@ impl Worker {
     /// Finds requests and connections whose time is up. The next sweep comes when the first of those now in flight could be:
     /// whatever is sent meanwhile has more time.
     fn sweep(&mut self) {
+        if self.plan.messages.is_some() {
+            return self.sweep_members();
+        }
         let timeouts = &self.plan.spec.timeouts;
         let (connect_ns, request_ns) = (timeouts.connect_ns, timeouts.request_ns);
         let mut next_ns = self.now_ns + connect_ns.min(request_ns);
@@ -307,6 +324,9 @@ impl Worker {
             self.recorder.dropped(intended_ns, end_ns);
         }
         self.cancel(window_end_ns);
+        if self.plan.messages.is_some() {
+            return self.abandon_members();
+        }
         for index in 0..self.slots.len() {
             for _ in 0..self.slots[index].in_flight {
                 self.end_request(index, Outcome::Unfinished);
@@ -392,7 +412,7 @@ mod tests {
         worker.slots[0].lanes = 1;
         worker.recorder.pause_begins(end_ns - SECOND_NS / 10);
         let due_ns = end_ns - SECOND_NS / 10 + SECOND_NS;
-        worker.timers.push(Timer { due_ns, pause_ns: SECOND_NS, slot: 0, step: 0, arrives: false });
+        worker.timers.push(Timer { due_ns, pause_ns: SECOND_NS, slot: 0, step: 0, arrives: false, life: 0 });
         worker.now_ns = end_ns - SECOND_NS / 10;
         while !worker.timers.is_empty() {
             worker.run_due();

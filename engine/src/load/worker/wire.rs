@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 /// Requests gathered for one write beyond the first stop here.
 const GATHER_BYTES: usize = 64 * 1024;
 /// So much in one read comes close to what the kernel takes in for a connection at first (half of 128 KiB by default).
-const LARGE_BYTES: usize = 32 * 1024;
+pub(super) const LARGE_BYTES: usize = 32 * 1024;
 
 impl Worker {
     /// Brings a slot's requests on their way: opens the connection, or writes.
@@ -24,12 +24,13 @@ impl Worker {
         }
         match slot.state {
             State::Closed => self.open_connection(index),
-            State::Connecting | State::Handshake => {}
             State::Fresh | State::Open => self.write_requests(index),
+            // The rest comes with the next event; WebSockets do not come here.
+            State::Connecting | State::Handshake | State::Joining | State::Joined | State::Closing => {}
         }
     }
 
-    fn open_connection(&mut self, index: usize) {
+    pub(super) fn open_connection(&mut self, index: usize) {
         let target = &self.plan.spec.target;
         let turn = self.dealt as usize;
         self.dealt += u64::from(self.share.threads);
@@ -65,8 +66,11 @@ impl Worker {
         }
     }
 
-    fn connect_failed(&mut self, index: usize, outcome: Outcome) {
+    pub(super) fn connect_failed(&mut self, index: usize, outcome: Outcome) {
         self.recorder.connections.failed += 1;
+        if self.plan.messages.is_some() {
+            return self.join_failed(index, outcome);
+        }
         self.fail_all(index, outcome);
     }
 
@@ -80,6 +84,9 @@ impl Worker {
                 return self.connect_failed(index, connect_outcome(code));
             }
         }
+        if self.plan.messages.is_some() {
+            return self.tcp_stands(index);
+        }
         if slot.tls().is_some() {
             slot.state = State::Handshake;
             return self.flush_tls(index);
@@ -89,8 +96,12 @@ impl Worker {
     }
 
     fn established(&mut self, index: usize) {
-        let took_ns = self.connecting_ns(index);
         self.slots[index].state = State::Fresh;
+        self.connection_stands(index);
+    }
+
+    pub(super) fn connection_stands(&mut self, index: usize) {
+        let took_ns = self.connecting_ns(index);
         self.recorder.connections.opened += 1;
         self.recorder.connections.connect_time.record(took_ns);
     }

@@ -1,0 +1,19 @@
+//! What is kept of a request while it has no answer. Where it is kept is the business of connections and sessions.
+
+/// One request on its way; `step` carries whether it belongs to the cohort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flight {
+    pub intended_ns: u64,
+    pub sent_ns: u64,
+    pub step: u16,
+}
+
+/// Marks a `Flight`'s step as part of the cohort; decided once, when it is scheduled, so that every count agrees.
+pub const COHORT: u16 = 1 << 15;
+
+impl Flight {
+    #[inline]
+    pub fn step_index(self) -> u16 {
+        self.step & !COHORT
+    }
+}

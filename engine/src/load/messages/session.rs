@@ -1,0 +1,451 @@
+//! One WebSocket from its opening handshake on: bytes from the server become what was heard, and what is said becomes bytes.
+//! Requests without an answer are kept here, and pings, heartbeats and closes answered. Neither sockets nor time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::load::flight::Flight;
+use crate::load::messages::plan::{MessagePlan, MessagesPlan};
+use crate::load::messages::template::{Template, Values};
+use crate::outcome::Outcome;
+use crate::scan::Tally;
+use crate::socketcluster::incoming::{HandshakeAnswer, Incoming, classify, handshake_answer, packets};
+use crate::socketcluster::{HANDSHAKE_ID, Version, outgoing};
+use crate::websocket::Violation;
+use crate::websocket::frame::{MaskKey, Opcode, write_close, write_frame};
+use crate::websocket::opening::{Key, Rejected};
+use crate::websocket::reader::{Event, Reader};
+
+const NORMAL_CLOSURE: u16 = 1000;
+/// Replies to what came with one read stop here.
+const REPLIES_BYTES_MAX: usize = 64 << 10;
+
+/// What bytes from the server mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The last step of joining is done.
+    Joined,
+    Answer {
+        flight: Flight,
+        /// It says what is expected of it.
+        ok: bool,
+    },
+    Delivery {
+        stamp_ns: u64,
+    },
+    Unsolicited,
+    /// It answers nothing.
+    Unmatched,
+    /// The server has closed, and its close frame is answered. Nothing follows.
+    Closed {
+        code: Option<u16>,
+    },
+    /// Joining has failed, with a status where one was told. Nothing follows.
+    Refused {
+        outcome: Outcome,
+        status: Option<u16>,
+    },
+    /// The server broke the protocol and is told so. Nothing follows.
+    Violated,
+}
+
+/// What sessions work with; all connections of a thread share one.
+pub struct Desk {
+    /// Frames to be written on the connection in hand.
+    pub out: Vec<u8>,
+    /// What has been heard on it.
+    pub heard: Vec<Heard>,
+    /// So much waits to be written already that pings are not answered: a peer that does not read needs no pongs.
+    pub crowded: bool,
+    /// The highest count that answers told, by label.
+    pub tallies: BTreeMap<String, u64>,
+    /// A message that is being made.
+    scratch: Vec<u8>,
+    /// Of mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
+    masks: SmallRng,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Desk {
+            out: Vec::new(),
+            heard: Vec::new(),
+            crowded: false,
+            tallies: BTreeMap::new(),
+            scratch: Vec::new(),
+            masks: SmallRng::from_os_rng(),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Session {
+    reader: Reader,
+    talk: Talk,
+}
+
+/// All but the reading of frames.
+#[derive(Default)]
+struct Talk {
+    /// None: the user has joined.
+    joining: Option<Box<Joining>>,
+    /// Requests without an answer, oldest first.
+    asked: VecDeque<Asked>,
+    last_id: u64,
+    /// The server must not be silent for longer; 0: it may.
+    silence_ns_max: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    flight: Flight,
+    id: u64,
+}
+
+enum Joining {
+    /// The answer to the opening handshake, as far as it has come.
+    Opening { key: Key, answer: Vec<u8> },
+    /// SocketCluster's handshake is not answered yet.
+    Handshake,
+    /// So many channels are not confirmed yet.
+    Subscribing { left: usize },
+}
+
+impl Session {
+    /// Begins the opening handshake of a new connection.
+    pub fn open(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
+        let key = Key::new(desk.masks.random());
+        plan.with_opening(|opening| opening.write(&key, &mut desk.out));
+        self.reader = Reader::default();
+        self.talk.joining = Some(Box::new(Joining::Opening { key, answer: Vec::new() }));
+        self.talk.last_id = 0;
+        self.talk.silence_ns_max = 0;
+    }
+
+    /// What bytes from the server mean, in their order, into `heard`; replies that they call for are written.
+    pub fn hear(&mut self, plan: &MessagesPlan, bytes: &mut [u8], desk: &mut Desk) {
+        let mut rest = bytes;
+        if let Some(Joining::Opening { .. }) = self.talk.joining.as_deref() {
+            let Some(used) = self.talk.hear_opening(plan, rest, desk) else { return };
+            rest = &mut rest[used..];
+        }
+        while !rest.is_empty() {
+            let (used, event) = match self.reader.read(&plan.rules, rest) {
+                Ok(read) => read,
+                Err(violation) => return desk.refute(violation),
+            };
+            match event {
+                Some(Event::Text(text)) => self.talk.hear_text(plan, text, desk),
+                Some(Event::Binary(bytes)) => self.talk.hear_message(plan, bytes, desk),
+                Some(Event::Ping(payload)) => desk.reply(Opcode::Pong, payload),
+                Some(Event::Close { code, .. }) => {
+                    let key = desk.mask();
+                    write_close(&mut desk.out, Some(key), code, "");
+                    return desk.heard.push(Heard::Closed { code });
+                }
+                Some(Event::Pong(_)) | None => {}
+            }
+            if desk.is_over() {
+                return;
+            }
+            rest = &mut rest[used..];
+        }
+    }
+
+    /// Writes a step's message; `flight` waits for its answer, if it has one.
+    #[inline]
+    pub fn say(&mut self, step: &MessagePlan, flight: Flight, user: u64, desk: &mut Desk) {
+        self.talk.last_id += 1;
+        let id = self.talk.last_id;
+        desk.write(step.opcode, &step.text, &Values { id, stamp_ns: flight.sent_ns, user });
+        if step.answered {
+            self.talk.asked.push_back(Asked { flight, id });
+        }
+    }
+
+    pub fn greet(&mut self, greeting: &Template, stamp_ns: u64, user: u64, desk: &mut Desk) {
+        self.talk.last_id += 1;
+        desk.write(Opcode::Text, greeting, &Values { id: self.talk.last_id, stamp_ns, user });
+    }
+
+    /// Writes what ends a connection in good order.
+    pub fn take_leave(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
+        if let Some(farewell) = plan.version.and_then(outgoing::disconnect) {
+            let key = desk.mask();
+            write_frame(&mut desk.out, Opcode::Text, Some(key), farewell.as_bytes());
+        }
+        let key = desk.mask();
+        write_close(&mut desk.out, Some(key), Some(NORMAL_CLOSURE), "");
+    }
+
+    pub fn unanswered(&self) -> usize {
+        self.talk.asked.len()
+    }
+
+    /// When the oldest request without an answer was sent.
+    pub fn oldest_sent_ns(&self) -> Option<u64> {
+        self.talk.asked.front().map(|asked| asked.flight.sent_ns)
+    }
+
+    /// The oldest request without an answer, which has none any more.
+    pub fn give_up(&mut self) -> Option<Flight> {
+        self.talk.asked.pop_front().map(|asked| asked.flight)
+    }
+
+    /// How long the server may be silent, where it said so.
+    pub fn silence_ns_max(&self) -> Option<u64> {
+        (self.talk.silence_ns_max > 0).then_some(self.talk.silence_ns_max)
+    }
+
+    /// Part of a message has come: the server may wait for room for the rest.
+    #[inline]
+    pub fn is_within_message(&self) -> bool {
+        !self.reader.is_between_messages()
+    }
+}
+
+impl Talk {
+    /// How many of the bytes belong to the answer of the opening handshake; none: it is incomplete, or refuses.
+    fn hear_opening(&mut self, plan: &MessagesPlan, bytes: &[u8], desk: &mut Desk) -> Option<usize> {
+        let Some(Joining::Opening { key, answer }) = self.joining.as_deref_mut() else { return None };
+        let before = answer.len();
+        if before > 0 {
+            answer.extend_from_slice(bytes);
+        }
+        let checked = plan.with_opening(|opening| opening.check(key, if before > 0 { answer } else { bytes }));
+        match checked {
+            Ok(Some(length)) => {
+                self.opened(plan, desk);
+                Some(length - before)
+            }
+            Ok(None) => {
+                if before == 0 {
+                    answer.extend_from_slice(bytes);
+                }
+                None
+            }
+            Err(rejected) => {
+                let status = if let Rejected::Status(status) = rejected { Some(status) } else { None };
+                let outcome = match rejected {
+                    Rejected::NotHttp | Rejected::TooLong => Outcome::BadResponse,
+                    _ => Outcome::HandshakeRefused,
+                };
+                desk.heard.push(Heard::Refused { outcome, status });
+                None
+            }
+        }
+    }
+
+    /// There is a WebSocket.
+    fn opened(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
+        if plan.version.is_none() {
+            return self.joined(desk);
+        }
+        desk.scratch.clear();
+        outgoing::write_handshake(&mut desk.scratch);
+        desk.write_scratch();
+        self.last_id = HANDSHAKE_ID;
+        self.joining = Some(Box::new(Joining::Handshake));
+    }
+
+    fn joined(&mut self, desk: &mut Desk) {
+        self.joining = None;
+        desk.heard.push(Heard::Joined);
+    }
+
+    fn hear_text(&mut self, plan: &MessagesPlan, text: &[u8], desk: &mut Desk) {
+        match plan.version {
+            None => self.hear_message(plan, text, desk),
+            Some(version) => {
+                for packet in packets(text) {
+                    self.hear_packet(plan, version, packet, desk);
+                    if desk.is_over() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A message of the plain dialect, or a binary one.
+    #[inline]
+    fn hear_message(&mut self, plan: &MessagesPlan, bytes: &[u8], desk: &mut Desk) {
+        let heard = if let Some(stamp_ns) = stamp(plan, bytes) {
+            Heard::Delivery { stamp_ns }
+        } else if plan.version.is_some() || plan.unsolicited.iter().any(|text| text.is_in(bytes)) {
+            Heard::Unsolicited
+        } else {
+            let place = match &plan.id_after {
+                None => (!self.asked.is_empty()).then_some(0),
+                Some(after) => after.number_after(bytes).and_then(|id| self.place_of(id)),
+            };
+            self.answer(plan, place, true, bytes, desk)
+        };
+        desk.heard.push(heard);
+    }
+
+    fn hear_packet(&mut self, plan: &MessagesPlan, version: Version, packet: &[u8], desk: &mut Desk) {
+        let heard = match classify(version, packet) {
+            Incoming::Heartbeat => return desk.reply(Opcode::Text, outgoing::heartbeat_answer(version).as_bytes()),
+            Incoming::Reply { rid, failed } if self.joining.is_some() => {
+                return self.join_on(plan, rid, failed, packet, desk);
+            }
+            Incoming::Reply { rid, failed } => {
+                let place = self.place_of(rid);
+                self.answer(plan, place, !failed, packet, desk)
+            }
+            Incoming::Event { name, cid } => {
+                if let Some(cid) = cid {
+                    let mut answer = Vec::new();
+                    outgoing::write_answer(&mut answer, cid);
+                    desk.reply(Opcode::Text, &answer);
+                }
+                self.hear_event(plan, &name, packet, desk)
+            }
+            Incoming::Delivery => match stamp(plan, packet) {
+                Some(stamp_ns) => Heard::Delivery { stamp_ns },
+                None => Heard::Unsolicited,
+            },
+            Incoming::KickOut | Incoming::Disconnect => Heard::Unsolicited,
+            Incoming::Unknown => Heard::Unmatched,
+        };
+        desk.heard.push(heard);
+    }
+
+    fn hear_event(&mut self, plan: &MessagesPlan, name: &str, packet: &[u8], desk: &mut Desk) -> Heard {
+        if let Some(stamp_ns) = stamp(plan, packet) {
+            return Heard::Delivery { stamp_ns };
+        }
+        let answers = |asked: &Asked| plan.steps[step_of(asked)].answer.as_deref() == Some(name);
+        match self.asked.iter().position(answers) {
+            _ if plan.unsolicited.iter().any(|text| text.is_in(packet)) => Heard::Unsolicited,
+            // SocketCluster's own events are named so.
+            None if name.starts_with('#') => Heard::Unsolicited,
+            place => self.answer(plan, place, true, packet, desk),
+        }
+    }
+
+    /// The answer to a call of SocketCluster's that is part of joining.
+    fn join_on(&mut self, plan: &MessagesPlan, rid: u64, failed: bool, packet: &[u8], desk: &mut Desk) {
+        const REFUSED: Heard = Heard::Refused { outcome: Outcome::HandshakeRefused, status: None };
+        match self.joining.as_deref_mut() {
+            Some(Joining::Handshake) => match handshake_answer(packet) {
+                Some(HandshakeAnswer::Accepted { ping_timeout_ns }) => {
+                    self.silence_ns_max = ping_timeout_ns.unwrap_or(0);
+                    self.subscribe(plan, desk);
+                }
+                Some(HandshakeAnswer::Refused) => desk.heard.push(REFUSED),
+                None => desk.heard.push(Heard::Unmatched),
+            },
+            Some(Joining::Subscribing { .. }) if failed => desk.heard.push(REFUSED),
+            Some(Joining::Subscribing { left }) if (HANDSHAKE_ID + 1..=self.last_id).contains(&rid) => {
+                *left -= 1;
+                if *left == 0 {
+                    self.joined(desk);
+                }
+            }
+            _ => desk.heard.push(Heard::Unmatched),
+        }
+    }
+
+    fn subscribe(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
+        for channel in &plan.subscribe {
+            self.last_id += 1;
+            desk.scratch.clear();
+            outgoing::write_subscribe(&mut desk.scratch, channel, self.last_id);
+            desk.write_scratch();
+        }
+        match plan.subscribe.len() {
+            0 => self.joined(desk),
+            left => self.joining = Some(Box::new(Joining::Subscribing { left })),
+        }
+    }
+
+    /// Where the request with this number waits for its answer.
+    #[inline]
+    fn place_of(&self, id: u64) -> Option<usize> {
+        self.asked.iter().position(|asked| asked.id == id)
+    }
+
+    /// The request at this place has its answer.
+    #[inline]
+    fn answer(&mut self, plan: &MessagesPlan, place: Option<usize>, ok: bool, bytes: &[u8], desk: &mut Desk) -> Heard {
+        let Some(asked) = place.and_then(|place| self.asked.remove(place)) else { return Heard::Unmatched };
+        if let Some(tally) = &plan.tally {
+            count(tally, bytes, &mut desk.tallies);
+        }
+        let ok = ok && plan.steps[step_of(&asked)].expects.iter().all(|text| text.is_in(bytes));
+        Heard::Answer { flight: asked.flight, ok }
+    }
+}
+
+fn step_of(asked: &Asked) -> usize {
+    usize::from(asked.flight.step_index())
+}
+
+#[inline]
+fn stamp(plan: &MessagesPlan, bytes: &[u8]) -> Option<u64> {
+    plan.stamp_after.as_ref()?.number_after(bytes)
+}
+
+/// Keeps the highest count of a label.
+fn count(tally: &Tally, answer: &[u8], tallies: &mut BTreeMap<String, u64>) {
+    let Some((label, count)) = tally.read(answer) else { return };
+    let label = String::from_utf8_lossy(label);
+    match tallies.get_mut(&*label) {
+        Some(highest) => *highest = count.max(*highest),
+        None => _ = tallies.insert(label.into_owned(), count),
+    }
+}
+
+impl Desk {
+    #[inline]
+    fn mask(&mut self) -> MaskKey {
+        self.masks.random()
+    }
+
+    #[inline]
+    fn write(&mut self, opcode: Opcode, text: &Template, values: &Values) {
+        let key = Some(self.mask());
+        match text.constant() {
+            Some(bytes) => write_frame(&mut self.out, opcode, key, bytes),
+            None => {
+                self.scratch.clear();
+                text.write(values, &mut self.scratch);
+                write_frame(&mut self.out, opcode, key, &self.scratch);
+            }
+        }
+    }
+
+    /// A text message of what was made in `scratch`.
+    fn write_scratch(&mut self) {
+        let key = Some(self.mask());
+        write_frame(&mut self.out, Opcode::Text, key, &self.scratch);
+    }
+
+    /// Nothing follows what was heard last.
+    fn is_over(&self) -> bool {
+        matches!(self.heard.last(), Some(Heard::Refused { .. } | Heard::Violated))
+    }
+
+    /// Answers a ping, heartbeat or call, unless too much waits already.
+    fn reply(&mut self, opcode: Opcode, payload: &[u8]) {
+        if !self.crowded && self.out.len() < REPLIES_BYTES_MAX {
+            let key = Some(self.mask());
+            write_frame(&mut self.out, opcode, key, payload);
+        }
+    }
+
+    /// Tells the server what it broke.
+    fn refute(&mut self, violation: Violation) {
+        let key = Some(self.mask());
+        write_close(&mut self.out, key, Some(violation.close_code()), violation.text());
+        self.heard.push(Heard::Violated);
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,17 @@
+//! The engine's parsers, as their files are: the engine is a program, and no library has to be made of it for this.
+
+#![allow(dead_code)]
+
+pub mod load;
+#[path = "../../engine/src/outcome.rs"]
+pub mod outcome;
+#[path = "../../engine/src/scan.rs"]
+pub mod scan;
+#[path = "../../engine/src/socketcluster/mod.rs"]
+pub mod socketcluster;
+#[path = "../../engine/src/socketcluster/oracle.rs"]
+pub mod socketcluster_oracle;
+#[path = "../../engine/src/spec.rs"]
+pub mod spec;
+#[path = "../../engine/src/websocket/mod.rs"]
+pub mod websocket;

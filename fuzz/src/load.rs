@@ -1,0 +1,8 @@
+//! The parts of the load engine that read.
+
+#[path = "../../engine/src/load/flight.rs"]
+pub mod flight;
+#[path = "../../engine/src/load/messages/mod.rs"]
+pub mod messages;
+
+pub mod http1;

@@ -1,0 +1,6 @@
+//! The parts that read responses.
+
+#[path = "../../../engine/src/load/http1/contains.rs"]
+pub mod contains;
+#[path = "../../../engine/src/load/http1/parse.rs"]
+pub mod parse;
