@@ -1,0 +1,98 @@
+'use strict';
+// The master: starts SocketCluster in the version asked for, gathers what its processes tell, serves that as a metrics page,
+// and ends all of them when it is told to. What users meet is in version14/ and version20/.
+
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+
+const { healthOf } = require('./health');
+const { Ledger } = require('./ledger');
+const { parse } = require('./options');
+const page = require('./page');
+const { HOST, handDown, lineSocket } = require('./settings');
+const { EVERY_MS } = require('./tell');
+
+// After which what has not ended by itself is killed.
+const GRACE_MS = 1000;
+const POLL_MS = 20;
+// The kernel's 107 bytes, less the longest name in the folder.
+const FOLDER_BYTES_MAX = 90;
+
+const NODE_LEAST = 18;
+
+async function main() {
+  if (Number(process.versions.node.split('.')[0]) < NODE_LEAST) {
+    throw new Error(`this is Node ${process.versions.node}: version ${NODE_LEAST} or later is needed`);
+  }
+  const options = parse(process.argv.slice(2));
+  process.title = 'master-0';
+  const folder = socketFolder();
+  process.on('exit', () => fs.rmSync(folder, { recursive: true, force: true }));
+
+  const ledger = new Ledger();
+  await ledger.listen(lineSocket(folder));
+  handDown({ ...options, folder });
+  const { start } = options.version === '14' ? require('./version14/start') : require('./version20/start');
+  const server = start(options, folder);
+
+  let stopping = false;
+  const stop = async (code) => {
+    if (!stopping) {
+      stopping = true;
+      server.close();
+      await endAll(ledger);
+      process.exit(code);
+    }
+  };
+  process.on('SIGTERM', () => stop(0));
+  process.on('SIGINT', () => stop(0));
+
+  try {
+    await server.ready;
+    const health = healthOf('master', 0, () => ({}));
+    ledger.note(health());
+    setInterval(() => ledger.note(health()), EVERY_MS);
+    if (options.metricsPort !== 0) {
+      await page.serve(ledger, options, HOST);
+    }
+    console.log(`listening on port ${options.port}`);
+  } catch (error) {
+    console.error(`socketcluster: ${error.message}`);
+    await stop(1);
+  }
+}
+
+// For this start alone: two starts that shared their sockets would refuse each other.
+function socketFolder() {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sc-'));
+  if (Buffer.byteLength(folder) > FOLDER_BYTES_MAX) {
+    fs.rmdirSync(folder);
+    throw new Error(`${folder} is too long for the path of a socket: set TMPDIR to a shorter folder`);
+  }
+  return folder;
+}
+
+// Each process ends itself when its line does. The master's own id is among them, and left out.
+async function endAll(ledger) {
+  ledger.close();
+  const until = Date.now() + GRACE_MS;
+  const left = () => ledger.pids().filter((pid) => pid !== process.pid && signal(pid, 0));
+  while (left().length > 0 && Date.now() < until) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+  left().forEach((pid) => signal(pid, 'SIGKILL'));
+}
+
+function signal(pid, name) {
+  try {
+    return process.kill(pid, name);
+  } catch {
+    return false;
+  }
+}
+
+main().catch((error) => {
+  console.error(`socketcluster: ${error.message}`);
+  process.exit(2);
+});

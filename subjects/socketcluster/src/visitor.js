@@ -1,0 +1,42 @@
+'use strict';
+// A page for a person among the users: in a browser it keeps one connection by SocketCluster's own client, asks the server
+// something now and then, and prints to its console how long each answer took. It asks without being counted.
+
+const fs = require('node:fs');
+const path = require('node:path');
+
+const MODULES = path.join(__dirname, '..', 'node_modules');
+const CLIENTS = {
+  14: path.join(MODULES, 'socketcluster-client-14', 'socketcluster.min.js'),
+  20: path.join(MODULES, 'socketcluster-client', 'socketcluster-client.min.js'),
+};
+const SCRIPT = path.join(__dirname, 'visit.mjs');
+
+// Answers a request for the page or one of its scripts; false: it is for something else.
+function answer(request, response, { port, version }) {
+  const parts = {
+    '/visitor': () => ['text/html', page(port, version)],
+    '/visitor/client.js': () => ['text/javascript', fs.readFileSync(CLIENTS[version])],
+    '/visitor/visit.mjs': () => ['text/javascript', fs.readFileSync(SCRIPT)],
+  };
+  const part = Object.hasOwn(parts, request.url) ? parts[request.url] : undefined;
+  if (part === undefined) {
+    return false;
+  }
+  const [type, body] = part();
+  response.setHeader('Content-Type', `${type}; charset=utf-8`);
+  response.end(body);
+  return true;
+}
+
+function page(port, version) {
+  return `<!doctype html>
+<html lang="en" data-port="${port}" data-version="${version}">
+<title>A person in the crowd</title>
+<p>Asks the server every now and then, and prints to the console how long it took.</p>
+<script type="module" src="/visitor/visit.mjs"></script>
+</html>
+`;
+}
+
+module.exports = { answer };
