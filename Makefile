@@ -10,7 +10,7 @@ absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's pac
 from_apt = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
 	  && apt-get install -y -qq $(1) >/dev/null)
 
-.PHONY: demo test lint format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv extras
+.PHONY: demo test lint fuzz format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -31,6 +31,11 @@ lint: setup
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	$(RUN) lint-imports
+
+# Each parser of what the network says, for so many seconds.
+FUZZ_SECONDS ?= 20
+fuzz:
+	fuzz/run.sh $(FUZZ_SECONDS)
 
 format: uv
 	cargo fmt
@@ -80,5 +85,7 @@ extras:
 	  || $(call from_apt,chromium) || echo "no Chromium: the browser tests will be skipped (Debian's package chromium)"
 	@command -v mvn >/dev/null || $(call from_apt,maven) \
 	  || echo "no Maven: the tests of the Vert.x and Spring subjects will be skipped (Debian's package maven)"
+	@command -v npm >/dev/null || $(call from_apt,nodejs npm) \
+	  || echo "no npm: the tests of the SocketCluster subject will be skipped (Debian's packages nodejs and npm)"
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(call from_apt,postgresql) \
 	  || echo "no PostgreSQL: the tests with a database will be skipped (Debian's package postgresql)"

@@ -11,7 +11,7 @@ from powerband.metrics import metric_named
 from powerband.yaml_document import Node, from_plain
 
 CAPACITY = "capacity_per_s"
-_SEARCHED = ("users", "rate", "arrivals", "ramp", "ramp_from", "requests_per_user")
+_SEARCHED = ("users", "join", "rate", "arrivals", "ramp", "ramp_from", "requests_per_user")
 _RATES = ("goodput_per_s", "achieved_rate_per_s", "offered_rate_per_s")
 _NOTHING = Node({})
 
@@ -56,6 +56,15 @@ def check_capacity(root: Node, problems: list[Problem]) -> Node:
 
 def _check_load(root: Node, problems: list[Problem]) -> None:
     load = root.children.get("load", _NOTHING).children
+    if load.get("websocket", Node(None)).value is not None:
+        problems.append(
+            root.children["objective"]
+            .children["metric"]
+            .problem(
+                "capacity is the highest rate of requests that come and go, and a WebSocket load has users who stay: "
+                "take another objective (goodput, p99) and let load.users or load.pace vary"
+            )
+        )
     for key in ("rate", "ramp_from", "arrivals"):
         entry = load.get(key)
         if entry is not None and entry.value not in (None, 0, "0", "poisson"):

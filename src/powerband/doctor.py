@@ -12,6 +12,7 @@ from powerband.errors import MeasurementError
 from powerband.experiment import FOREIGN_CPU_MAX
 from powerband.run.engine import find_engine
 from powerband.run.host import engine_version, host_facts
+from powerband.run.loadspec import most_connections
 from powerband.search.noise import Noise, probe_noise
 from powerband.units import format_duration
 
@@ -100,10 +101,11 @@ def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
 def _limits(facts: Mapping[str, Any]) -> Iterator[Finding]:
     limits, network = facts["limits"], facts["network"]
     descriptors = limits["descriptors_hard"]
+    held = "" if descriptors is None else f", {most_connections(descriptors):,} connections for the whole load engine"
     yield _finding(
         "descriptors",
         descriptors is None or descriptors >= _DESCRIPTORS_WANTED,
-        f"{descriptors} for each process" if descriptors else "no limit",
+        f"{descriptors} for each process{held}" if descriptors else "no limit",
         "a load of many users needs more engine processes: raise it with `ulimit -Hn` or in limits.conf",
     )
     low, high = network["local_ports"] or (32768, 60999)

@@ -9,152 +9,20 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from powerband.claim_expression import parse_claim
-from powerband.hosts import split_url
+from powerband.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
+from powerband.hosts import LOADABLE, split_url
+from powerband.load import Constant, Load, Step
 from powerband.metrics import OWN, metric_named
 from powerband.own_expression import OwnExpression, parse_own
-from powerband.plan import Level, Setting, Stage, grid
-from powerband.units import LONGEST_NS, parse_duration_ns, parse_quantity, parse_rate, parse_share
-
-# Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
-AS_WRITTEN = "as written"
-
-
-def _duration(value: Any, info: ValidationInfo) -> Any:
-    if info.context == AS_WRITTEN and isinstance(value, int | float) and value != 0:
-        raise ValueError(f"{value} has no unit: write {value}s, {value}ms or another of ns, us, ms, s, m, h")
-    return parse_duration_ns(value)
-
-
-def _warmup(value: Any) -> Any:
-    return None if value == "auto" else value
-
-
-def _listed(value: Any) -> Any:
-    """One value stands for a list of one."""
-    return [value] if isinstance(value, int | str) else value
-
-
-def _argv(value: Any) -> Any:
-    return shlex.split(value) if isinstance(value, str) else value
-
-
-def _pairs(value: Any) -> Any:
-    return list(value.items()) if isinstance(value, Mapping) else value
-
-
-Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
-# The load engine's own limits (its check.rs), so that `check` refuses what it would refuse.
-DAY_NS = 24 * 3600 * 10**9
-RATE_MAX_PER_S = 1e8
-WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
-Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
-HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
-Rate = Annotated[float, BeforeValidator(parse_rate)]
-Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
-
-
-class Frozen(BaseModel):
-    """Base of all: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, coerce_numbers_to_str=True)
-
-
-class Section(Frozen):
-    """A part with numbers of its own: `users: true` is an error there, where Python would take it for 1."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        numbers = (int, float, int | None, float | None)
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in numbers:
-            raise ValueError(f"{str(value).lower()} is no number")
-        return value
-
-
-class Constant(Frozen):
-    kind: Literal["constant"] = "constant"
-    ns: WithinDay = 0
-
-
-class Uniform(Frozen):
-    kind: Literal["uniform"] = "uniform"
-    min_ns: WithinDay = Field(alias="min")
-    max_ns: WithinDay = Field(alias="max")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min_ns > self.max_ns:
-            raise ValueError("the first time of uniform is longer than the second")
-        return self
-
-
-class Exponential(Frozen):
-    kind: Literal["exponential"] = "exponential"
-    mean_ns: WithinDay = Field(alias="mean")
-
-
-def _distribution(value: Any) -> Any:
-    """`3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        return {"kind": "constant", "ns": value}
-    match value:
-        case {"kind": _} | BaseModel():
-            return value
-        case {"constant": ns, **rest} if not rest:
-            return {"kind": "constant", "ns": ns}
-        case {"uniform": [low, high], **rest} if not rest:
-            return {"kind": "uniform", "min": low, "max": high}
-        case {"exponential": mean, **rest} if not rest:
-            return {"kind": "exponential", "mean": mean}
-    raise ValueError("a time is written 3s, {uniform: [1s, 2s]} or {exponential: 3s}")
-
-
-Distribution = Annotated[Constant | Uniform | Exponential, Field(discriminator="kind"), BeforeValidator(_distribution)]
-
-
-def mean_ns(time: Distribution) -> int:
-    match time:
-        case Constant():
-            return time.ns
-        case Uniform():
-            return (time.min_ns + time.max_ns) // 2
-        case Exponential():
-            return time.mean_ns
-
-
-class Checks(Frozen):
-    """What makes a response right; no status named: 200 to 399."""
-
-    status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(_listed)] = ()
-    body_contains: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(default=(), alias="contains")
-
-
-class Step(Frozen):
-    """One request. In a file also as `{get: /test}`, `{post: /random, body: ...}`."""
-
-    name: str
-    method: str = Field(default="GET", pattern=r"^[A-Z]+$")
-    path: str = Field(default="/", pattern=r"^/[^\x00-\x20\x7f]*$")
-    headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(_pairs)] = ()
-    body: str | None = None
-    checks: Checks = Field(default=Checks(), alias="check")
-    think: Distribution | None = None
-
-    @field_validator("method")
-    @classmethod
-    def _is_request(cls, value: str) -> str:
-        if value == "CONNECT":
-            raise ValueError("CONNECT opens a tunnel, which is no request")
-        return value
+from powerband.plan import Level, Setting, Stage, format_level, grid
+from powerband.units import parse_quantity
+from powerband.websocket import WebSocket
 
 
 class Ready(Frozen):
@@ -227,60 +95,30 @@ class Subject(Frozen):
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
     metrics_url: str | None = None
+    visitor_url: str | None = None  # a page for a real browser, which prints its visits to its console
     build: Argv | None = None  # run once, before the first trial
     folder: str | None = None  # where its subject.yaml lies
     jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
     services: dict[Literal["postgresql"], Service] = {}  # started by powerband for the run
     apply: tuple[Step, ...] = ()  # requests that set live knobs, made once the subject is ready
 
-    @field_validator("url", "metrics_url")
+    @field_validator("url")
     @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
+    def _is_url(cls, value: str) -> str:
+        split_url(value, LOADABLE)
+        return value
+
+    @field_validator("metrics_url", "visitor_url")
+    @classmethod
+    def _is_page(cls, value: str | None) -> str | None:
         if value is not None:
             split_url(value)
         return value
 
-
-class Load(Section):
-    """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set.
-
-    `ramp_ns`: users start over this time (closed), or the rate grows over it from `ramp_from_per_s` (open)."""
-
-    users: int | None = Field(default=None, ge=1, lt=2**32)
-    think: Distribution = Constant()
-    requests_per_user: int | None = Field(default=None, ge=1, lt=2**32 - 1)
-    rate_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="rate")
-    arrivals: Literal["constant", "poisson"] = "poisson"
-    ramp_ns: WithinDay = Field(default=0, alias="ramp")
-    ramp_from_per_s: Rate = Field(default=0.0, ge=0, le=RATE_MAX_PER_S, alias="ramp_from")
-    max_in_flight: int | None = Field(default=None, ge=1, lt=2**32)  # None: 10,000, or what one engine process can hold
-    duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
-    drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
-    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1, max_length=2**15)
-    keep_alive: bool = True
-    pipeline: int = Field(default=1, ge=1, le=1024)
-    timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
-    connect_timeout_ns: Timeout = Field(default=5_000_000_000, alias="connect_timeout")
-    engine_threads: int = Field(default=1, ge=1, le=1024)
-    precision_ns: WithinDay = Field(default=100_000, alias="precision")
-    tls_insecure: bool = False
-    tls_ca_file: str | None = None
-
-    @model_validator(mode="after")
-    def _one_model(self) -> Self:
-        if self.users is None and self.rate_per_s is None:
-            raise ValueError("set users (closed: each waits for its answer) or rate (open: requests per second)")
-        if self.users is not None and self.rate_per_s is not None:
-            raise ValueError("users and rate are both set; users is the closed model, rate the open one: keep one")
-        if self.rate_per_s is not None and self.requests_per_user is not None:
-            raise ValueError("requests_per_user needs users; an open load (rate) has none")
-        if self.duration_ns == 0:
-            raise ValueError("a duration of 0 measures nothing")
-        if self.pipeline > 1 and not self.keep_alive:
-            raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
-        if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
-            raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
-        return self
+    def levels_at(self, setting: Setting) -> dict[str, Level]:
+        """What parameters and factors are: a factor's level, else what the experiment has set, else the default."""
+        defaults = {name: parameter.default for name, parameter in self.parameters.items()}
+        return {**defaults, **self.set, **setting.as_dict()}
 
 
 class Acknowledged(Section):
@@ -302,6 +140,10 @@ class Acknowledged(Section):
         except re.error as error:
             raise ValueError(f"{value!r} is neither json nor lines, and no regular expression: {error}") from None
         return value
+
+
+def _warmup(value: Any) -> Any:
+    return None if value == "auto" else value
 
 
 FOREIGN_CPU_MAX = 0.10
@@ -328,6 +170,7 @@ class Measure(Section):
     burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
     rate_counter: bool = False  # also what a counter of 3 s windows would print
     acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
+    visitor: bool = False  # a real browser keeps the subject's page for it open meanwhile
 
     @field_validator("metrics")
     @classmethod
@@ -403,7 +246,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
 class Objective(Section):
     metric: str = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_listed)] = Field(default=(), alias="subject_to")
+    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = Field(default=(), alias="subject_to")
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
 
@@ -508,22 +351,26 @@ class Experiment(Frozen):
         return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
 
     def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
-        """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field.
+        """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and
+        parameters are filled into the dialect of a WebSocket.
 
         `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate, with a short
         drain and room for some seconds of arrivals in flight. Without it, where the objective is capacity: what the
         server gives its users at most, so they do not think."""
-        changes: dict[str, Level | Constant | None] = {
+        changes: dict[str, Level | Constant | WebSocket | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
             if name.startswith("load.")
         }
         if rate_per_s is not None:
             changes |= {"users": None, "requests_per_user": None, "rate_per_s": rate_per_s, "arrivals": "poisson"}
-            changes |= {"ramp_ns": 0, "ramp_from_per_s": 0.0}
+            changes |= {"ramp_ns": 0, "join_per_s": None, "ramp_from_per_s": 0.0}
             changes |= self._overload_bounds(rate_per_s)
         elif self.objective.is_capacity:
             changes |= {"requests_per_user": None, "think": Constant()}
+        if self.load.websocket is not None:
+            values = {name: format_level(level) for name, level in self.subject.levels_at(setting).items()}
+            changes["websocket"] = self.load.websocket.with_values(values)
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
 
     def warmup_ns_of(self, stage: Stage) -> int | None:
@@ -547,8 +394,3 @@ class Experiment(Frozen):
         """Limits of response times among the constraints."""
         constraints = self.objective.constraints
         return [constraint.threshold for constraint in constraints if constraint.metric.startswith("response_time")]
-
-
-def field_named(model: type[BaseModel], key: str) -> str:
-    """The field that a key of a file stands for: its alias, or its own name. An unknown key comes back as it is."""
-    return next((name for name, field in model.model_fields.items() if key == (field.alias or name)), key)

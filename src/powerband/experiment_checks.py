@@ -10,12 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pydantic import ValidationError
 
 from powerband.claim_expression import check_levels, parse_claim
-from powerband.errors import Problem, did_you_mean
-from powerband.experiment import AS_WRITTEN, Experiment, Load, Subject, field_named
+from powerband.errors import ExperimentError, Problem, did_you_mean
+from powerband.experiment import Experiment, Subject
+from powerband.fields import AS_WRITTEN, field_named
 from powerband.hosts import loadable_host
+from powerband.load import Load
 from powerband.metrics import OWN
 from powerband.plan import Level, format_level, named_settings
-from powerband.subjects import BUILT_IN, PORTS, SERVICES, check_level, placeholders, render_text, templates_of
+from powerband.subjects import BUILT_IN, PORTS, SERVICES, check_level, render_text, templates_of
+from powerband.templates import placeholders
 from powerband.units import format_duration
 from powerband.yaml_document import Node
 
@@ -169,6 +172,26 @@ def check_load(root: Node, problems: list[Problem]) -> bool:
     return both
 
 
+def check_every_load(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
+    """Every setting has a load: keys of it that vary go together, and its dialect is one. The first that has none is
+    told."""
+    websocket = experiment.load.websocket
+    dialect = None if websocket is None else websocket.dialect
+    if not any(name.startswith("load.") for name in experiment.factors) and not (dialect and placeholders([dialect])):
+        return
+    for setting in experiment.settings():
+        try:
+            experiment.load_for(setting)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]
+            said = reason.get("ctx", {}).get("error", reason["msg"])
+            problems.append(root.children.get("factors", root).key_problem(f"at {setting.id}: {said}"))
+            return
+        except (ValueError, ExperimentError) as error:
+            problems.append(root.children["load"].children["websocket"].children["dialect"].problem(str(error)))
+            return
+
+
 def check_claims(root: Node, problems: list[Problem]) -> None:
     """Claims have different ids and name factors and levels that there are."""
     factors: dict[str, list[Level]] = {
@@ -217,7 +240,8 @@ def check_published(experiment: Experiment, root: Node, problems: list[Problem])
 
 
 def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
-    """A metric of the subject's own is defined before it is used, and the subject has a page to read it off."""
+    """A metric of the subject's own is defined before it is used, and the subject has a page to read it off; and a page
+    for a visitor, where one is asked for."""
     defined = experiment.measure.metrics
     measure = root.children.get("measure", _NOTHING)
     if defined and experiment.subject.metrics_url is None:
@@ -233,6 +257,12 @@ def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem
             loadable_host(page, experiment.allow_hosts)
         except ValueError as error:
             problems.append(measure.children["metrics"].key_problem(f"subject.metrics_url: {error}"))
+    if experiment.measure.visitor and experiment.subject.visitor_url is None:
+        problems.append(
+            measure.children["visitor"].key_problem(
+                "the subject has no page for a visitor: name it in subject.visitor_url; the page prints each visit"
+            )
+        )
     for node, names in _named_metrics(experiment, root):
         for name in names:
             if name.startswith(OWN) and name not in defined:
@@ -259,7 +289,7 @@ def check_budget(experiment: Experiment, root: Node, problems: list[Problem]) ->
     compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
     warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
     loads = [experiment.load_for(setting) for setting in settings]
-    trial_ns = min(load.ramp_ns + warmup_ns + load.duration_ns for load in loads)
+    trial_ns = min(load.joining_ns + warmup_ns + load.duration_ns for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
         each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
@@ -304,7 +334,7 @@ def _check_factor(name: str, factor: Node, subject: Subject, load: Node, problem
 
 
 def _check_load_factor(key: str, factor: Node, load: Node, problems: list[Problem]) -> None:
-    keys = [field.alias or name for name, field in Load.model_fields.items() if name != "scenario"]
+    keys = [field.alias or name for name, field in Load.model_fields.items() if name not in ("scenario", "websocket")]
     if key not in keys:
         problems.append(factor.key_problem(f"load has no key {key} that can vary; {did_you_mean(key, keys)}"))
         return
@@ -314,7 +344,9 @@ def _check_load_factor(key: str, factor: Node, load: Node, problems: list[Proble
             factor.key_problem(f"load sets {other}, so {key} cannot vary; users and rate exclude each other")
         )
         return
-    base = {} if other else {"users": 1}
+    base: dict[str, object] = {} if other else {"users": 1}
+    if load.children.get("websocket", Node(None)).value is not None:
+        base |= {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     for level in factor.items:
         try:
             Load.model_validate({**base, field_named(Load, key): level.value}, context=AS_WRITTEN)
@@ -344,7 +376,7 @@ def _check_value(level: Level, node: Node, subject: Subject, name: str, problems
 
 def _templates(node: Node) -> Iterable[Node]:
     """Every node of a subject that holds text."""
-    for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "apply"):
+    for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "visitor_url", "apply"):
         yield from _texts(node.children.get(name, _NOTHING))
 
 

@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from powerband.capacity_checks import check_capacity
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
-from powerband.experiment import AS_WRITTEN, Experiment, Subject
+from powerband.experiment import Experiment, Subject
 from powerband.experiment_checks import (
     check_budget,
     check_claims,
+    check_every_load,
     check_factors,
     check_load,
     check_own_metrics,
@@ -26,14 +27,16 @@ from powerband.experiment_checks import (
     check_subject,
     check_url,
 )
-from powerband.hosts import request_target
+from powerband.fields import AS_WRITTEN
+from powerband.hosts import is_websocket, request_target
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
 from powerband.pydantic_problems import Location, problems_of
+from powerband.step_forms import full_step, with_steps
+from powerband.websocket_checks import check_websocket
 from powerband.yaml_document import Node, from_plain, join, merge, parse_yaml
 
 Model = TypeVar("Model", Experiment, Subject)
-METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 
 def load_experiment(
@@ -86,7 +89,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
 
     Raises ExperimentError with `problems` and all that are found here."""
     subject_node = _subject(root.children["subject"], problems, folder) if "subject" in root.children else None
-    subject_node = None if subject_node is None else _with_steps(subject_node, "apply", problems)
+    subject_node = None if subject_node is None else with_steps(subject_node, "apply", problems)
     changes: dict[str, Node | None] = {"profiles": None}
     changes["subject"] = subject_node
     changes["factors"] = _factors(root.children["factors"], problems) if "factors" in root.children else None
@@ -95,19 +98,24 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     changes["objective"] = _objective(root.children["objective"], problems) if "objective" in root.children else None
     node = root.with_children(changes)
 
+    amiss = False
     subject = _provisional_subject(subject_node)
     if subject is not None and subject_node is not None:
         check_subject(subject, subject_node, tuple(node.children.get("factors", Node({})).children), problems)
-        node = _default_scenario(node, subject)
+        before = len(problems)
+        node = check_websocket(_default_scenario(node, subject), subject.url, problems)
+        amiss = len(problems) > before
     check_factors(node, subject, problems)
     check_claims(node, problems)
     node = check_capacity(node, problems)
     reported: list[Location] = [("subject",)] if "subject" in root.children and subject_node is None else []
-    if check_load(node, problems):
+    if check_load(node, problems) or amiss:
         reported.append(("load",))
     experiment = _checked(Experiment, node, problems, reported)
     if experiment is not None and subject_node is not None and not problems:
         check_url(experiment, subject_node, problems)
+        check_every_load(experiment, node, problems)
+    if experiment is not None and not problems:
         check_budget(experiment, node, problems)
         check_own_metrics(experiment, node, problems)
         check_published(experiment, node, problems)
@@ -120,14 +128,19 @@ def _provisional_subject(node: Node | None) -> Subject | None:
     """The subject as far as templates need it, so that an error elsewhere in it hides none of theirs."""
     if node is None:
         return None
-    needed = Node({key: child for key, child in node.children.items() if key not in ("ready", "stop", "build")})
-    return _checked(Subject, node, []) or _checked(Subject, needed, [])
+    without: tuple[str, ...] = ()
+    for more in ((), ("ready", "stop", "build"), ("metrics_url", "visitor_url")):
+        without += more
+        needed = Node({key: child for key, child in node.children.items() if key not in without})
+        if (subject := _checked(Subject, needed, [])) is not None:
+            return subject
+    return None
 
 
 def _default_scenario(root: Node, subject: Subject) -> Node:
-    """Without a scenario the load is one GET of the url's own path."""
+    """Without a scenario the load is one GET of the url's own path; over a WebSocket nobody knows what to send."""
     load = root.children.get("load")
-    if load is None or not isinstance(load.value, dict) or "scenario" in load.children:
+    if load is None or not isinstance(load.value, dict) or "scenario" in load.children or is_websocket(subject.url):
         return root
     path = request_target(subject.url)
     return root.with_children(
@@ -238,7 +251,7 @@ def _levels(node: Node, problems: list[Problem]) -> Node:
 
 def _load(node: Node, problems: list[Problem], folder: Path) -> Node:
     changes: dict[str, Node | None] = {}
-    node = _with_steps(node, "scenario", problems)
+    node = with_steps(node, "scenario", problems)
     ca_file = node.children.get("tls_ca_file")
     if ca_file is not None and isinstance(ca_file.value, str):
         changes["tls_ca_file"] = Node(str((folder / ca_file.value).resolve()), ca_file.key, ca_file.position)
@@ -250,33 +263,10 @@ def _measure(node: Node, problems: list[Problem]) -> Node:
     check = node.children.get("acknowledged")
     if check is None or not isinstance(check.value, dict):
         return node
-    steps = {key: _step(check.children[key], problems) for key in ("reset", "write", "read") if key in check.children}
+    steps = {
+        key: full_step(check.children[key], problems) for key in ("reset", "write", "read") if key in check.children
+    }
     return node.with_children({"acknowledged": check.with_children(dict(steps))})
-
-
-def _with_steps(node: Node, key: str, problems: list[Problem]) -> Node:
-    """A list of requests, each in its full form."""
-    listed = node.children.get(key)
-    if listed is None or not listed.items:
-        return node
-    steps = tuple(_step(step, problems) for step in listed.items)
-    return node.with_children({key: Node(steps, listed.key, listed.position)})
-
-
-def _step(node: Node, problems: list[Problem]) -> Node:
-    """`{get: /test}` as method and path; the name of a step is its request unless it has one."""
-    verbs = [verb for verb in METHODS if verb in node.children]
-    for verb in verbs[1:]:
-        problems.append(node.children[verb].key_problem(f"a step is one request, and this one is {verbs[0]} already"))
-    changes: dict[str, Node | None] = dict.fromkeys(verbs)
-    if verbs:
-        path = node.children[verbs[0]]
-        changes |= {"method": Node(verbs[0].upper(), path.key, path.key_position), "path": path}
-    step = node.with_children(changes) if isinstance(node.value, dict) else node
-    if not isinstance(step.value, dict) or "name" in step.children:
-        return step
-    method, path_node = step.children.get("method", Node("GET")), step.children.get("path", Node("/"))
-    return step.with_children({"name": step.child("name", f"{method.value} {path_node.value}")})
 
 
 def _objective(node: Node, problems: list[Problem]) -> Node:

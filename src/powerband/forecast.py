@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from powerband.analyze.capacity import TRIALS_PER_REPEAT
-from powerband.experiment import Experiment, Load
+from powerband.experiment import Experiment
+from powerband.load import Load
 from powerband.machine import Noise
 from powerband.metrics import METRICS
+from powerband.run.limits import foreseen
 from powerband.search.explore import BUDGET_SHARE
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.units import plural, significant
@@ -139,7 +141,7 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
-    return _START_NS + load.ramp_ns + warmup + load.duration_ns + _END_NS
+    return _START_NS + load.joining_ns + warmup + load.duration_ns + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
@@ -166,10 +168,25 @@ ONE_SETTING = (
 
 
 def words(experiment: Experiment, expected: Forecast) -> list[str]:
-    """What to know before it starts, besides its size and time: what it can find, or that there is nothing to."""
+    """What to know before it starts, besides its size and time: what it can find, or that there is nothing to; how long
+    users join, and what this machine can hold of them."""
+    joining = joining_text(experiment)
+    first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
-        return [ONE_SETTING]
-    return [] if expected.reach is None else [reach_text(expected.reach)]
+        found = [ONE_SETTING]
+    else:
+        found = [] if expected.reach is None else [reach_text(expected.reach)]
+    return [*found, *first, *foreseen(experiment)]
+
+
+def joining_text(experiment: Experiment) -> str:
+    """`42,000 users join over 4 min 22 s`, of the setting where that takes longest; empty where all begin at once."""
+    if experiment.load.websocket is None:
+        return ""
+    longest = max(map(experiment.load_for, experiment.settings()), key=lambda load: load.joining_ns)
+    if longest.users is None or not longest.joining_ns:
+        return ""
+    return f"{plural(longest.users, 'user')} join over {time_text(longest.joining_ns)}"
 
 
 def reach_text(reach: Reach) -> str:

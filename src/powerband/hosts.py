@@ -10,10 +10,13 @@ from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+HTTP = ("http", "https")
+WEBSOCKET = ("ws", "wss")
+LOADABLE = HTTP + WEBSOCKET
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w.-]*\}")
 
 
-def split_url(url: str) -> SplitResult:
+def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
     """The parts of `http://host:port/path`, of which scheme, host and port are such that a server can be asked.
 
     A placeholder may stand anywhere after the scheme; in the parts it is 1. Raises ValueError with a sentence."""
@@ -27,13 +30,26 @@ def split_url(url: str) -> SplitResult:
         raise ValueError(f"{url!r} is no URL: {str(error)[:1].lower()}{str(error)[1:]}") from None
     if "://" not in filled:
         raise ValueError(f"{url!r} is no URL: it has no scheme; write http://{url.lstrip('/')}")
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme in WEBSOCKET and parts.scheme not in schemes:
+        raise ValueError(f"{url!r} is the URL of a WebSocket, and a page is wanted here: write {http_url(url)}")
+    if parts.scheme not in schemes or not host:
         raise ValueError(f"{url!r} is no URL of a server: write http://127.0.0.1:8080/ or https://...")
     if port == 0:
         raise ValueError(f"{url!r} names port 0: a port is 1 to 65535, or {{port}} for one that powerband picks")
     if "@" in parts.netloc:
         raise ValueError(f"{url!r} holds a user name: leave it out and send an Authorization header instead")
     return parts
+
+
+def is_websocket(url: str) -> bool:
+    """Whether a load of this URL is one of WebSockets."""
+    return url.partition("://")[0].lower() in WEBSOCKET
+
+
+def http_url(url: str) -> str:
+    """The same place asked over HTTP: `http` for `ws`, `https` for `wss`; any other URL as it is."""
+    scheme, separator, rest = url.partition("://")
+    return {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme) + separator + rest
 
 
 def is_loopback(host: str) -> bool:
@@ -48,7 +64,7 @@ def is_loopback(host: str) -> bool:
 
 def loadable_host(url: str, allow_hosts: Collection[str]) -> str:
     """The host of a URL that may be loaded. Raises ValueError whose text says why it may not, and what to do."""
-    host = split_url(url).hostname or ""
+    host = split_url(url, LOADABLE).hostname or ""
     if not is_loopback(host) and host not in allow_hosts:
         raise ValueError(
             f"{host} is not this machine, and load goes only where it is wanted: add --allow-host {host} "

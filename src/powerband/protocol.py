@@ -70,12 +70,50 @@ class Checks(Wire):
     body_contains: tuple[str, ...] = ()
 
 
+class TextMessage(Wire):
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class BinaryMessage(Wire):
+    kind: Literal["binary"] = "binary"
+    base64: str
+
+
+class EventMessage(Wire):
+    kind: Literal["event"] = "event"
+    event: str
+    data: str
+    answer: str | None = None
+
+
+class CallMessage(Wire):
+    kind: Literal["call"] = "call"
+    event: str
+    data: str
+
+
+class PublishMessage(Wire):
+    kind: Literal["publish"] = "publish"
+    channel: str
+    data: str
+
+
+Message = Annotated[
+    TextMessage | BinaryMessage | EventMessage | CallMessage | PublishMessage, Field(discriminator="kind")
+]
+
+
 class Step(Wire):
+    """A request; with `ConnectionPolicy.websocket` a message. `answered` False: one-way."""
+
     name: str
     method: str = "GET"
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
     body: str | None = None
+    message: Message | None = None
+    answered: bool = True
     checks: Checks = Checks()
     think: Time | None = None
 
@@ -86,6 +124,7 @@ class Closed(Wire):
     think: Time = NO_TIME
     ramp_ns: Count = 0
     requests_per_user: Count | None = None
+    pace: Time | None = None
 
 
 class Ramp(Wire):
@@ -105,9 +144,45 @@ class Open(Wire):
 Model = Annotated[Closed | Open, Field(discriminator="kind")]
 
 
+class MatchByOrder(Wire):
+    kind: Literal["order"] = "order"
+
+
+class MatchById(Wire):
+    kind: Literal["id"] = "id"
+    after: str
+
+
+class Tally(Wire):
+    label_after: str | None = None
+    count_after: str
+
+
+Dialect = Literal["plain", "socketcluster14", "socketcluster20"]
+DIALECTS: tuple[Dialect, ...] = ("plain", "socketcluster14", "socketcluster20")
+
+
+class WebSocket(Wire):
+    """Each user holds one, and steps are messages on it."""
+
+    path: str = "/"
+    headers: tuple[tuple[str, str], ...] = ()
+    subprotocols: tuple[str, ...] = ()
+    dialect: Dialect = "plain"
+    matching: Annotated[MatchByOrder | MatchById, Field(discriminator="kind")] = MatchByOrder()
+    unsolicited: tuple[str, ...] = ()
+    greetings: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    stamp_after: str | None = None
+    tally: Tally | None = None
+    message_bytes_max: Count = 16 * 2**20
+    rejoin_after_ns: Count | None = None
+
+
 class ConnectionPolicy(Wire):
     keep_alive: bool = True
     pipeline: Count = 1
+    websocket: WebSocket | None = None
 
 
 class Timeouts(Wire):
@@ -235,6 +310,8 @@ OUTCOMES = (
     "no_descriptors",
     "no_ports",
     "unfinished",
+    "handshake_refused",
+    "violation",
 )
 Outcome = Literal[
     "ok",
@@ -251,6 +328,8 @@ Outcome = Literal[
     "no_descriptors",
     "no_ports",
     "unfinished",
+    "handshake_refused",
+    "violation",
 ]
 Outcomes = Mapping[Outcome, Count]
 
@@ -277,7 +356,8 @@ class PhaseBegan(Wire):
 
 
 class Interval(Wire):
-    """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests."""
+    """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests. The last
+    four are those of a WebSocket load."""
 
     type: Literal["interval"]
     start_ns: Count
@@ -296,6 +376,10 @@ class Interval(Wire):
     send_lag_ns_max: Count
     cpu_ns: Count
     response_time_ns: str | None = None
+    joined_now: Count | None = None
+    drops: Count | None = None
+    joins_failed: Count | None = None
+    delivered: Count | None = None
 
 
 class Counts(Wire):
@@ -347,6 +431,28 @@ class Connections(Wire):
     connect_time_ns: str
 
 
+class WebSocketSummary(Wire):
+    """Of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
+    `tallies`: the highest count that an answer held, by label."""
+
+    joins_started: Count
+    joined: Count
+    rejoined: Count
+    joins_failed: Outcomes
+    join_time_ns: str
+    drops: dict[str, Count]
+    close_codes: dict[str, Count]
+    messages_received: Count
+    unsolicited: Count
+    unmatched: Count
+    published: Count
+    delivered: Count
+    delivery_time_ns: str
+    published_in_window: Count
+    delivered_in_window: Count
+    tallies: dict[str, Count]
+
+
 class Summary(Wire):
     """An engine's last line: the whole run (`total`), the requests intended in the window (`cohort`), the window."""
 
@@ -366,6 +472,7 @@ class Summary(Wire):
     thread_cpu_ns: tuple[Count, ...]
     max_rss_bytes: Count
     rejected_statuses: dict[str, Count] = {}
+    websocket: WebSocketSummary | None = None
     ended_by: str
 
 

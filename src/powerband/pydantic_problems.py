@@ -11,12 +11,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from powerband.errors import Problem, did_you_mean
-from powerband.experiment import Objective, Step, Subject
+from powerband.experiment import Objective, Subject
+from powerband.load import Step
+from powerband.step_forms import MESSAGE_KEYS, METHODS
 from powerband.yaml_document import Node, join
 
 # Keys that a file may hold besides the fields of the model: short forms, gone by the time the model sees them.
 _SHORT_FORMS: dict[type[BaseModel], tuple[str, ...]] = {
-    Step: ("get", "post", "put", "patch", "delete", "head", "options"),
+    Step: (*METHODS, *MESSAGE_KEYS),
     Objective: ("maximise", "minimise"),
     Subject: ("use",),
 }
@@ -72,6 +74,8 @@ def _known_keys(model: type[BaseModel], location: Location) -> list[str]:
     current: Any = model
     for part in location:
         current = _inside(current, part)
+    models = [option for option in _union(current) if isinstance(option, type) and issubclass(option, BaseModel)]
+    current = models[0] if models else current
     if not (isinstance(current, type) and issubclass(current, BaseModel)):
         return []
     fields = [field.alias or name for name, field in current.model_fields.items()]

@@ -11,7 +11,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from powerband.experiment import Constant, Constraint, Experiment, Exponential, Objective, Uniform
+from powerband.experiment import Constraint, Experiment, Objective
+from powerband.load import Constant, Exponential, Uniform
 from powerband.units import duration_text
 from powerband.yaml_document import parse_scalar
 

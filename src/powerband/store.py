@@ -47,7 +47,8 @@ class TrialRecord:
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
     no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `acknowledged`: the rounds of
-    `run/acknowledged.py`. `thread_names`: of a JVM, in full, by thread id.
+    `run/acknowledged.py`. `thread_names`: of a JVM, in full, by thread id. `visits`: of a real browser
+    (`run/visitor.py`); `no_visitor`: why there was none, though one was asked for.
     """
 
     spec: TrialSpec
@@ -64,6 +65,8 @@ class TrialRecord:
     control_cpu_ns: int | None = None
     acknowledged: tuple[Mapping[str, Any], ...] = ()
     thread_names: Mapping[str, str] = field(default_factory=dict)
+    visits: tuple[Mapping[str, Any], ...] = ()
+    no_visitor: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,6 +85,8 @@ class TrialRecord:
             "control_cpu_ns": self.control_cpu_ns,
             "acknowledged": [dict(row) for row in self.acknowledged],
             "thread_names": dict(self.thread_names),
+            "visits": [dict(visit) for visit in self.visits],
+            "no_visitor": self.no_visitor,
         }
 
     @classmethod
@@ -108,6 +113,8 @@ class TrialRecord:
             control_cpu_ns=data.get("control_cpu_ns"),
             acknowledged=tuple(data.get("acknowledged", ())),
             thread_names=data.get("thread_names", {}),
+            visits=tuple(data.get("visits", ())),
+            no_visitor=data.get("no_visitor", ""),
         )
 
 
@@ -121,6 +128,7 @@ class TrialDir:
         self.probe = path / "probe.jsonl"
         self.log = path / "subject.log"
         self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
+        self.visitor_log = path / "visitor.log"  # of a visitor's browser: what it said, and its page
         self.record = path / "record.json"
 
     def begin(self, spec: TrialSpec) -> None:

@@ -1,18 +1,18 @@
 """From a subject and a setting to the command that starts it: templates filled in, parameters checked. Pure.
 
-`{name}` stands for a parameter, a factor, or one of `BUILT_IN`, which powerband fills in; `{{` and `}}` for the braces
-themselves. A brace that does not enclose a name stays as it is, so JSON can be written plainly. Nothing is ever given
-to a shell.
+`{name}` stands for a parameter, a factor, or one of `BUILT_IN`, which powerband fills in (`templates.py` has the
+rules of the form). Nothing is ever given to a shell.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from powerband.errors import ExperimentError, did_you_mean
-from powerband.experiment import Parameter, Step, Subject
+from powerband.errors import did_you_mean
+from powerband.experiment import Parameter, Subject
+from powerband.load import Step
 from powerband.plan import Level, Setting, format_level
+from powerband.templates import fill
 from powerband.units import parse_duration_ns
 
 # Ports that are free, the engine, the JDK that was found, the subject's own folder, the one that its build fills, and
@@ -20,7 +20,6 @@ from powerband.units import parse_duration_ns
 SERVICES = ("postgresql_port", "postgresql_user", "postgresql_database")  # empty where a setting uses no such service
 BUILT_IN = ("port", "metrics_port", "engine", "java", "java_home", "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
-_TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
 
 
 def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
@@ -37,38 +36,18 @@ def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> 
 
 
 def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
-    """Any other template of a subject: its url, metrics_url, ready.http, ready.log, cwd. Raises ExperimentError."""
+    """Any other template of a subject, such as its url or metrics_url. Raises ExperimentError."""
     return fill(text, values_of(subject, setting, given), "subject")
 
 
 def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
     """What each placeholder stands for: a factor's level, else what the experiment has set, else the default."""
-    levels: dict[str, Level] = {name: parameter.default for name, parameter in subject.parameters.items()}
-    levels |= {**subject.set, **setting.as_dict()}
-    return {**{name: format_level(level) for name, level in levels.items()}, **given}
-
-
-def fill(template: str, values: Mapping[str, str], key: str) -> str:
-    """The template with its placeholders replaced. Raises ExperimentError naming `key`."""
-
-    def replacement(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0][0]
-        if match[1] not in values:
-            raise ExperimentError(f"{{{match[1]}}} stands for nothing; {did_you_mean(match[1], values)}", key=key)
-        return values[match[1]]
-
-    return _TEMPLATE.sub(replacement, template)
-
-
-def placeholders(templates: Iterable[str]) -> set[str]:
-    """The names that occur in templates."""
-    return {match[1] for text in templates for match in _TEMPLATE.finditer(text) if match[1]}
+    return {**{name: format_level(level) for name, level in subject.levels_at(setting).items()}, **given}
 
 
 def templates_of(subject: Subject) -> list[str]:
     """Every text of a subject in which placeholders are filled in."""
-    optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url)
+    optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
     given = [text for text in optional if text is not None]
     return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from powerband.errors import ExperimentError, Problem, UsageError
-from powerband.experiment import Experiment, Load, parse_constraint
+from powerband.experiment import Experiment, parse_constraint
 from powerband.experiment_file import build_experiment
-from powerband.hosts import request_target
+from powerband.hosts import is_websocket, request_target
 from powerband.levels import parse_levels
+from powerband.load import Load
 from powerband.plan import REVISION
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 
@@ -35,6 +36,8 @@ OPTIONS = {
     "--rate": "load.rate",
     "--arrivals": "load.arrivals",
     "--think": "load.think",
+    "--join": "load.join",
+    "--pace": "load.pace",
     "--ramp": "load.ramp",
     "--duration": "load.duration",
     "--timeout": "load.timeout",
@@ -73,6 +76,7 @@ def tune_experiment(
     objective: tuple[str, str] = ("maximise", "goodput"),
     env: Sequence[str] = (),
     request: Mapping[str, str] | None = None,
+    expect: Sequence[str] = (),
     headers: Sequence[str] = (),
     profile: str = "normal",
     allow_hosts: Sequence[str] = (),
@@ -81,7 +85,8 @@ def tune_experiment(
     """The experiment of one command line.
 
     `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
-    may hold `method` and `body`, `headers` are `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
+    may hold `method` and `body`, or of a WebSocket url `message`; `expect`: what each answer holds; `headers` are
+    `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
     `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others.
     Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
     if not command:
@@ -99,7 +104,7 @@ def tune_experiment(
     for option, text in given.items():
         root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
     root = merge(root, _subject(command, url, env))
-    root = merge(root, _request(url, request or {}, headers))
+    root = merge(root, _request(url, request or {}, expect, headers))
     root = merge(root, _objective(objective, slo))
     root = merge(root, _at("allow_hosts", "--allow-host", list(allow_hosts)))
     factors = _factors(parameters, problems)
@@ -109,15 +114,17 @@ def tune_experiment(
     return build_experiment(root, problems, Path())
 
 
-def load_of(url: str, options: Mapping[str, str], request: Mapping[str, str], headers: Sequence[str]) -> Load:
+def load_of(
+    url: str, options: Mapping[str, str], request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]
+) -> Load:
     """The load of `powerband load`: the same options and errors, without a server to start."""
     fixed = {"--users": str(DEFAULT_USERS)} if "--rate" not in options else {}
     # A load is checked as part of an experiment; its server stands in for the one that runs already.
-    stand_in = {"command": ["server"], "url": "http://127.0.0.1/"}
+    stand_in = {"command": ["server"], "url": "ws://127.0.0.1/" if is_websocket(url) else "http://127.0.0.1/"}
     root = _node("", {"name": "load", "subject": stand_in})
     for option, text in {**fixed, **options}.items():
         root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
-    return build_experiment(merge(root, _request(url, request, headers)), [], Path()).load
+    return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path()).load
 
 
 def _node(key: str, value: object) -> Node:
@@ -133,12 +140,12 @@ def _at(path: str, label: str, value: object) -> Node:
 
 
 def _value(option: str, text: str) -> object:
-    if option != "--think":
+    if option not in ("--think", "--pace"):
         return parse_scalar(text)
     try:
         return parse_yaml(text, option, []).plain()
     except ExperimentError as error:
-        raise UsageError(f"--think {text}: {error}") from None
+        raise UsageError(f"{option} {text}: {error}") from None
 
 
 def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
@@ -162,23 +169,33 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
     )
 
 
-def _request(url: str, request: Mapping[str, str], headers: Sequence[str]) -> Node:
-    """The one request of the load: its path is the URL's."""
+def _request(url: str, request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]) -> Node:
+    """The one request of the load, whose path is the URL's; of a WebSocket url the one message, and the headers are the
+    handshake's."""
     pairs = []
     for text in headers:
         name, colon, value = text.partition(":")
         if not colon or not name.strip():
             raise UsageError(f"--header {text}: write 'Name: value'")
         pairs.append([name.strip(), value.strip()])
-    method = request.get("method", "GET").upper()
-    step = {
-        "method": Node(method, f"--method {method}"),
-        "path": Node(request_target(url), f"--url {url}"),
-        "headers": _node("--header", pairs),
-    }
-    if "body" in request:
-        step["body"] = Node(request["body"], "--body")
-    return Node({"load": Node({"scenario": Node((Node(step, "--url"),), "--url")}, "load")})
+    step: dict[str, Node] = {}
+    load: dict[str, Node] = {}
+    if is_websocket(url):
+        load["websocket"] = Node({"headers": _node("--header", pairs)}, f"--url {url}")
+        if "message" not in request:
+            raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
+    else:
+        step = {"path": Node(request_target(url), f"--url {url}"), "headers": _node("--header", pairs)}
+    if "method" in request or not is_websocket(url):
+        method = request.get("method", "GET").upper()
+        step["method"] = Node(method, f"--method {method}")
+    for key in ("body", "message"):
+        if key in request:
+            step[key] = Node(request[key], f"--{key}")
+    if expect:
+        step["expect"] = Node(tuple(Node(text, f"--expect {text}") for text in expect), "--expect")
+    load["scenario"] = Node((Node(step, "--url"),), "--url")
+    return Node({"load": Node(load, "load")})
 
 
 def _objective(objective: tuple[str, str], slo: Sequence[str]) -> Node:

@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from powerband import protocol as wire
-from powerband.experiment import Load
+from powerband.load import Load
 from powerband.run.loadspec import fleet_specs
+from powerband.websocket import WebSocket
 
 DAY_NS = 24 * 3600 * 10**9
 LAST_REQUESTS = 2**32 - 2
@@ -111,3 +112,44 @@ def test_both_sides_draw_the_line_at_the_same_place(engine: Path, fields: dict[s
     except ValidationError:  # it does not even fit the wire
         ready = False
     assert (checked, ready) == (good, good)
+
+
+WEBSOCKET_CASES: list[tuple[str, Any, bool]] = [
+    *(("message_bytes_max", value, good) for value, good in ((0, False), (1, True), (2**30, True), (2**30 + 1, False))),
+    *(("rejoin_after_ns", value, good) for value, good in (
+        (999_999, False), (10**6, True), (DAY_NS, True), (DAY_NS + 1, False))),
+    *(("headers", ((name, "x"),), good) for name, good in (
+        ("Origin", True), ("Host", False), ("upgrade", False), ("Sec-WebSocket-Key", False), ("a b", False))),
+    *(("subprotocols", (name,), good) for name, good in (("chat", True), ("a b", False))),
+    *(("path", path, good) for path, good in (("/x?y=1", True), ("x", False), ("/a b", False))),
+    *(("unsolicited", (text,), good) for text, good in (("a", True), ("", False))),
+    *(("stamp_after", text, good) for text, good in (("a", True), ("", False))),
+]  # fmt: skip
+
+
+def crowd(pace_ns: int = 10**6) -> Load:
+    return Load.model_validate(
+        {"users": 1, "websocket": {}, "pace": {"constant": pace_ns}, "scenario": [{"name": "x", "message": "x"}]}
+    )
+
+
+@pytest.mark.parametrize(("field", "value", "good"), WEBSOCKET_CASES)
+def test_both_sides_take_the_same_websockets(engine: Path, field: str, value: Any, good: bool) -> None:
+    sound = crowd().websocket
+    assert sound is not None
+    try:
+        WebSocket.model_validate({field: value})
+        checked = True
+    except ValidationError:
+        checked = False
+    unchecked_websocket = sound.model_copy(update={field: value})
+    ready = engine_accepts(engine, crowd().model_copy(update={"websocket": unchecked_websocket}))
+    assert (checked, ready) == (good, good)
+
+
+def test_both_sides_take_the_same_shortest_pace(engine: Path) -> None:
+    assert engine_accepts(engine, crowd(1000))
+    with pytest.raises(ValidationError):
+        crowd(999)
+    shorter = crowd().model_copy(update={"pace": Load(users=1).think.model_copy(update={"ns": 999})})
+    assert not engine_accepts(engine, shorter)

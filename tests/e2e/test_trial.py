@@ -22,7 +22,8 @@ from fakes.stand import (
     scripted,
     short_load,
 )
-from powerband.experiment import Constant, HostUse, Measure, Pinning, Ready, Stop
+from powerband.experiment import HostUse, Measure, Pinning, Ready, Stop
+from powerband.load import Constant
 from powerband.protocol import WarmupSeries
 from powerband.run.failures import Code
 from powerband.run.ports import pick_port

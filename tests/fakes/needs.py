@@ -41,3 +41,9 @@ def need_javac() -> None:
     """Any JDK on PATH, for what a test compiles by itself."""
     if shutil.which("javac") is None or shutil.which("java") is None:
         without("no JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
+
+
+def need_node() -> None:
+    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
+    if missing:
+        without(f"no {' and no '.join(missing)} here: install Debian's packages nodejs and npm")

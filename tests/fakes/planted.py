@@ -15,7 +15,8 @@ from typing import Any
 from fakes.stand import MS, experiment, reference, run_one
 from powerband.analyze.measure import measure
 from powerband.analyze.results import BottleneckName, TrialResult
-from powerband.experiment import Experiment, Load, Measure
+from powerband.experiment import Experiment, Measure
+from powerband.load import Load
 from powerband.store import TrialDir
 
 WARMUP_NS = 500 * MS

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from powerband.errors import PowerbandError
-from powerband.experiment import Load
+from powerband.load import Load
 from powerband.run.loadgen import run_load
 from powerband.run.stop import StopRequest
 

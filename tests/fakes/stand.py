@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from powerband.experiment import Experiment, HostUse, Load, Measure, Ready, Subject
+from powerband.experiment import Experiment, HostUse, Measure, Ready, Subject
+from powerband.load import Load
 from powerband.plan import Setting, TrialSpec
 from powerband.protocol import WarmupSeries
 from powerband.run.stop import StopRequest

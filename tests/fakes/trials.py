@@ -11,7 +11,8 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from powerband.experiment import Experiment, Load, Measure, Objective, Subject
+from powerband.experiment import Experiment, Measure, Objective, Subject
+from powerband.load import Load
 from powerband.plan import Level, Setting, TrialSpec
 from powerband.store import Failure, TrialDir, TrialRecord
 

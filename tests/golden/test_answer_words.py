@@ -14,7 +14,8 @@ import pytest
 from fakes.trials import experiment
 from powerband.analyze.compare import analyse
 from powerband.analyze.results import Analysis, AnswerKind, Problem, TrialResult
-from powerband.experiment import Load, Objective
+from powerband.experiment import Objective
+from powerband.load import Load
 from powerband.plan import Setting
 
 GOLDEN = Path(__file__).parent / "answers.txt"

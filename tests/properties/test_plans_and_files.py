@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband.errors import ExperimentError, PowerbandError
-from powerband.experiment import Experiment, Load, Measure, Subject
+from powerband.experiment import Experiment, Measure, Subject
 from powerband.experiment_file import parse_experiment
 from powerband.levels import parse_levels, parse_range
+from powerband.load import Load
 from powerband.plan import format_level
 from powerband.resolved import resolved_yaml
 from powerband.search.planners import dry_run

@@ -7,7 +7,7 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from powerband import experiment as models
+from powerband import experiment, load
 from powerband.cli import powerband
 from powerband.experiment_file import parse_experiment
 from powerband.metrics import ALIASES, METRICS
@@ -17,10 +17,10 @@ FILE_PAGE = (DOCS / "experiment-file.md").read_text()
 CLI_PAGE = (DOCS / "cli.md").read_text()
 
 # The long forms of what is documented by its short form.
-LONG_FORMS = {models.Constant, models.Uniform, models.Exponential, models.Constraint}
+LONG_FORMS = {load.Constant, load.Uniform, load.Exponential, experiment.Constraint}
 KEYS = [
     (model.__name__, field.alias or name)
-    for model in vars(models).values()
+    for model in {**vars(load), **vars(experiment)}.values()
     if isinstance(model, type) and issubclass(model, BaseModel) and model not in LONG_FORMS
     for name, field in model.model_fields.items()
 ]
@@ -68,3 +68,17 @@ def test_the_subjects_of_the_page_are_valid() -> None:
         if "./my-subject" not in text:
             factors = "factors: {threads: [1]}\n"
             assert parse_experiment(f"{text}\nload: {{users: 1}}\n{factors}", "example.yaml").subject.command
+
+
+def test_the_websocket_load_of_the_page_is_valid() -> None:
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", FILE_PAGE, re.S) if text.startswith("load:")]
+    made = parse_experiment(example, "example.yaml").load
+    assert made.websocket is not None and made.joining_ns == 10 * 10**9
+
+
+@pytest.mark.parametrize("step", re.findall(r"^\| `(\{\w+: .*?\})` \| (plain|socketcluster)", FILE_PAGE, re.M))
+def test_the_messages_of_the_page_are_valid(step: tuple[str, str]) -> None:
+    dialect = "plain" if step[1] == "plain" else "socketcluster20"
+    subject = 'subject: {command: "./s {port}", url: "ws://127.0.0.1:{port}/"}'
+    text = f"{subject}\nload: {{users: 1, websocket: {{dialect: {dialect}}}, scenario: [{step[0]}]}}\n"
+    assert parse_experiment(text, "example.yaml").load.scenario[0].message is not None

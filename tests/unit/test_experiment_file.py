@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from powerband.errors import ExperimentError, UsageError
-from powerband.experiment import Constant, Experiment, Exponential, Uniform
+from powerband.experiment import Experiment
 from powerband.experiment_file import load_experiment, load_subject, parse_experiment
+from powerband.load import Constant, Exponential, Uniform
 from powerband.plan import Setting
 
 GOOD = """\

@@ -8,8 +8,10 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.experiment import Experiment
-from powerband.forecast import Forecast, forecast, reach_text, size_text, time_text
+from powerband.forecast import Forecast, forecast, joining_text, reach_text, size_text, time_text, words
+from powerband.load import Load
 from powerband.machine import Noise
+from powerband.run import limits
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
 ASSUMED = Noise(0.02)
@@ -113,3 +115,31 @@ def test_the_words() -> None:
         "winner: at most 210 trials"
     )
     assert [time_text(s * 1e9) for s in (50.4, 250, 7500)] == ["50 s", "4 min 10 s", "2 h 5 min"]
+
+
+def test_joining_users_take_their_time_and_are_told() -> None:
+    load = {"users": 42_000, "join": "160/s", "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
+    plain, joining = (
+        forecast(made().model_copy(update={"load": part}), ASSUMED)
+        for part in map(Load.model_validate, ({**load, "join": None}, load))
+    )
+    assert joining.expected_ns - plain.expected_ns == joining.trials * 262_500_000_000
+    crowd = made().model_copy(update={"load": Load.model_validate(load)})
+    assert joining_text(crowd) == "42,000 users join over 4 min 22 s"
+    assert "In each trial 42,000 users join over 4 min 22 s first." in words(crowd, joining)
+    assert joining_text(made()) == ""
+
+
+def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "descriptor_limit", lambda: 20_000)
+    monkeypatch.setattr(limits, "local_ports", lambda: 28_232)
+    many = made().model_copy(update={"load": Load(users=42_000)})
+    assert limits.foreseen(many) == [
+        "42,000 users take 3 processes of the load engine with 6 source addresses (127.0.0.2 to 127.0.0.7), each with "
+        "20,000 descriptors.",
+        "One process of the server may open 20,000 descriptors too, so that 42,000 users need several of them, or a "
+        "higher limit (ulimit -Hn).",
+    ]
+    assert limits.foreseen(made()) == []
+    (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))
+    assert said.startswith("This machine cannot hold 2,000,000 users: the load may need 2000000 connections")

@@ -9,7 +9,7 @@ import pytest
 from powerband.cli import invoke
 from powerband.errors import ExperimentError
 from powerband.experiment_file import parse_experiment
-from powerband.hosts import is_loopback, split_url
+from powerband.hosts import LOADABLE, http_url, is_loopback, is_websocket, loadable_host, split_url
 from powerband.resolved import resolved_yaml
 from powerband.tune import tune_experiment
 
@@ -38,6 +38,18 @@ def test_not_loopback(host: str) -> None:
 )
 def test_urls_of_servers(url: str) -> None:
     split_url(url)
+
+
+def test_websockets_may_be_loaded_and_are_asked_over_http() -> None:
+    split_url("wss://127.0.0.1:{port}/x", LOADABLE)
+    assert is_websocket("ws://a/") and is_websocket("WSS://a/") and not is_websocket("http://ws://a/")
+    assert http_url("ws://a:1/x?y=1") == "http://a:1/x?y=1"
+    assert (http_url("wss://a/"), http_url("https://a/")) == ("https://a/", "https://a/")
+    assert loadable_host("ws://127.0.0.1:5/", ()) == "127.0.0.1"
+    with pytest.raises(ValueError, match=r"--allow-host example\.org"):
+        loadable_host("wss://example.org/", ())
+    with pytest.raises(ValueError, match=r"a page is wanted here: write https://a/"):
+        split_url("wss://a/")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@ import pytest
 from powerband.errors import ExperimentError
 from powerband.experiment import Parameter, Subject
 from powerband.plan import Level, Setting
-from powerband.subjects import check_level, placeholders, render_command, render_env, render_text
+from powerband.subjects import check_level, render_command, render_env, render_text
+from powerband.templates import placeholders
 
 SUBJECT = Subject(
     name="s",

@@ -7,8 +7,10 @@ import pytest
 
 from powerband.errors import ExperimentError, UsageError
 from powerband.experiment_file import parse_experiment
+from powerband.load import Exponential
 from powerband.resolved import resolved_yaml
-from powerband.tune import tune_experiment
+from powerband.tune import load_of, tune_experiment
+from powerband.websocket import Text
 
 COMMAND = ("./server", "--port", "{port}", "-t", "{threads}")
 
@@ -174,3 +176,45 @@ def test_mistakes_with_revisions(parameters: tuple[str, ...], revisions: tuple[s
 def test_a_revision_that_is_used_nowhere() -> None:
     with pytest.raises(ExperimentError, match="revision"):
         tune_experiment(["./server", "{port}"], (), revisions=("a", "b"))
+
+
+def test_a_websocket_url_with_its_message() -> None:
+    experiment = tune_experiment(
+        COMMAND,
+        ["threads=1,2"],
+        url="ws://127.0.0.1:{port}/chat",
+        options={"--users": "50", "--join": "10/s", "--pace": "{exponential: 6s}"},
+        request={"message": '{"op":"ping"}'},
+        expect=['"pong"', "1"],
+        headers=["Origin: http://a"],
+    )
+    load = experiment.load
+    assert load.websocket is not None and load.websocket.headers == (("Origin", "http://a"),)
+    assert (load.users, load.joining_ns, load.pace) == (50, 5 * 10**9, Exponential(mean=6 * 10**9))
+    (step,) = load.scenario
+    assert (step.name, step.message) == ('{"op":"ping"}', Text(text='{"op":"ping"}'))
+    assert step.checks.body_contains == ('"pong"', "1")
+    assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "request_", "said"),
+    [
+        ("ws://127.0.0.1:{port}/", {}, {}, "--url ws://127.0.0.1:{port}/: a WebSocket load sends messages: name one"),
+        ("ws://127.0.0.1:{port}/", {}, {"message": "x", "body": "y"}, "--body: is of an HTTP request"),
+        ("ws://127.0.0.1:{port}/", {"--rate": "5"}, {"message": "x"}, "--rate 5: is of an open load"),
+        ("ws://127.0.0.1:{port}/", {"--pace": "1s", "--think": "1s"}, {"message": "x"}, "--think 1s: pace is set too"),
+        ("http://127.0.0.1:{port}/", {}, {"message": "x"}, "--message: a message goes over a WebSocket"),
+        ("http://127.0.0.1:{port}/", {"--pace": "1s"}, {}, "--pace 1s: an HTTP user waits for its answer"),
+    ],
+)
+def test_mistakes_with_messages_name_the_option(
+    url: str, options: dict[str, str], request_: dict[str, str], said: str
+) -> None:
+    with pytest.raises((ExperimentError, UsageError), match=re.escape(said)):
+        tune_experiment(COMMAND, ["threads=1,2"], url=url, options=options, request=request_)
+
+
+def test_powerband_load_takes_the_same() -> None:
+    load = load_of("wss://127.0.0.1:8080/x", {"--users": "3"}, {"message": "ping"}, ["pong"], [])
+    assert load.websocket is not None and load.scenario[0].message == Text(text="ping")

@@ -22,10 +22,10 @@ def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> di
     metrics = {
         "missing_at_acknowledgement_mean": sum(missing) / len(missing),
         "missing_at_acknowledgement_max": float(max(missing)),
-        "acknowledge_ns_p50": float(_quantile([row["acknowledged_ns"] for row in read], 0.5)),
+        "acknowledge_ns_p50": float(quantile([row["acknowledged_ns"] for row in read], 0.5)),
     }
     if delays := [row["visible_ns"] for row in read if row["visible_ns"] is not None]:
-        metrics |= {f"visible_delay_ns_p{round(100 * q)}": float(_quantile(delays, q)) for q in (0.5, 0.9)}
+        metrics |= {f"visible_delay_ns_p{round(100 * q)}": float(quantile(delays, q)) for q in (0.5, 0.9)}
         metrics["visible_delay_ns_max"] = float(max(delays))
     return metrics
 
@@ -41,5 +41,5 @@ def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> I
         yield Problem("acknowledged_never_seen", text, fatal=False)
 
 
-def _quantile(values: Sequence[int], q: float) -> int:
+def quantile(values: Sequence[int], q: float) -> int:
     return sorted(values)[max(0, math.ceil(q * len(values)) - 1)]

@@ -1,28 +1,30 @@
 """Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
-full accept queues, and what the subject's log names.
+full accept queues, and what the subject's log names. Of a WebSocket load also users who could not join or were lost.
 
-In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
-reading of evidence and says so; without any, the kind stands alone.
+In: a trial's fleet and crowd, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause
+is a reading of evidence and says so; without any, the kind stands alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from powerband.analyze.crowd import Crowd
 from powerband.analyze.fleet import Fleet
 from powerband.analyze.results import ErrorKind, Problem
 from powerband.logs import out_of_memory
 
 _THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
 # What the subject's own code does; its log may say more.
-_BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed"}
+_BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
 _CAUSES = {
     "reset": "the server reset the connection before its answer was whole",
     "closed_early": "the server closed the connection before its answer was whole",
     "timeout": "no answer came within load.timeout",
     "bad_response": "the answer was no valid HTTP",
+    "violation": "the server broke the WebSocket protocol, or that of the dialect",
     "check_failed": "the answer does not hold what the step's check wants",
     "connect_refused": "nobody listened",
     "connect_failed": "the connection could not be opened",
@@ -31,6 +33,30 @@ _CAUSES = {
     "no_descriptors": "the load engine had no descriptor left: not the server's fault",
     "no_ports": "the load engine had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
+}
+_JOIN, _LOST = "join ", "lost "
+# What became of users: why they could not join, and how those who had joined were lost.
+_NEVER_SENT = "never sent"
+_OF_USERS = {
+    _NEVER_SENT: "due by load.pace, but load.pipeline messages of the user had no answer, or it had no connection",
+    "join connect_timeout": "the user had not joined within load.connect_timeout",
+    "join handshake_refused": "the server refused the opening handshake, or that of the dialect",
+    "join unfinished": "the user was still joining when the run ended",
+    "lost reset": "the server reset the connection",
+    "lost heartbeat": "nothing came from the server for as long as it had said (its pingTimeout)",
+    "lost timeout": "the engine closed the connection, since a message was not answered within load.timeout",
+}
+_CLOSE_CODES = {
+    "1000": "normal end",
+    "1001": "going away",
+    "1002": "protocol error",
+    "1003": "data that it cannot take",
+    "1007": "text that is none",
+    "1008": "against its policy",
+    "1009": "message too big",
+    "1011": "its own error",
+    "1012": "it starts again",
+    "1013": "try again later",
 }
 # What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
 _MAY_OVERFLOW = {
@@ -51,15 +77,16 @@ _STATUSES = {
 }
 
 
-def error_kinds(fleet: Fleet, overflows: float | None, log: str) -> tuple[ErrorKind, ...]:
+def error_kinds(fleet: Fleet, overflows: float | None, log: str, crowd: Crowd | None = None) -> tuple[ErrorKind, ...]:
     """Over the whole run, warm-up included; empty where every request ended ok. `overflows`: how many connections found
-    an accept queue full meanwhile; None: nobody counted."""
-    counts = dict(_counts(fleet))
+    an accept queue full meanwhile; None: nobody counted. `crowd`: of a WebSocket load."""
+    counts = dict(_counts(fleet) if crowd is None else [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)])
     if not counts:
         return ()
     thrown = _thrown(log)
+    codes = {} if crowd is None else crowd.close_codes
     return tuple(
-        ErrorKind(kind, count, _cause(kind, overflows or 0.0, thrown))
+        ErrorKind(kind, count, _cause_of_user(kind, codes, overflows or 0.0) or _cause(kind, overflows or 0.0, thrown))
         for kind, count in sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     )
 
@@ -71,10 +98,15 @@ def memory_problem(log: str) -> Iterator[Problem]:
         yield Problem("out_of_memory", message, fatal=False)
 
 
-def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
+def _statuses(fleet: Fleet) -> Counter[str]:
     statuses: Counter[str] = Counter()
     for summary in fleet.summaries:
         statuses.update(summary.get("rejected_statuses", {}))
+    return statuses
+
+
+def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
+    statuses = _statuses(fleet)
     for outcome, count in fleet.total.outcomes.items():
         if outcome == "status_rejected" and statuses:
             yield from ((f"status {status}", number) for status, number in statuses.items())
@@ -84,7 +116,52 @@ def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
         yield "dropped", fleet.total.dropped
 
 
+def _counts_of_messages(fleet: Fleet) -> Iterator[tuple[str, int]]:
+    """A status is one of a handshake there."""
+    yield from ((outcome, count) for outcome, count in fleet.total.outcomes.items() if outcome != "ok" and count)
+    if fleet.total.dropped:
+        yield _NEVER_SENT, fleet.total.dropped
+
+
+def _counts_of_users(fleet: Fleet, crowd: Crowd) -> Iterator[tuple[str, int]]:
+    statuses = _statuses(fleet)
+    for outcome, count in crowd.joins_failed.items():
+        left = count - sum(statuses.values()) if outcome == "handshake_refused" else count
+        if left > 0:
+            yield _JOIN + outcome, left
+    yield from ((f"{_JOIN}status {status}", count) for status, count in statuses.items())
+    yield from ((_LOST + reason, count) for reason, count in crowd.drops.items() if count)
+
+
+def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
+    """Empty of a request, and of a join that failed as a request might."""
+    if kind == _NEVER_SENT:
+        return _OF_USERS[kind]
+    if kind == f"{_LOST}closed":
+        told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
+        return f"the server closed the connection{f' with {told}' if told else ''}"
+    if kind.startswith(_LOST):
+        reason = kind.removeprefix(_LOST)
+        return _OF_USERS.get(kind) or _CAUSES.get(reason, "")
+    if not kind.startswith(_JOIN):
+        return ""
+    outcome = kind.removeprefix(_JOIN)
+    full = overflows >= 1 and outcome in _MAY_OVERFLOW
+    return "" if full or outcome.startswith("status ") else _OF_USERS.get(kind, "")
+
+
+def _close_code(code: str, count: int) -> str:
+    name = "no close code" if code == "none" else f"close code {code}"
+    words = f" ({_CLOSE_CODES[code]})" if code in _CLOSE_CODES else ""
+    return f"{name}{words} {_times(count)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def _cause(kind: str, overflows: float, thrown: str) -> str:
+    kind = kind.removeprefix(_JOIN)
     if kind in _MAY_OVERFLOW and overflows >= 1:
         return f"{_MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
     if kind == "connect_timeout":
@@ -101,4 +178,4 @@ def _thrown(log: str) -> str:
     if not named:
         return ""
     name, count = named.most_common(1)[0]
-    return f"its log names {name} {'once' if count == 1 else f'{count:,} times'}"
+    return f"its log names {name} {_times(count)}"

@@ -9,7 +9,7 @@ from powerband.analyze.honesty import SUBJECT_CODES
 from powerband.analyze.results import TrialResult, Verdict
 
 # Failures of a trial that are not the subject's fault.
-OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit"})
+OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit"})
 
 
 def fatal_codes(result: TrialResult) -> frozenset[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.fleet import Counts, Fleet, Times
 from powerband.analyze.results import Problem
-from powerband.experiment import Load
+from powerband.load import Load
 from powerband.units import format_duration
 
 LITTLE_TOLERANCE = 0.02

@@ -13,6 +13,7 @@ from typing import Any
 from powerband.analyze.acknowledged import acknowledged_metrics, acknowledged_problems
 from powerband.analyze.bottleneck import bottleneck_of
 from powerband.analyze.burst import burst_metrics
+from powerband.analyze.crowd import crowd_metrics, crowd_of, crowd_problems
 from powerband.analyze.errors import error_kinds, memory_problem
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
@@ -25,7 +26,9 @@ from powerband.analyze.rate_counter import rate_counter_metrics
 from powerband.analyze.results import Problem, TrialResult
 from powerband.analyze.scene import Threads, scene_of
 from powerband.analyze.steady import window_is_steady
-from powerband.experiment import Experiment, Load
+from powerband.analyze.visitor import visitor_metrics, visitor_problems
+from powerband.experiment import Experiment
+from powerband.load import Load
 from powerband.logs import end_of
 from powerband.store import TrialDir, TrialRecord
 
@@ -47,14 +50,17 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     intervals = [event for event in directory.read_events() if event.get("type") == "interval"]
     cpus = None if probe is None else _subject_cpus(probe, fleet, record)
     pools = () if probe is None else watched_pools(probe.threads, fleet.start_ns, fleet.end_ns)
+    crowd = crowd_of(record.engines, intervals, fleet)
     metrics = {
         **_load_metrics(fleet, load, response, send_lag),
+        **({} if crowd is None else dict(crowd_metrics(crowd, load, fleet.total))),
         **_interval_metrics(intervals, fleet),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **dict(_pool_metrics(pools, cpus)),
         **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
         **_own_metrics(experiment, probe, fleet),
         **_acknowledged(record, experiment),
+        **_visits(record, fleet),
         **(rate_counter_metrics(intervals) if experiment.measure.rate_counter else {}),
         **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
         **_burst_overflows(probe, record, experiment.measure.burst_ns),
@@ -73,6 +79,9 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         steady=steady,
     )
     problems = problems_of(evidence)
+    if crowd is not None:
+        found = (*problems, *crowd_problems(crowd, load, fleet.total))
+        problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
@@ -81,11 +90,13 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     if experiment.measure.acknowledged is not None:
         expect = experiment.measure.acknowledged.expect
         problems = (*problems, *acknowledged_problems(record.acknowledged, expect))
+    if experiment.measure.visitor:
+        problems = (*problems, *visitor_problems(record.visits, metrics, record.no_visitor))
     log = end_of(directory.log, LOG_BYTES_MAX)
     problems = (*problems, *memory_problem(log))
     named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
     uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
-    errors = error_kinds(fleet, _overflows(probe, record, record.phases.get("end")), log)
+    errors = error_kinds(fleet, _overflows(probe, record, record.phases.get("end")), log, crowd)
     return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named, errors=errors)
 
 
@@ -147,8 +158,9 @@ def _load_metrics(fleet: Fleet, load: Load, response: Times, send_lag: Times) ->
         metrics["connect_time_ns_p99"] = connect.quantile(0.99)
     if load.users is not None and fleet.users_mean > 0:
         metrics["users_mean"] = fleet.users_mean
-        # Users who near the end of their requests have fewer in flight than the pipeline allows.
-        if load.pipeline == 1 or load.requests_per_user is None:
+        # Users who near the end of their requests have fewer in flight than the pipeline allows; those with a pace send
+        # whether or not they were answered.
+        if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
             slots = fleet.users_mean * load.pipeline
             metrics["littles_law_deviation"] = abs(slots - present_by_times(fleet)) / slots
     return metrics
@@ -320,6 +332,12 @@ def _own_metrics(experiment: Experiment, probe: Probe | None, fleet: Fleet) -> d
 def _acknowledged(record: TrialRecord, experiment: Experiment) -> dict[str, float]:
     wanted = experiment.measure.acknowledged
     return {} if wanted is None else acknowledged_metrics(record.acknowledged, wanted.expect)
+
+
+def _visits(record: TrialRecord, fleet: Fleet) -> dict[str, float]:
+    """The browser tells wall clock, everything else is monotonic."""
+    ahead_ns = record.wall_ns - record.monotonic_ns
+    return visitor_metrics(record.visits, fleet.start_ns + ahead_ns, fleet.end_ns + ahead_ns)
 
 
 def _overflows(probe: Probe | None, record: TrialRecord, end_ns: int | None) -> float | None:

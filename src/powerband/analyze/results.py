@@ -105,8 +105,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; `cause`:
-    what tells why, empty where nothing does."""
+    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; and users
+    who could not join (`join connect_timeout`) or were lost (`lost closed`). `cause`: what tells why, empty where
+    nothing does."""
 
     kind: str
     count: int

@@ -15,7 +15,7 @@ from powerband.analyze.laws import in_flight
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.probes import Counters, Probe
 from powerband.analyze.results import Problem
-from powerband.experiment import Load
+from powerband.load import Load
 
 SERVED_SHARE = 0.97
 # The very first answers are slow by themselves: threads start, connections are opened.
@@ -123,7 +123,7 @@ def scene_of(
         rate_per_s=fleet.achieved_per_s,
         load_served=_served(fleet, load, metrics),
         failed_share=metrics.get("error_rate", 0.0),
-        failed_connections=sum(fleet.total.outcomes.get(outcome, 0) for outcome in CONNECT_OUTCOMES),
+        failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
         accept_queue_limit=0.0 if limit is None else float(limit.max()),
         descriptors_left=_descriptors_left(tree, start, end),
@@ -135,10 +135,17 @@ def scene_of(
     )
 
 
+def _failed_connections(fleet: Fleet) -> int:
+    """Of requests, and of WebSocket users who were to join."""
+    joins = [summary["websocket"]["joins_failed"] for summary in fleet.summaries if summary.get("websocket")]
+    return sum(part.get(outcome, 0) for part in (fleet.total.outcomes, *joins) for outcome in CONNECT_OUTCOMES)
+
+
 def _present(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> float:
     """A user without pauses always has a request under way. Where an open load is not served, more and more wait, and
     the times of those that ended tell of fewer."""
-    if load.users is not None and fleet.thinking_users_mean == 0 and load.requests_per_user is None:
+    keeps_asking = load.pace is None and load.requests_per_user is None and fleet.thinking_users_mean == 0
+    if load.users is not None and keeps_asking:
         return fleet.users_mean * load.pipeline
     little = in_flight(metrics) or 0.0
     if load.rate_per_s is not None and not _served(fleet, load, metrics):
@@ -147,12 +154,14 @@ def _present(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> float:
 
 
 def _served(fleet: Fleet, load: Load, metrics: Mapping[str, float]) -> bool:
-    """All that was offered was answered rightly; of a closed load: its users spend nearly all their time in pauses, so
-    that a faster subject would not be asked for more."""
+    """All that was offered was answered rightly, at a rate or a pace; of another closed load: its users spend nearly
+    all their time in pauses, so that a faster subject would not be asked for more."""
     if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s:
         return False
     if load.rate_per_s is not None:
         return fleet.goodput_per_s >= SERVED_SHARE * max(fleet.offered_per_s, load.rate_per_s * SERVED_SHARE)
+    if load.pace is not None:
+        return not fleet.unanswered and fleet.goodput_per_s >= SERVED_SHARE * fleet.offered_per_s
     return not fleet.unanswered and fleet.thinking_users_mean >= THINKING_SHARE * fleet.users_mean
 
 

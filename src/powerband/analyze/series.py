@@ -15,6 +15,7 @@ from powerband.analyze.fleet import SECOND_NS, Times
 from powerband.analyze.own_metrics import own_series
 from powerband.analyze.probes import Counters, read_probe
 from powerband.analyze.rate_counter import rate_counter
+from powerband.analyze.threads import LabelledSeries, labelled_series
 from powerband.experiment import Measure
 from powerband.store import TrialDir, TrialRecord
 
@@ -24,7 +25,8 @@ Numbers = tuple[float | None, ...]
 @dataclass(frozen=True)
 class LoadSeries:
     """One entry a second of the load, fleet-merged; `t_s` is the end of each second, p50 and p99 come from merged
-    histograms and are None where none ended ok."""
+    histograms and are None where none ended ok. The last four are None without WebSockets: users that hold one, drops,
+    joins that failed, deliveries."""
 
     t_s: tuple[float, ...] = ()
     rate_per_s: tuple[float, ...] = ()
@@ -32,6 +34,10 @@ class LoadSeries:
     in_flight: tuple[float, ...] = ()
     response_time_ns_p50: Numbers = ()
     response_time_ns_p99: Numbers = ()
+    joined: Numbers = ()
+    drops_per_s: Numbers = ()
+    joins_failed_per_s: Numbers = ()
+    delivered_per_s: Numbers = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class TrialSeries:
     pools: tuple[PoolSeries, ...] = ()
     jvm: JvmSeries = JvmSeries()
     own: tuple[OwnSeries, ...] = ()
+    labelled: tuple[LabelledSeries, ...] = ()
     counter: CounterSeries = CounterSeries()
 
 
@@ -124,6 +131,9 @@ def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | N
         own=()
         if probe is None or probe.scrapes is None or measured is None
         else _own(measured, probe.scrapes, origin_ns),
+        labelled=()
+        if probe is None or probe.scrapes is None or measured is None
+        else tuple(labelled_series(measured.series, probe.scrapes, origin_ns)),
         counter=_counter(directory, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
     )
 
@@ -172,6 +182,10 @@ def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
         in_flight=column("in_flight_now"),
         response_time_ns_p50=column("p50"),
         response_time_ns_p99=column("p99"),
+        joined=column("joined_now"),
+        drops_per_s=column("drops"),
+        joins_failed_per_s=column("joins_failed"),
+        delivered_per_s=column("delivered"),
     )
 
 
@@ -188,7 +202,17 @@ def _second(intervals: list[Mapping[str, Any]]) -> dict[str, float | None]:
         "in_flight_now": sum(event["in_flight_now"] for event in last.values()),
         "p50": times.quantile(0.5) if times.count else None,
         "p99": times.quantile(0.99) if times.count else None,
+        "joined_now": sum(joined) if (joined := _told(last.values(), "joined_now")) else None,
+        **{
+            name: sum(counts) / covered_s if (counts := _told(intervals, name)) else None
+            for name in ("drops", "joins_failed", "delivered")
+        },
     }
+
+
+def _told(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
+    """What the intervals of a WebSocket load tell; nothing of any other."""
+    return [event[name] for event in intervals if event.get(name) is not None]
 
 
 def _subject(tree: Counters, origin_ns: int) -> SubjectSeries:

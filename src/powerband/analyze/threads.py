@@ -1,11 +1,12 @@
 """A subject's threads one by one over the measured window, and the labelled series of its metrics page.
 
 In: a trial's record and what the probe saw. Out: rows for tables: which thread used how much CPU and waited how long
-for it, and what the page says by label (instance, thread, pool). Nothing is judged here.
+for it, and what the page says by label (instance, thread, pool), over the window and over time. Nothing is judged here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from powerband.analyze.probes import Counters
 from powerband.own_expression import parse_labels
 
 COUNTS = ("_total", "_count", "_sum", "_bucket")
+LINES_MAX = 12  # of one plot
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,16 @@ class LabelTable:
     labels: tuple[str, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, ...], tuple[float | None, ...]], ...]
+
+
+@dataclass(frozen=True)
+class LabelledSeries:
+    """One series over time, a line for each combination of its labels' values: counters (by their names' ends) per
+    second since the scrape before, the others as read."""
+
+    name: str
+    t_s: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[float | None, ...]], ...]
 
 
 def thread_uses(
@@ -74,6 +86,20 @@ def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTab
     ]
 
 
+def labelled_series(wanted: Sequence[str], scrapes: Counters, origin_ns: int) -> list[LabelledSeries]:
+    """Of these names, in their order, what the page has; times in seconds since the origin. Of many lines those with
+    the largest means stay, `LINES_MAX` of them."""
+    t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns[1:])
+    found = []
+    for name in wanted:
+        fields = [field for field in scrapes.fields if field.partition("{")[0] == name]
+        lines = [(_line_name(field), _over_time(scrapes, field, name)) for field in fields]
+        most = sorted(lines, key=lambda line: -_mean(line[1]))[:LINES_MAX]
+        if most:
+            found.append(LabelledSeries(name, t_s, tuple(line for line in lines if line in most)))
+    return found
+
+
 def is_counter(name: str) -> bool:
     return name.endswith(COUNTS)
 
@@ -95,6 +121,22 @@ def _value(scrapes: Counters, text: str, name: str, start_ns: int, end_ns: int) 
         return None if grown is None else grown * SECOND_NS / (end_ns - start_ns)
     levels = scrapes.levels(text, start_ns, end_ns)
     return None if levels is None else float(levels[-1])
+
+
+def _over_time(scrapes: Counters, field: str, name: str) -> tuple[float | None, ...]:
+    if is_counter(name):
+        return tuple(None if slope is None else slope * SECOND_NS for slope in scrapes.slopes(field))
+    return tuple(None if math.isnan(value) else float(value) for value in scrapes.fields[field][1:])
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else -math.inf
+
+
+def _line_name(field: str) -> str:
+    """`worker 0` of `{process="0",role="worker"}`: names before numbers."""
+    return " ".join(sorted((value for _, value in _labels(field.partition("{")[2])), key=str.isdigit))
 
 
 def _labels(text: str) -> list[tuple[str, str]]:

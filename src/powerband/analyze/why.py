@@ -62,7 +62,8 @@ def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
         return None  # its trials are at many rates, and what is served is what was searched
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
-    if load.rate_per_s is not None and offered and goodput and goodput >= 0.99 * offered:
+    scheduled = load.rate_per_s is not None or load.pace is not None
+    if scheduled and offered and goodput and goodput >= 0.99 * offered:
         return f"the load is the limit: {chosen.id} serves all that is offered"
     threads = standing.value(chosen, "threads_max")
     if load.users is None or threads is None or share is None:

@@ -47,6 +47,7 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         sizes = {name or "default": _size(item) for name, item in checked.items()}
         print_json({"format": 1, "valid": True, "profiles": sizes})
         return EXIT_OK
+    from powerband.forecast import joining_text
     from powerband.units import plural
 
     for name, experiment in checked.items():
@@ -54,7 +55,8 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         label = f"{experiment.name} (profile {name})" if name else experiment.name
         raced = experiment.design.finalists if experiment.explores else size["settings"]
         explored = f"{size['settings']:,} settings to explore, " if experiment.explores else ""
-        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}")
+        joining = f"; {joined}" if (joined := joining_text(experiment)) else ""
+        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}{joining}")
     return EXIT_OK
 
 
@@ -140,6 +142,7 @@ def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Fo
         "trials_max": expected.trials,
         "expected_s": expected.expected_ns / 1e9,
         "longest_s": expected.longest_ns / 1e9,
+        "joining_s": max(load.joining_ns for load in map(experiment.load_for, experiment.settings())) / 1e9,
         "forecast": None
         if reach is None
         else {

@@ -48,11 +48,19 @@ _SERVER = "SERVER AND ARGUMENTS"
     "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
 )
 @click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
+@click.option("--join", metavar="R", help="The same as a rate: users that begin per second, 160/s.")
+@click.option(
+    "--pace",
+    metavar="TIME",
+    help="Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
+)
 @click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
 @click.option("--timeout", metavar="TIME", help="Of one request.  [default: 30s]")
 @click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
 @click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
 @click.option("--body", metavar="TEXT", help="Body of each request.")
+@click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again.")
+@click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated.")
 @click.option("--ca-file", metavar="FILE", help="Of an https url: PEM file of trusted roots.  [default: Mozilla's]")
 @click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
 @click.option(
@@ -105,6 +113,7 @@ def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str
     \b
     powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
     powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
+    powerband tune -P workers=1,2 --url ws://127.0.0.1:{port}/ --message ping --expect pong -- node app.js {port} ...
     """
     return measure(tuned(command, **options), runs, live, answers(output))
 
@@ -116,6 +125,8 @@ def tuned(
     url: str,
     method: str | None,
     body: str | None,
+    message: str | None,
+    expect: tuple[str, ...],
     headers: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     slo: tuple[str, ...],
@@ -143,7 +154,10 @@ def tuned(
         slo=slo,
         objective=("minimise", minimise) if minimise else ("maximise", maximise or "goodput"),
         env=env,
-        request={key: text for key, text in (("method", method), ("body", body)) if text is not None},
+        request={
+            key: text for key, text in (("method", method), ("body", body), ("message", message)) if text is not None
+        },
+        expect=expect,
         headers=headers,
         profile=profile,
         allow_hosts=allow_hosts,

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
 )
 @click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
+@click.option("--join", metavar="R", help="The same as a rate: users that begin per second, 160/s.")
+@click.option(
+    "--pace",
+    metavar="TIME",
+    help="Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
+)
 @click.option("-t", "--threads", metavar="N", help="Threads of the engine.  [default: 1]")
 @click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
 @click.option("--keep-alive", metavar="BOOL", help="false: a connection for each request.  [default: true]")
@@ -47,6 +53,8 @@ if TYPE_CHECKING:
 @click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
 @click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
 @click.option("--body", metavar="TEXT", help="Body of each request.")
+@click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again.")
+@click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated.")
 @click.option("--ca-file", metavar="FILE", help="PEM file of trusted roots.  [default: Mozilla's]")
 @click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
 @click.option(
@@ -60,6 +68,8 @@ def load(
     warmup: str,
     method: str | None,
     body: str | None,
+    message: str | None,
+    expect: tuple[str, ...],
     headers: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     seed: int,
@@ -71,9 +81,11 @@ def load(
     \b
     powerband load http://127.0.0.1:8080/ -c 64 -d 10s
     powerband load http://127.0.0.1:8080/ -r 5000 --format json
+    powerband load ws://127.0.0.1:8080/ -c 1000 --join 100/s --pace 1s --message ping --expect pong
 
     The exit code is 4 where no request was answered rightly.
     """
+    from powerband.analyze.crowd import crowd_of
     from powerband.analyze.fleet import merge_fleet
     from powerband.report.load import load_document, load_text
     from powerband.run.loadgen import run_load
@@ -81,8 +93,9 @@ def load(
     from powerband.tune import load_of
 
     given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
-    request = {key: text for key, text in (("method", method), ("body", body)) if text is not None}
-    wanted = load_of(url, given, request, headers)
+    asked = (("method", method), ("body", body), ("message", message))
+    request = {key: text for key, text in asked if text is not None}
+    wanted = load_of(url, given, request, expect, headers)
     with StopRequest.on_signals() as stop, _live_line() as show:
         result = run_load(
             url,
@@ -97,7 +110,8 @@ def load(
     if fleet is None and not result.interrupted:
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
-        print_json(load_document(fleet)) if output == "json" else click.echo(load_text(fleet))
+        crowd = crowd_of(result.summaries, (), fleet)
+        print_json(load_document(fleet, crowd)) if output == "json" else click.echo(load_text(fleet, crowd))
     if result.interrupted:
         return UserInterruptError.exit_code
     # A server that answered nothing rightly has failed, as it would have in a trial.

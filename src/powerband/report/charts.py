@@ -138,6 +138,10 @@ _RESOURCES = (
     ("services_cpu_cores", "Beside the server", "CPU of what was started with it, such as a database"),
     ("missing_at_acknowledgement_mean", "Missing when acknowledged", "of a write, what a read at once does not see"),
     ("visible_delay_ns_p50", "Seen after the acknowledgement", "median time until a read sees the whole write"),
+    ("joined_users", "Users joined", "mean users that hold a WebSocket"),
+    ("join_time_ns_p99", "Joining, p99", "from a user’s start to its WebSocket being ready for messages"),
+    ("drop_rate", "Users lost", "connections lost by users who had joined, as a share of joins"),
+    ("delivery_time_ns_p99", "Delivery, p99", "from the writing of a message to its arrival at a subscriber"),
     ("error_rate", "Errors", "share of requests that did not end well"),
 )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from powerband.analyze.crowd import Crowd, codes_text, counted
 from powerband.analyze.fleet import QUANTILES, Fleet, Times
 from powerband.units import format_duration, significant
 
@@ -18,8 +20,8 @@ _TIMES = {
 }
 
 
-def load_text(fleet: Fleet) -> str:
-    """A few aligned lines: rates, times, outcomes, and what the engine itself used."""
+def load_text(fleet: Fleet, crowd: Crowd | None = None) -> str:
+    """A few aligned lines: rates, times, outcomes, what became of WebSocket users, and what the engine itself used."""
     lines = [
         f"goodput        {significant(fleet.goodput_per_s)}/s  "
         f"(ended {significant(fleet.achieved_per_s)}/s, offered {significant(fleet.offered_per_s)}/s)",
@@ -32,6 +34,8 @@ def load_text(fleet: Fleet) -> str:
         lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
     outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
     lines.append(f"outcomes      {outcomes}" + (f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""))
+    if crowd is not None:
+        lines += _crowd_lines(crowd)
     lines.append(
         f"engine        {significant(fleet.cpu_cores)} cores, busiest thread {fleet.cpu_share_max:.0%} of one; "
         f"{fleet.connections_opened:,} connections opened"
@@ -44,11 +48,29 @@ def interval_text(interval: FleetInterval, began_ns: int) -> str:
     elapsed_s = (interval.end_ns - began_ns) / 1e9
     mean = interval.response_time_ns_mean
     shown = "-" if math.isnan(mean) else format_duration(mean)
-    return f"{elapsed_s:6.1f} s  {significant(interval.rate_per_s)}/s, mean {shown}, {interval.in_flight:,} in flight"
+    joined = "" if interval.joined is None else f", {interval.joined:,} users joined"
+    rate = significant(interval.rate_per_s)
+    return f"{elapsed_s:6.1f} s  {rate}/s, mean {shown}, {interval.in_flight:,} in flight{joined}"
 
 
-def load_document(fleet: Fleet) -> dict[str, Any]:
-    """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window."""
+def _crowd_lines(crowd: Crowd) -> Iterator[str]:
+    """What joining took, and what came of those who had joined."""
+    times = crowd.join_times
+    took = (
+        f", in {format_duration(times.quantile(0.5))} at the median, {format_duration(times.quantile(0.99))} at p99"
+        if times.count
+        else ""
+    )
+    failed = f"; {crowd.failed:,} joins failed ({counted(crowd.joins_failed)})" if crowd.failed else ""
+    yield f"joined        {crowd.joined:,}{took}{failed}"
+    if crowd.dropped:
+        codes = f"; {codes_text(crowd.close_codes)}" if crowd.close_codes else ""
+        yield f"lost          {crowd.dropped:,} ({counted(crowd.drops)}{codes}), joined again {crowd.rejoined:,}"
+
+
+def load_document(fleet: Fleet, crowd: Crowd | None = None) -> dict[str, Any]:
+    """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window; of
+    WebSocket users those of the whole run."""
     return {
         "format": 1,
         "window_s": fleet.window_s,
@@ -63,6 +85,23 @@ def load_document(fleet: Fleet) -> dict[str, Any]:
         "engine_cpu_cores": fleet.cpu_cores,
         "engine_cpu_share_max": fleet.cpu_share_max,
         "connections_opened": fleet.connections_opened,
+        **({} if crowd is None else {"websocket": _crowd(crowd)}),
+    }
+
+
+def _crowd(crowd: Crowd) -> dict[str, Any]:
+    return {
+        "joins_started": crowd.started,
+        "joined": crowd.joined,
+        "rejoined": crowd.rejoined,
+        "joins_failed": dict(crowd.joins_failed),
+        "join_time_ns": _times(crowd.join_times),
+        "drops": dict(crowd.drops),
+        "close_codes": dict(crowd.close_codes),
+        "published": crowd.published_in_window,
+        "delivered": crowd.delivered_in_window,
+        "delivery_time_ns": _times(crowd.delivery_times),
+        "tallies": dict(crowd.tallies),
     }
 
 

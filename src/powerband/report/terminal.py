@@ -129,7 +129,9 @@ class _Progress:
         self.experiment, self.planned, self.done = experiment, planned, done
         measure = experiment.measure
         warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-        self._first_guess_s = (warmup_ns + experiment.load.duration_ns) / 1e9 + _START_AND_STOP_S
+        self._first_guess_s = (
+            experiment.load.joining_ns + warmup_ns + experiment.load.duration_ns
+        ) / 1e9 + _START_AND_STOP_S
         self._began_s = self._clock()
 
     def start_trial(self, spec: TrialSpec, planned: int) -> None:

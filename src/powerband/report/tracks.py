@@ -10,6 +10,7 @@ from powerband.analyze.fleet import Times, merge_fleet
 from powerband.analyze.measure import quantile_table
 from powerband.analyze.results import Analysis
 from powerband.analyze.series import PoolSeries, TrialSeries, trial_series
+from powerband.analyze.threads import LabelledSeries, is_counter
 from powerband.experiment import Measure
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
@@ -19,6 +20,7 @@ from powerband.store import RunDir, TrialRecord
 
 POINTS_MAX = 400  # of one line; a longer one keeps every n-th
 TRIALS_MAX = 200  # with series on the page; 500 of them would make it three times as long to open
+_UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # as Prometheus' names end
 POOLS_SHOWN = 2  # the busiest
 NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
 
@@ -104,8 +106,12 @@ def _view(series: TrialSeries, number: int) -> TrialView:
     load, subject, host, jvm, counter = series.load, series.subject, series.host, series.jvm, series.counter
     start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
     failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
+    lost = [("dropped", load.drops_per_s), ("failed to join", load.joins_failed_per_s)]
     panels = (
         _panel("Rate", "per_s", load.t_s, [("ok", load.rate_per_s), *failed]),
+        _panel("Users", "count", load.t_s, [("joined", load.joined)]),
+        _panel("Users lost", "per_s", load.t_s, [line for line in lost if any(line[1])]),
+        _panel("Deliveries", "per_s", load.t_s, [("", load.delivered_per_s)] if any(load.delivered_per_s) else []),
         _panel(
             "Response time", "ns", load.t_s, [("p50", load.response_time_ns_p50), ("p99", load.response_time_ns_p99)]
         ),
@@ -125,6 +131,7 @@ def _view(series: TrialSeries, number: int) -> TrialView:
             [("windows of 3 s", counter.window_per_s), ("since the first answer", counter.cumulative_per_s)],
         ),
         *(_panel(own.name, METRICS[own.name].unit, own.t_s, [("", own.values)]) for own in series.own),
+        *map(_labelled_panel, series.labelled),
         _panel("Threads", "count", subject.t_s, [("alive", subject.threads)]),
         *(_pool_panel(pool) for pool in series.pools[:POOLS_SHOWN]),
         _panel("Context switches", "per_s", subject.t_s, [("all", subject.context_switches_per_s)]),
@@ -136,6 +143,15 @@ def _view(series: TrialSeries, number: int) -> TrialView:
         tuple(track for panel in panels for track in panel),
         None if start is None or end is None else (start, end),
     )
+
+
+def _labelled_panel(found: LabelledSeries) -> list[Track]:
+    """The unit by the end of the name; seconds a second, as a counter of CPU time has them, are CPUs."""
+    name = found.name.removesuffix("_total")
+    unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "count")
+    if is_counter(found.name):
+        return _panel(f"{found.name}/s", "cores" if unit == "s" else "per_s", found.t_s, found.lines)
+    return _panel(found.name, unit, found.t_s, found.lines)
 
 
 def _pool_panel(pool: PoolSeries) -> list[Track]:

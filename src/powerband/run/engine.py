@@ -58,7 +58,8 @@ def descriptor_limit() -> int:
 
 @dataclass(frozen=True)
 class FleetInterval:
-    """One interval over the whole fleet. `response_time_ns_mean` is NaN where no request ended ok."""
+    """One interval over the whole fleet. `response_time_ns_mean` is NaN where no request ended ok; `joined`: users of a
+    WebSocket load that hold one."""
 
     start_ns: int
     end_ns: int
@@ -66,6 +67,7 @@ class FleetInterval:
     ended: int
     response_time_ns_mean: float
     in_flight: int
+    joined: int | None = None
 
     @property
     def rate_per_s(self) -> float:
@@ -103,6 +105,7 @@ def _merge(intervals: Sequence[wire.Interval]) -> FleetInterval:
         ended=sum(sum(interval.outcomes.values()) for interval in intervals),
         response_time_ns_mean=time_ns / ok if ok else float("nan"),
         in_flight=sum(interval.in_flight_now for interval in intervals),
+        joined=sum(joined) if (joined := [i.joined_now for i in intervals if i.joined_now is not None]) else None,
     )
 
 

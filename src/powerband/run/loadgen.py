@@ -16,12 +16,13 @@ from typing import Any
 
 from powerband import protocol as wire
 from powerband.errors import MeasurementError, UsageError
-from powerband.experiment import Load, Step
 from powerband.hosts import loadable_host, request_target
+from powerband.load import Load, Step
 from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
 from powerband.run.failures import TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
 from powerband.run.loadspec import fleet_specs
+from powerband.run.ports import local_ports
 from powerband.run.process import Pump
 from powerband.run.stop import StopRequest
 from powerband.run.trial import GATHER_S, REPORT_SLACK_S
@@ -50,12 +51,15 @@ def run_load(
     seed: int = 0,
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
 ) -> LoadResult:
-    """Drives `load` for `warmup_ns` and its duration. The URL's path is requested where the load has no scenario.
+    """Drives `load` for `warmup_ns` and its duration, once the users of a WebSocket load have joined. The URL's path is
+    requested where the load has no scenario.
 
     A request to stop ends the measured window early and drains. Raises UsageError for a URL that is none or a host that
     is not allowed, MeasurementError where the engine is missing or gives up."""
     host = check_url(url, allow_hosts)
     load = _with_path(load, url)
+    if load.websocket is not None:
+        warmup_ns += load.joining_ns
     engine = find_engine()
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
@@ -66,6 +70,7 @@ def run_load(
                 url=url,
                 seed=seed,
                 descriptor_limit=descriptor_limit(),
+                local_ports=local_ports(),
                 cpus=cpus,
                 allow_remote=host in allow_hosts,
                 warmup_ns=warmup_ns,

@@ -13,10 +13,14 @@ from typing import assert_never
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
-from powerband.experiment import Constant, Distribution, Exponential, Load, Step, Uniform
+from powerband.hosts import http_url, request_target
+from powerband.load import Constant, Distribution, Exponential, Load, Step, Uniform
 from powerband.run.failures import Code, TrialFailed
+from powerband.websocket import Binary, Call, Event, Message, Publish, Text, dialect_named
 
 CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() slows fifteen-fold
+LOCAL_PORTS = 28_232  # of Linux where nobody has changed net.ipv4.ip_local_port_range
+PORTS_IN_USE = 0.9  # of them, at most: others are held by what was closed a moment ago
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
 MAX_ENGINES = 64
 MAX_IN_FLIGHT = 10_000
@@ -38,6 +42,7 @@ def fleet_specs(
     url: str,
     seed: int,
     descriptor_limit: int,
+    local_ports: int = LOCAL_PORTS,
     cpus: tuple[int, ...] = (),
     allow_remote: bool = False,
     warmup_ns: int | None = None,
@@ -45,13 +50,14 @@ def fleet_specs(
 ) -> list[wire.LoadSpec]:
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
-    `descriptor_limit` of one process. `warmup_ns` None: until told, at most `warmup_max_ns`.
-    Raises TrialFailed(descriptor_limit) where even the largest fleet cannot hold the connections."""
-    parts = urlsplit(url)
+    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until told, at most
+    `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
+    connections."""
+    parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
-    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "")
+    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
-    whole_ns = longest_warmup_ns + load.ramp_ns + load.duration_ns + load.drain_ns
+    whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
     specs = []
     first_user = 0
     for index in range(shape.engines):
@@ -64,9 +70,11 @@ def fleet_specs(
                     tls=wire.Tls(insecure=load.tls_insecure, ca_file=load.tls_ca_file),
                     allow_remote=allow_remote,
                 ),
-                scenario=tuple(_step(step) for step in load.scenario),
+                scenario=tuple(_step(step, paced=load.pace is not None) for step in load.scenario),
                 model=model,
-                connection=wire.ConnectionPolicy(keep_alive=load.keep_alive, pipeline=load.pipeline),
+                connection=wire.ConnectionPolicy(
+                    keep_alive=load.keep_alive, pipeline=load.pipeline, websocket=_websocket(load, request_target(url))
+                ),
                 timeouts=wire.Timeouts(connect_ns=load.connect_timeout_ns, request_ns=load.timeout_ns),
                 phases=wire.Phases(
                     warmup_ns=warmup_ns,
@@ -100,9 +108,15 @@ def connections_of(load: Load, in_flight: int) -> int:
     return math.ceil(in_flight / load.pipeline)
 
 
-def fleet_shape(connections: int, descriptor_limit: int, host: str) -> FleetShape:
+def most_connections(descriptor_limit: int) -> int:
+    """Of the largest fleet."""
+    return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
+
+
+def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS) -> FleetShape:
     """The smallest fleet whose processes stay within their descriptors; source addresses 127.0.0.x where one pair of
-    addresses would carry too many connections (loopback targets only). Raises TrialFailed(descriptor_limit)."""
+    addresses would carry too many connections (loopback targets only). Raises TrialFailed(descriptor_limit,
+    port_limit)."""
     room = descriptor_limit - DESCRIPTORS_RESERVED
     engines = math.ceil(connections / room) if room > 0 else MAX_ENGINES + 1
     if engines > MAX_ENGINES:
@@ -113,9 +127,20 @@ def fleet_shape(connections: int, descriptor_limit: int, host: str) -> FleetShap
             f"and at most {MAX_ENGINES} engine processes are started: raise the limit (ulimit -n {needed}) "
             "or lower load.users or load.max_in_flight",
         )
-    if connections <= CONNECTIONS_PER_TUPLE or not _is_loopback_v4(host):
+    one_address = int(local_ports * PORTS_IN_USE)
+    per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))
+    if connections <= per_source:
         return FleetShape(engines, ((),) * engines)
-    per_engine = math.ceil(math.ceil(connections / engines) / CONNECTIONS_PER_TUPLE)
+    if not _is_loopback_v4(host):
+        if connections > one_address:
+            raise TrialFailed(
+                Code.PORT_LIMIT,
+                f"the load may need {connections} connections to {host}, and this machine has {local_ports} ports for "
+                "them: widen net.ipv4.ip_local_port_range, lower load.users or load.max_in_flight, or load a server on "
+                "127.0.0.1, where more source addresses follow by themselves",
+            )
+        return FleetShape(engines, ((),) * engines)
+    per_engine = math.ceil(math.ceil(connections / engines) / per_source)
     sources = [
         tuple(str(FIRST_SOURCE + engine * per_engine + index) for index in range(per_engine))
         for engine in range(engines)
@@ -140,7 +165,8 @@ def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.C
         return wire.Closed(
             users=users,
             think=_time(load.think),
-            ramp_ns=load.ramp_ns,
+            pace=None if load.pace is None else _time(load.pace),
+            ramp_ns=load.joining_ns,
             requests_per_user=load.requests_per_user,
         ), users
     assert load.rate_per_s is not None
@@ -159,15 +185,56 @@ def _share(total: int, index: int, engines: int) -> int:
     return total // engines + (1 if index < total % engines else 0)
 
 
-def _step(step: Step) -> wire.Step:
+def _step(step: Step, *, paced: bool) -> wire.Step:
     return wire.Step(
         name=step.name,
         method=step.method,
         path=step.path,
         headers=step.headers,
         body=step.body,
+        message=None if step.message is None else _message(step.message),
+        answered=step.answered,
         checks=wire.Checks(status=step.checks.status, body_contains=step.checks.body_contains),
-        think=None if step.think is None else _time(step.think),
+        think=None if step.think is None or paced else _time(step.think),
+    )
+
+
+def _message(message: Message) -> wire.Message:
+    match message:
+        case Text():
+            return wire.TextMessage(text=message.text)
+        case Binary():
+            return wire.BinaryMessage(base64=message.base64)
+        case Event():
+            return wire.EventMessage(event=message.event, data=message.data, answer=message.answer)
+        case Call():
+            return wire.CallMessage(event=message.event, data=message.data)
+        case Publish():
+            return wire.PublishMessage(channel=message.channel, data=message.data)
+        case _:
+            assert_never(message)
+
+
+def _websocket(load: Load, path: str) -> wire.WebSocket | None:
+    """`path`: of the url, for the handshake."""
+    of = load.websocket
+    if of is None:
+        return None
+    return wire.WebSocket(
+        path=of.path or path,
+        headers=of.headers,
+        subprotocols=of.subprotocols,
+        dialect=dialect_named(of.dialect),
+        matching=wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after),
+        unsolicited=of.unsolicited,
+        greetings=of.greetings,
+        subscribe=of.subscribe,
+        stamp_after=of.stamp_after,
+        tally=None
+        if of.tally is None
+        else wire.Tally(label_after=of.tally.label_after, count_after=of.tally.count_after),
+        message_bytes_max=of.message_bytes_max,
+        rejoin_after_ns=of.rejoin_after_ns,
     )
 
 

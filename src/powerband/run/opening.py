@@ -23,7 +23,8 @@ from powerband.run.stop import StopRequest
 from powerband.run.subject import LAST_WORDS_LINES, last_words
 from powerband.run.toolchain import built_once, given_values, mark_built
 from powerband.store import RunDir, TrialRecord, disk_error
-from powerband.subjects import placeholders, render_text
+from powerband.subjects import render_text
+from powerband.templates import placeholders
 
 _POLL_S = 0.1
 _LOG_LINES_MAX = 100_000
@@ -94,7 +95,8 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
     if record.failure is None or not _shared_by_all(experiment, record.failure.code):
         return
     run.trial(record.spec.number).record.unlink()
-    error: type[PowerbandError] = MeasurementError if record.failure.code == Code.DESCRIPTOR_LIMIT else SubjectError
+    limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)
+    error: type[PowerbandError] = MeasurementError if record.failure.code in limits else SubjectError
     raise error(f"{record.failure.message}\nNothing was measured; once that is mended, `powerband resume {run.path}`")
 
 
@@ -102,7 +104,7 @@ def _shared_by_all(experiment: Experiment, code: str) -> bool:
     match code:
         case Code.COMMAND_NOT_FOUND | Code.NOT_EXECUTABLE:
             return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
-        case Code.DESCRIPTOR_LIMIT:
+        case Code.DESCRIPTOR_LIMIT | Code.PORT_LIMIT:
             return not any(name.startswith("load.") for name in experiment.factors)
     return False
 

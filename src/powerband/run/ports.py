@@ -136,6 +136,12 @@ def local_port_range() -> tuple[int, int]:
     return int(low), int(high)
 
 
+def local_ports() -> int:
+    """How many connections one address of this machine may open to one destination."""
+    low, high = local_port_range()
+    return high - low + 1
+
+
 def _candidates(taken: tuple[int, int]) -> list[int]:
     """At least 200 ports to try: those outside the range, or all of them where the range leaves too few."""
     everything = range(_LOWEST, _HIGHEST + 1)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from powerband.experiment import Checks, Step
+from powerband.hosts import http_url
+from powerband.load import Checks, Step
 
 
 class RequestFailedError(Exception):
@@ -60,8 +61,9 @@ class Client:
 
 
 def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    """To the host of an http or https url, not opened yet; certificates are not verified, as the engine does not."""
-    parts = urlsplit(url)
+    """To the host of a url, not opened yet, over HTTP even if the url is a WebSocket's; certificates are not verified,
+    as the engine does not."""
+    parts = urlsplit(http_url(url))
     host, port = parts.hostname or "127.0.0.1", parts.port
     if parts.scheme == "https":
         unverified = ssl._create_unverified_context()

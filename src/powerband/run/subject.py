@@ -19,8 +19,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
-from powerband.experiment import Ready, Step, Subject
-from powerband.hosts import is_loopback
+from powerband.experiment import Ready, Subject
+from powerband.hosts import http_url, is_loopback
+from powerband.load import Step
 from powerband.logs import end_of
 from powerband.logs import out_of_memory as found_out_of_memory
 from powerband.plan import Setting
@@ -33,7 +34,8 @@ from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
 from powerband.run.requests import Client, RequestFailedError, connection_to
 from powerband.run.toolchain import given_values
-from powerband.subjects import PORTS, placeholders, render_command, render_env, render_step, render_text, templates_of
+from powerband.subjects import PORTS, render_command, render_env, render_step, render_text, templates_of
+from powerband.templates import placeholders
 from powerband.units import format_bytes
 
 PORT_ATTEMPTS = 4
@@ -60,6 +62,7 @@ class Rendered:
     port: int
     ready: Ready
     metrics_url: str | None
+    visitor_url: str | None
     own_port: bool  # the url's port was picked by us, so another may be picked
     apply: tuple[Step, ...] = ()
 
@@ -116,7 +119,7 @@ def render(
         return render_text(subject, setting, given, template)
 
     url = text(subject.url)
-    parts = urlsplit(url)
+    parts = urlsplit(http_url(url))
     ready = subject.ready
     return Rendered(
         argv=tuple(render_command(subject, setting, given)),
@@ -132,6 +135,7 @@ def render(
             }
         ),
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
+        visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
         own_port="port" in placeholders([subject.url]),
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
     )
@@ -344,7 +348,7 @@ def _http_url(rendered: Rendered) -> str:
     target = rendered.ready.http or "/"
     if "://" in target:
         return target
-    parts = urlsplit(rendered.url)
+    parts = urlsplit(http_url(rendered.url))
     return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
 
 

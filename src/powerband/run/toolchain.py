@@ -19,7 +19,8 @@ from powerband.errors import MeasurementError
 from powerband.experiment import Subject
 from powerband.machine import cache_folder
 from powerband.run.jdk import Jdk, find_jdk
-from powerband.subjects import SERVICES, placeholders, templates_of
+from powerband.subjects import SERVICES, templates_of
+from powerband.templates import placeholders
 
 _STAMP = ".built"
 _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}

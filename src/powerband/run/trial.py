@@ -11,13 +11,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
-from powerband.experiment import Experiment, Load, mean_ns
+from powerband.experiment import Experiment
 from powerband.plan import Stage, TrialSpec
 from powerband.protocol import WarmupSeries
 from powerband.run.acknowledged import Round, check_acknowledged
@@ -27,12 +27,14 @@ from powerband.run.failures import Code, TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
 from powerband.run.host import cpu_quota, usable_cores
 from powerband.run.loadspec import fleet_specs
+from powerband.run.ports import local_ports
 from powerband.run.probe import Probe
 from powerband.run.process import Pump
 from powerband.run.services import Services
 from powerband.run.stop import StopRequest
 from powerband.run.subject import RunningSubject, SubjectFiles, subject_up
 from powerband.run.toolchain import given_values
+from powerband.run.visitor import NoVisitorError, Visit, visitor_up
 from powerband.store import Failure, TrialDir, TrialRecord
 
 GO_LEAD_NS = 2_000_000  # from the go command to the common start: long enough to reach one engine
@@ -125,6 +127,8 @@ class _Trial:
         self.control_cpu_ns: int | None = None
         self.acknowledged: list[Round] = []
         self.thread_names: dict[int, str] = {}
+        self.visits: list[Visit] = []
+        self.no_visitor = ""
 
     def run(self) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -160,6 +164,8 @@ class _Trial:
             control_cpu_ns=self.control_cpu_ns,
             acknowledged=tuple(row.to_json() for row in self.acknowledged),
             thread_names={str(tid): name for tid, name in self.thread_names.items()},
+            visits=tuple(visit.to_json() for visit in self.visits),
+            no_visitor=self.no_visitor,
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
@@ -186,12 +192,32 @@ class _Trial:
                 self.fleet = fleet
                 for index, pid in enumerate(fleet.pids):
                     subject.probe.watch("engine" if len(specs) == 1 else f"engine-{index}", pid)
-                self._drive(pump, fleet, subject)
+                with self._visited(subject):
+                    self._drive(pump, fleet, subject)
+            check_joined(fleet.summaries)
             check_answered(fleet.outcomes())
             check_measured(fleet.summaries)
             self._check_acknowledged(subject)
             self.thread_names = subject.thread_names()
             self.observer.phase("stop")
+
+    @contextmanager
+    def _visited(self, subject: RunningSubject) -> Iterator[None]:
+        """A real browser meanwhile, on the CPUs of the load engine, where one is asked for and there is one."""
+        page = subject.rendered.visitor_url
+        if not self.experiment.measure.visitor or page is None:
+            yield
+            return
+        with ExitStack() as stack:
+            try:
+                visitor = stack.enter_context(visitor_up(page, self.directory.visitor_log, self.split.engine))
+            except NoVisitorError as missing:
+                self.no_visitor = str(missing)
+                yield
+                return
+            subject.probe.watch("visitor", visitor.pid)
+            yield
+            self.visits = visitor.visits()
 
     def _check_acknowledged(self, subject: RunningSubject) -> None:
         """After the load, so that what is timed is the subject's own work; once for each fresh start that counts."""
@@ -213,14 +239,22 @@ class _Trial:
         self.phases["launched"] = probe.launched.at_ns
 
     @property
+    def _joining_ns(self) -> int:
+        """What comes before the warm-up: the users of a WebSocket load join first."""
+        return self.load.joining_ns if self.load.websocket is not None else 0
+
+    @property
     def _warmup_ns(self) -> int | None:
-        """A fixed warm-up; None: until steady. Where each user sends a set number of requests, none may be missed."""
+        """A fixed warm-up, from go on; None: until steady. Where each user sends a set number of requests, none may be
+        missed."""
         warmup_ns = self.experiment.warmup_ns_of(self.spec.stage)
-        return 0 if warmup_ns is None and self.load.requests_per_user is not None else warmup_ns
+        if warmup_ns is None:
+            return 0 if self.load.requests_per_user is not None else None
+        return self._joining_ns + warmup_ns
 
     @property
     def _warmup_max_ns(self) -> int:
-        return max(self.experiment.measure.warmup_max_ns, self.load.ramp_ns)
+        return max(self._joining_ns + self.experiment.measure.warmup_max_ns, self.load.joining_ns)
 
     def _specs(self, url: str) -> list[wire.LoadSpec]:
         return fleet_specs(
@@ -228,6 +262,7 @@ class _Trial:
             url=url,
             seed=self.spec.seed,
             descriptor_limit=descriptor_limit(),
+            local_ports=local_ports(),
             cpus=self.split.engine,
             allow_remote=urlsplit(url).hostname in self.experiment.allow_hosts,
             warmup_ns=self._warmup_ns,
@@ -249,6 +284,9 @@ class _Trial:
         fleet.send(wire.Go(at_ns=go_ns))
         self.phases["go"] = go_ns
         cpu_at_go_ns = time.process_time_ns()
+        if self._joining_ns and self._warmup_ns != 0:
+            self.observer.phase("join")
+            pump.wait(passed(lambda: time.monotonic_ns() >= go_ns + self._joining_ns), self._joining_ns / 1e9)
         self.observer.phase("warmup")
         self._warm_up(pump, fleet, go_ns, passed)
         self._enter(pump, fleet, "measure", REPORT_SLACK_S, passed)
@@ -270,7 +308,8 @@ class _Trial:
             pump.wait(passed(lambda: "measure" in fleet.phases), fixed_s, gather_s=GATHER_S)
             return
         # Before each user has sent and paused once, a closed load is still building up, which no series shows.
-        least_ns = max(self.experiment.measure.warmup_min_ns, self.load.ramp_ns + longest_think_ns(self.load))
+        built_up_ns = self.load.joining_ns + self.load.longest_pause_ns
+        least_ns = max(self._joining_ns + self.experiment.measure.warmup_min_ns, built_up_ns)
         next_ns = go_ns + least_ns
 
         def is_steady() -> bool:
@@ -283,9 +322,20 @@ class _Trial:
         limit_s = (self._warmup_max_ns - (time.monotonic_ns() - go_ns)) / 1e9
         steady = pump.wait(passed(is_steady), limit_s, gather_s=GATHER_S)
         if not steady:
-            check_answered(fleet.seen)
+            self._check_begun(pump, fleet, passed)
         self.warmup_ended_by = "steady" if steady else "limit"
         fleet.send(wire.StartMeasure(at_ns=time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)))
+
+    def _check_begun(
+        self, pump: Pump, fleet: Fleet, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
+    ) -> None:
+        """Raises TrialFailed where there is nothing to measure: nobody was answered, or nobody joined. Why nobody could
+        join is in the engines' last words, for which they are asked."""
+        if self.load.websocket is not None and not fleet.seen:
+            fleet.send(wire.Drain())
+            pump.wait(passed(lambda: fleet.finished), self.load.drain_ns / 1e9 + REPORT_SLACK_S)
+            check_joined(fleet.summaries)
+        check_answered(fleet.seen)
 
     def _enter(
         self,
@@ -306,11 +356,6 @@ class _Trial:
             recent = fleet.intervals[self.observed : self.observed + OBSERVE_EVERY_INTERVALS]
             self.observed += OBSERVE_EVERY_INTERVALS
             self.observer.interval(*over(recent))
-
-
-def longest_think_ns(load: Load) -> int:
-    """The longest of the mean pauses between a user's requests."""
-    return max(mean_ns(step.think or load.think) for step in load.scenario)
 
 
 def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
@@ -345,6 +390,20 @@ def check_answered(outcomes: Counter[str]) -> None:
     raise TrialFailed(
         Code.NO_VALID_RESPONSE,
         f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
+    )
+
+
+def check_joined(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Raises TrialFailed where not one user of a WebSocket load could join."""
+    joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
+    if not joins or any(part["joined"] for part in joins):
+        return
+    failed: Counter[str] = sum((Counter(part["joins_failed"]) for part in joins), Counter())
+    ended = ", ".join(f"{count} {name}" for name, count in failed.most_common() if count) or "none ended"
+    raise TrialFailed(
+        Code.NOT_JOINED,
+        f"not one user could join ({ended}): check the path of subject.url, load.websocket (headers, subprotocols, "
+        "dialect) and the server's log, or raise load.connect_timeout if it is that slow",
     )
 
 

@@ -20,7 +20,8 @@ from powerband.analyze.intervals import estimate
 from powerband.analyze.measure import measure
 from powerband.analyze.results import TrialResult
 from powerband.analyze.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
-from powerband.experiment import Constant, Experiment, Load, Measure, Subject
+from powerband.experiment import Experiment, Measure, Subject
+from powerband.load import Constant, Load
 from powerband.observer import Observer
 from powerband.plan import Setting, TrialSpec
 from powerband.run.stop import StopRequest

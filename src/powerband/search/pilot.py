@@ -18,7 +18,8 @@ from powerband.analyze.intervals import DF_MANY, SMALL_SAMPLE
 from powerband.analyze.measure import measure
 from powerband.analyze.special import student_t, studentised_range
 from powerband.analyze.spending import share_of
-from powerband.experiment import Experiment, Load, Measure, Subject
+from powerband.experiment import Experiment, Measure, Subject
+from powerband.load import Load
 from powerband.observer import Observer
 from powerband.plan import Setting, TrialSpec
 from powerband.run.stop import StopRequest

@@ -11,7 +11,7 @@ from powerband.analyze.capacity import capacity_of, holds, misses, search_of, sh
 from powerband.analyze.compare import analyse
 from powerband.analyze.edge import Answered, difference_quantiles, locate
 from powerband.analyze.results import Problem, TrialResult, Verdict
-from powerband.experiment import Load
+from powerband.load import Load
 from powerband.plan import Stage, TrialSpec
 
 GOOD = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "offered_rate_per_s": 1000.0, "goodput_per_s": 1000.0}

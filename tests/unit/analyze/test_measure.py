@@ -10,7 +10,8 @@ from fakes.trials import Figures, experiment, failed_record, record_of, spec, wr
 from powerband.analyze.fleet import merge_fleet
 from powerband.analyze.measure import measure, quantile_table
 from powerband.analyze.results import TrialResult
-from powerband.experiment import Load, Measure
+from powerband.experiment import Measure
+from powerband.load import Load
 from powerband.metrics import METRICS
 from powerband.store import TrialDir
 
@@ -28,10 +29,24 @@ def codes(result: TrialResult) -> set[str]:
 def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
     result = measured(tmp_path, Figures())
     assert result.valid and result.problems == ()
-    # No JVM, no burst, no writes checked, no set number of requests, nothing beside the subject; and the record of a
-    # fake trial does not tell of the control plane.
-    kinds = ("jvm_", "burst_", "acknowledge_", "visible_", "missing_", "services_", "rate_counter_")
-    others = {name for name in METRICS if name.startswith(kinds)} | {"finish_s", "bench_cpu_cores"}
+    # No WebSockets, no JVM, no burst, no writes checked, no set number of requests, nothing beside the subject; and the
+    # record of a fake trial does not tell of the control plane.
+    kinds = (
+        "join",
+        "drop",
+        "rejoins",
+        "deliver",
+        "tally_",
+        "jvm_",
+        "burst_",
+        "acknowledge_",
+        "visit",
+        "visible_",
+        "missing_",
+        "services_",
+        "rate_counter_",
+    )
+    others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "pss_bytes_max",
         "gc_cpu_share",

@@ -9,7 +9,7 @@ import pytest
 
 from powerband.analyze.own_metrics import own_series
 from powerband.analyze.probes import Counters
-from powerband.analyze.threads import label_tables, thread_uses
+from powerband.analyze.threads import LINES_MAX, label_tables, labelled_series, thread_uses
 from powerband.own_expression import parse_own
 
 S = 10**9
@@ -77,3 +77,16 @@ def test_own_metrics_over_time() -> None:
         "app_each": (None, 100.0, 200.0),
         "app_none": (None, None, None),
     }
+
+
+def test_labelled_series_over_time() -> None:
+    served, conns, alone = labelled_series(["served_total", "conns", "nothing", "alone"], page(), 10 * S)
+    assert (served.name, served.t_s, served.lines) == ("served_total", (1.0, 2.0), (("a 0", (100.0, 200.0)),))
+    assert conns.lines == (("a 0", (5.0, 6.0)), ("b 1", (1.0, 2.0)))
+    assert alone.lines == (("", (2.0, 3.0)),)
+
+
+def test_of_many_lines_the_largest_are_kept() -> None:
+    rows = {f'conns{{worker="{at}"}}': np.array([0.0, float(at % 20)]) for at in range(20)}
+    (found,) = labelled_series(["conns"], Counters(at_ns=np.array([0.0, 1.0 * S]), fields=rows), 0)
+    assert [name for name, _ in found.lines] == [str(at) for at in range(20 - LINES_MAX, 20)]

@@ -13,7 +13,8 @@ def test_the_page_and_the_gate_know_the_same_codes() -> None:
     documented = {code for row in re.findall(r"^\| (`.*?) \|", page, re.M) for code in re.findall(r"`(\w+)`", row)}
     folder = ROOT / "src/powerband/analyze"
     source = "".join(
-        (folder / name).read_text() for name in ("honesty.py", "measure.py", "acknowledged.py", "errors.py")
+        (folder / name).read_text()
+        for name in ("honesty.py", "measure.py", "acknowledged.py", "crowd.py", "errors.py", "visitor.py")
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
     given |= {f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports")}

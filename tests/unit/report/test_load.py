@@ -3,7 +3,8 @@
 import json
 import math
 
-from fakes.trials import Figures, summary
+from fakes.trials import Figures, histogram, summary
+from powerband.analyze.crowd import crowd_of
 from powerband.analyze.fleet import Fleet, merge_fleet
 from powerband.report.load import interval_text, load_document, load_text
 from powerband.run.engine import FleetInterval
@@ -67,3 +68,24 @@ def test_a_moment_of_it_is_one_short_line() -> None:
     assert interval_text(now, 1_000_000_000) == "   2.1 s  5,000/s, mean 1.23 ms, 64 in flight"
     silent = FleetInterval(3_000_000_000, 3_100_000_000, 0, 0, math.nan, 64)
     assert interval_text(silent, 1_000_000_000) == "   2.1 s  0/s, mean -, 64 in flight"
+
+
+def test_the_users_of_websockets_are_told_of() -> None:
+    parts = {
+        "joins_started": 12, "joined": 11, "rejoined": 1, "joins_failed": {"connect_timeout": 1},
+        "join_time_ns": histogram([2_000_000] * 11), "drops": {"closed": 1}, "close_codes": {"1001": 1},
+        "messages_received": 5, "unsolicited": 0, "unmatched": 0, "published": 0, "delivered": 0,
+        "delivery_time_ns": histogram([]), "published_in_window": 0, "delivered_in_window": 0, "tallies": {"w": 9},
+    }  # fmt: skip
+    summaries = [summary(Figures(summary={"websocket": parts}))]
+    merged = merge_fleet(summaries)
+    assert merged is not None
+    crowd = crowd_of(summaries, (), merged)
+    lines = load_text(merged, crowd).splitlines()
+    assert "joined        11, in 2.00 ms at the median, 2.00 ms at p99; 1 joins failed (1 connect_timeout)" in lines
+    assert "lost          1 (1 closed; close codes 1001 (1)), joined again 1" in lines
+    told = load_document(merged, crowd)["websocket"]
+    assert (told["joined"], told["drops"], told["tallies"]) == (11, {"closed": 1}, {"w": 9})
+    assert told["join_time_ns"]["count"] == 11 and told["delivery_time_ns"]["p50"] is None
+    now = FleetInterval(3_000_000_000, 3_100_000_000, 500, 510, 1_230_000.0, 64, joined=1000)
+    assert interval_text(now, 1_000_000_000).endswith("64 in flight, 1,000 users joined")

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
+from powerband.analyze.series import LoadSeries, TrialSeries
+from powerband.analyze.threads import LabelledSeries
 from powerband.plan import Stage
-from powerband.report.tracks import POINTS_MAX, _comparable, _panel, trials_shown
+from powerband.report.tracks import POINTS_MAX, _comparable, _labelled_panel, _panel, _view, trials_shown
 
 
 def test_lines_of_a_panel_share_the_unit_of_the_largest() -> None:
@@ -57,3 +59,28 @@ def test_only_trials_under_one_load_share_a_histogram() -> None:
     rates = {t.setting.id: t.rate_per_s for t in search.trials if t.number in _comparable(search)}
     assert "threads=4" not in rates  # its constraints held at no rate
     assert rates["threads=8"] == next(p.rate_per_s for p in synthetic_verdicts.capacity(8).curve[3:4])
+
+
+def test_users_of_websockets_have_panels_and_nobody_lost_has_none() -> None:
+    load = LoadSeries(
+        t_s=(1.0, 2.0), rate_per_s=(5.0, 5.0), failed_per_s=(0.0, 0.0), in_flight=(1.0, 1.0),
+        response_time_ns_p50=(None, None), response_time_ns_p99=(None, None),
+        joined=(10.0, 20.0), drops_per_s=(0.0, 2.0), joins_failed_per_s=(0.0, 0.0), delivered_per_s=(0.0, 0.0),
+    )  # fmt: skip
+    tracks = {(track.panel, track.label): track.points for track in _view(TrialSeries(load=load), 1).tracks}
+    assert tracks["Users", "joined"] == ((1.0, 10.0), (2.0, 20.0))
+    assert tracks["Users lost", "dropped"] == ((1.0, 0.0), (2.0, 2.0))
+    assert {("Users lost", "failed to join"), ("Deliveries", "")}.isdisjoint(tracks)
+
+
+def test_labelled_series_have_the_unit_of_their_name() -> None:
+    def shown(name: str, value: float) -> tuple[str, str, float | None]:
+        (track,) = _labelled_panel(LabelledSeries(name, (1.0,), (("worker 0", (value,)),)))
+        assert track.label == "worker 0"
+        return track.panel, track.unit, track.points[0][1]
+
+    assert shown("cpu_seconds_total", 0.5) == ("cpu_seconds_total/s", "cores", 0.5)
+    assert shown("delay_seconds", 0.002) == ("delay_seconds", "ms", 2.0)
+    assert shown("resident_bytes", 2.0**20) == ("resident_bytes", "MiB", 1.0)
+    assert shown("pings_total", 7.0) == ("pings_total/s", "/s", 7.0)
+    assert shown("load_1m", 3.0)[0] == "load_1m"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from powerband.errors import UsageError
-from powerband.experiment import Load, Step
+from powerband.load import Load, Step
 from powerband.run.loadgen import _with_path, check_url
 
 

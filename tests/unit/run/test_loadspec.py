@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband import protocol as wire
-from powerband.experiment import Exponential, Load, Step, Uniform
+from powerband.load import Exponential, Load, Step, Uniform
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.loadspec import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
 
@@ -69,7 +69,7 @@ def test_the_hint_names_a_limit_that_is_enough() -> None:
 
 
 def test_another_machine_is_driven_from_the_kernels_choice_of_address() -> None:
-    assert fleet_shape(50_000, 100_000, "192.0.2.1").sources == ((),)
+    assert fleet_shape(20_000, 100_000, "192.0.2.1").sources == ((),)
     assert len(fleet_shape(50_000, 100_000, "localhost").sources[0]) == 5
 
 
@@ -103,3 +103,27 @@ def test_a_load_is_translated_field_by_field() -> None:
     assert (spec.phases.warmup_ns, spec.phases.measure_ns, spec.phases.drain_ns) == (None, 100, 50)
     assert spec.phases.deadline_ns >= 6 + 4 + 100 + 50
     assert (spec.threads, spec.cpus, spec.precision_ns, spec.seed) == (2, (1,), 0, 9)
+
+
+def test_few_ports_take_more_source_addresses() -> None:
+    shape = fleet_shape(42_000, 20_000, "127.0.0.1")
+    assert (shape.engines, [len(sources) for sources in shape.sources]) == (3, [2, 2, 2])
+    assert shape.sources[0] == ("127.0.0.2", "127.0.0.3") and shape.sources[2][1] == "127.0.0.7"
+    narrow = fleet_shape(42_000, 20_000, "127.0.0.1", local_ports=1000)
+    assert [len(sources) for sources in narrow.sources] == [16, 16, 16]
+    assert fleet_shape(900, 20_000, "127.0.0.1", local_ports=1000).sources == ((),)
+
+
+def test_another_machine_has_one_source_address_and_its_ports() -> None:
+    assert fleet_shape(25_000, 30_000, "10.0.0.1").sources == ((),)
+    with pytest.raises(TrialFailed) as failed:
+        fleet_shape(26_000, 30_000, "10.0.0.1")
+    assert failed.value.failure.code == Code.PORT_LIMIT
+    assert "26000 connections to 10.0.0.1, and this machine has 28232 ports" in failed.value.failure.message
+
+
+def test_a_join_is_a_ramp_that_every_process_shares() -> None:
+    load = Load(users=1000, join_per_s=100)
+    specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=600)
+    models = [spec.model for spec in specs]
+    assert [(m.users, m.ramp_ns) for m in models if isinstance(m, wire.Closed)] == [(500, 10**10), (500, 10**10)]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from powerband.errors import MeasurementError, PowerbandError, SubjectError
-from powerband.experiment import Experiment, Load, Subject
+from powerband.experiment import Experiment, Subject
+from powerband.load import Load
 from powerband.machine import cache_folder
 from powerband.plan import TrialSpec
 from powerband.run.failures import Code

@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from powerband.plan import Setting
 from powerband.run import ports
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
+from powerband.run.requests import connection_to
 from powerband.run.subject import Rendered, check_command, describe_exit, last_words, ready_check, render
 
 ENGINE = Path("/opt/engine")
@@ -25,6 +27,13 @@ ENGINE = Path("/opt/engine")
 def rendered(**fields: object) -> Rendered:
     subject = Subject(name="s", command=("server", "{port}"), ready=Ready(**fields))  # type: ignore[arg-type]
     return render(subject, Setting(()), ENGINE)
+
+
+def test_a_websocket_url_is_asked_over_http() -> None:
+    result = render(Subject(name="s", command=("s",), url="wss://localhost/chat"), Setting(()), ENGINE)
+    assert (result.host, result.port, result.url) == ("localhost", 443, "wss://localhost/chat")
+    client = connection_to("ws://127.0.0.1:81/chat", 1.0)
+    assert (client.host, client.port, type(client)) == ("127.0.0.1", 81, HTTPConnection)
 
 
 def test_templates_are_filled_in_and_the_port_is_the_same_everywhere() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from powerband.run.engine import FleetInterval
 from powerband.run.failures import Code, TrialFailed
-from powerband.run.trial import check_answered, over, pinned_to, series_of
+from powerband.run.trial import check_answered, check_joined, over, pinned_to, series_of
 
 NAN = float("nan")
 
@@ -52,6 +52,20 @@ def test_no_right_answer_at_all_is_a_failure_that_says_how_requests_ended(outcom
     assert failed.value.failure.code == code
     for name, count in outcomes.items():
         assert f"{count} {name}" in failed.value.failure.message
+
+
+def joins(joined: int, failed: dict[str, int]) -> dict[str, object]:
+    return {"websocket": {"joined": joined, "joins_failed": failed}}
+
+
+def test_where_nobody_could_join_the_failure_says_why() -> None:
+    check_joined([{}, joins(1, {"connect_refused": 9}), joins(0, {"connect_refused": 9})])
+    check_joined([{"websocket": None}])
+    with pytest.raises(
+        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout\)"
+    ) as failed:
+        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), joins(0, {"handshake_refused": 4})])
+    assert failed.value.failure.code == Code.NOT_JOINED
 
 
 def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:

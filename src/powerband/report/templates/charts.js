@@ -307,6 +307,11 @@ function distribution(data, which, t, names) {
   };
 }
 
+/** How many rows the names of the lines take, on a narrow screen too: about 7 px a letter, 26 for the dot and the gap. */
+function legendRows(tracks) {
+  return Math.ceil(tracks.reduce((px, track) => px + 7 * track.label.length + 26, 0) / 300);
+}
+
 /** Some lines over the seconds of one trial; what is not the measured window is shaded. */
 function panel(tracks, trial, t) {
   const end = Math.max(...trial.tracks.flatMap((track) => track.points.map(([s]) => s)));
@@ -321,7 +326,7 @@ function panel(tracks, trial, t) {
   const options = base(t);
   return {
     ...options,
-    grid: { ...options.grid, top: tracks.length > 1 ? 30 : 12, bottom: 8 },
+    grid: { ...options.grid, top: tracks.length > 1 ? 12 + 18 * legendRows(tracks) : 12, bottom: 8 },
     legend: tracks.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 } } : undefined,
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: end, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${round(v)} s`, showMaxLabel: false } },
     yAxis: { ...valueAxis({ log_value: false }, t), splitNumber: 3, max: unit === "%" && top > 50 && top <= 100 ? 100 : undefined },
@@ -330,8 +335,9 @@ function panel(tracks, trial, t) {
       name: track.label,
       data: track.points,
       showSymbol: track.points.length < 3,
-      lineStyle: { color: t.series[i], width: 1.8 },
-      itemStyle: { color: t.series[i] },
+      // The second time round the colours are dashed.
+      lineStyle: { color: t.series[i % t.series.length], width: 1.8, type: i < t.series.length ? "solid" : "dashed" },
+      itemStyle: { color: t.series[i % t.series.length] },
       markArea: i === 0 && shade.length ? { silent: true, itemStyle: { color: t.muted, opacity: 0.13 }, label: { color: t.muted, fontSize: 11, position: "insideTop" }, data: shade } : undefined,
     })),
     tooltip: {

@@ -1,0 +1,124 @@
+"""A person in the crowd: a real browser that keeps one page open while the load runs, so that what users of the server
+see stands beside what the load engine measures.
+
+In: the address of a page, which does what a person would do and prints each thing that it did to its console, as
+`powerband visit {"at_ms": ..., "took_ms": ...}` (wall clock; `error` instead of `took_ms` where it failed). Out: these
+visits. What they say is analysis; the page is the subject's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_END_S = 5.0
+# A line of Chromium's log: [1121/101500.123456:INFO:CONSOLE(7)] "powerband visit {...}", source: http://... (7)
+_VISIT = re.compile(r'CONSOLE[(:]\d+\)?\] "powerband visit (\{.*?\})", source: ')
+
+
+@dataclass(frozen=True)
+class Visit:
+    """`at_ns`: wall clock, when the person asked. `took_ns` None: it failed, as `error` says."""
+
+    at_ns: int
+    took_ns: int | None
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def find_browser() -> str | None:
+    """A Chromium on PATH."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class NoVisitorError(Exception):
+    """Nobody comes; the message says why, and what would help."""
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A browser that runs; `pid` of the process that all its others descend from."""
+
+    pid: int
+    log: Path
+
+    def visits(self) -> list[Visit]:
+        """Those that the page has told of by now, in that order."""
+        try:
+            text = self.log.read_text(errors="replace")
+        except OSError:
+            return []
+        return [visit for match in _VISIT.finditer(text) if (visit := _visit(match[1])) is not None]
+
+
+@contextmanager
+def visitor_up(page: str, log: Path, cpus: tuple[int, ...]) -> Iterator[Visitor]:
+    """Opens the page; on leaving, the browser has ended. `log`: of the browser, which holds the page's console; `cpus`:
+    where it may run, empty for anywhere.
+
+    Raises NoVisitorError where there is no browser, or none that starts."""
+    browser = find_browser()
+    if browser is None:
+        raise NoVisitorError("no person visited (measure.visitor): there is no Chromium on PATH; install chromium")
+    with TemporaryDirectory(prefix="powerband-visitor-") as profile, log.open("wb") as output:
+        command = [
+            browser,
+            "--headless=new",
+            "--enable-logging=stderr",
+            "--no-first-run",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={profile}",
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # which Chromium's sandbox refuses to run for
+            page,
+        ]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except OSError as error:
+            raise NoVisitorError(f"no person visited (measure.visitor): {browser}: {error.strerror}") from error
+        try:
+            if cpus:
+                os.sched_setaffinity(process.pid, cpus)
+            yield Visitor(process.pid, log)
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The whole group, which holds nothing but the browser's own processes."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _visit(text: str) -> Visit | None:
+    """None for what no page should print."""
+    try:
+        told = json.loads(text.replace('\\"', '"'))
+        at_ns = round(float(told["at_ms"]) * 1000) * 1000
+        if "error" in told:
+            return Visit(at_ns, None, str(told["error"])[:200])
+        return Visit(at_ns, round(float(told["took_ms"]) * 1e6))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,121 @@
+"""The subject `socketcluster` by its own tests, with the real clients, and the published experiments in their smoke
+profiles. Needs Node 18 or later and npm: skipped without them, unless POWERBAND_NO_SKIP=1."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from conftest import MARK, marked_processes
+from fakes.needs import need_node
+from fakes.smoke import measured, measured_by, run
+from powerband.experiment_file import load_subject
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+
+SOURCES = Path(__file__).parents[2] / "subjects" / "socketcluster"
+
+
+@pytest.fixture(autouse=True)
+def node_and_npm() -> None:
+    need_node()
+
+
+def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
+    before = sorted(SOURCES.rglob("*"))
+    build = tmp_path / "build"
+    build.mkdir()
+    places = {"{folder}": str(SOURCES), "{build}": str(build)}
+    command = [places.get(word, word) for word in load_subject("socketcluster").build or ()]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    assert sorted(SOURCES.rglob("*")) == before, "a build writes nothing to the sources"
+    done = subprocess.run(
+        ["node", "--test", "--test-reporter=spec", *sorted(str(path) for path in (SOURCES / "test").glob("*.test.js"))],
+        env={**os.environ, "SUBJECT_BUILD": str(build)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"^ℹ pass (\d+)$", done.stdout, re.MULTILINE)
+    assert passed and int(passed[1]) > 0
+
+
+def test_socketcluster_throughput(tmp_path: Path) -> None:
+    # So coarse a schedule is kept on a busy machine, too, and a trial that counts is shown from inside.
+    analysis = run("socketcluster-throughput", tmp_path, "--set", "load.precision=50ms")
+    found = measured_by(analysis, "version")
+    assert set(found) == {14, 20}
+    for version, metrics in found.items():
+        assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01
+        # The server counts what the client counts; its page is read once a second, the window is 3 s.
+        assert metrics["app_pings_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
+        assert metrics["tally_missing"] == 0
+        assert metrics["app_worker_cpu_ratio"] > 0
+        assert ("app_balancer_cpu_ratio" in metrics) == (version == 14)
+        assert metrics["app_fewest_to_most_pings_ratio"] > 0.5
+    logs = [path.read_text() for path in tmp_path.rglob("subject.log")]
+    assert len(logs) == 2 and all("listening on port" in log for log in logs)
+    if any(not any(problem["fatal"] for problem in trial["problems"]) for trial in analysis["trials"]):
+        page = next(tmp_path.rglob("report.html")).read_text()
+        assert "sc_pings_total/s" in page and "balancer" in page
+
+
+def test_socketcluster_concurrency(tmp_path: Path) -> None:
+    found = measured_by(run("socketcluster-concurrency", tmp_path), "version")
+    assert set(found) == {14, 20}
+    for metrics in found.values():
+        assert metrics["tally_missing"] == 0 and metrics["join_error_rate"] == 0 and metrics["drops"] == 0
+        assert metrics["app_users"] == pytest.approx(200, rel=0.1)
+        assert metrics["error_rate"] < 0.01 and metrics["goodput_per_s"] > 0
+
+
+def test_socketcluster_workers(tmp_path: Path) -> None:
+    found = measured(run("socketcluster-workers", tmp_path))
+    assert {(levels["workers"], levels["balancers"]) for levels, _ in found} == {(1, 0), (1, 1), (2, 0), (2, 1)}
+    assert all(metrics["goodput_per_s"] > 0 for _, metrics in found)
+
+
+@pytest.mark.parametrize("version", [14, 20])
+def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_a_worker_once_measured, args=(tmp_path, killed), daemon=True)
+    killer.start()
+    analysis = run(
+        "socketcluster-throughput", tmp_path, "--set", f"factors.version=[{version}]", "--set", "claims=[]",
+        "--set", "load.websocket.rejoin_after=200ms", "--set", "load.duration=5s",
+    )  # fmt: skip
+    killer.join(10)
+    assert len(killed) == 1
+    (trial,) = analysis["trials"]
+    assert trial["status"] == "measured"
+    problems = {problem["code"] for problem in trial["problems"]}
+    # Half of the users were its own. The process in its place counts from 1 again, which a tally by process bears.
+    assert "users_dropped" in problems and "tally_differs" not in problems
+    assert trial["metrics"]["drops"] >= trial["metrics"]["rejoins"] > 0
+    (log,) = tmp_path.rglob("subject.log")
+    assert re.search(r"worker 0\b.*(respawned|started again)", log.read_text(), re.IGNORECASE)
+
+
+def kill_a_worker_once_measured(runs: Path, killed: list[int]) -> None:
+    """Worker 0, in the midst of the measured window."""
+    until = time.monotonic() + 300
+    while not any('"phase":"measure"' in path.read_text() for path in runs.rglob("events.jsonl")):
+        if time.monotonic() > until:
+            return
+        time.sleep(0.05)
+    time.sleep(1)
+    for pid in marked_processes(f"{MARK}={os.environ[MARK]}"):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "worker-0\n":
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
