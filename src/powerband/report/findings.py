@@ -157,6 +157,27 @@ def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, st
     return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
 
 
+VISITOR_HEADS = ("setting", "visits", "failed", "person’s p50", "person’s p90", "crowd’s p50", "crowd’s p99")
+_VISITOR_METRICS = (
+    "visits",
+    "visits_failed",
+    "visit_time_ns_p50",
+    "visit_time_ns_p90",
+    "response_time_ns_p50",
+    "response_time_ns_p99",
+)
+
+
+def visitor_rows(analysis: Analysis) -> list[tuple[str, ...]]:
+    """What a person in a browser saw of each setting, beside what the load engine measured; means of trials. Empty
+    where nobody visited."""
+    return [
+        (row.setting.id, *(format_estimate(row.estimates.get(metric), metric) for metric in _VISITOR_METRICS))
+        for row in analysis.settings
+        if "visits" in row.estimates
+    ]
+
+
 def rule_nearest(rule: RuleVerdict) -> str:
     """The tried setting that stands for the rule's proposal, as its levels; a dash where the rule was refused."""
     if rule.setting is None:

@@ -12,7 +12,7 @@ from powerband.plan import format_level
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table, found_section
 from powerband.report.figures import figure, table
-from powerband.report.findings import bottleneck_short, restless_settings, state_words
+from powerband.report.findings import VISITOR_HEADS, bottleneck_short, restless_settings, state_words, visitor_rows
 from powerband.report.inside import inside_section
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
@@ -63,6 +63,7 @@ def body(page: Page, charts: Charts) -> str:
         ("found", "What we found", found_section(analysis)),
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
+        ("person", "A person in the crowd", _person(analysis)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
         ("inside", "From inside", inside_section(page.inside)),
         ("errors", "Requests that failed", _errors(analysis)),
@@ -80,6 +81,19 @@ def body(page: Page, charts: Charts) -> str:
     return (
         f'{_top(page)}<nav class="toc top-nav" aria-label="Contents">{links}</nav></header><main>{parts}</main>{foot}'
     )
+
+
+def _person(analysis: Analysis) -> str:
+    """What a real browser saw; empty where nobody visited."""
+    rows = visitor_rows(analysis)
+    if not rows:
+        return ""
+    lead = (
+        "A real browser kept a page of the server open while the load ran, and asked now and then. Its times are as "
+        "the page saw them, the browser’s own work included."
+    )
+    shown = table(list(VISITOR_HEADS), rows)
+    return f'<p class="lead">{lead}</p><div class="scroll" tabindex="0" role="region" aria-label="Visits">{shown}</div>'
 
 
 def _top(page: Page) -> str:

@@ -20,7 +20,7 @@ from powerband.metrics import METRICS
 from powerband.plan import format_level
 from powerband.report.findings import bottleneck_short, state_words
 from powerband.report.numbers import format_estimate, format_interval, format_share
-from powerband.report.text_findings import behind_the_answer, capacities, published, rules_of_thumb
+from powerband.report.text_findings import behind_the_answer, capacities, published, rules_of_thumb, visited
 from powerband.report.words import (
     Column,
     change_words,
@@ -56,6 +56,7 @@ def render_answer(analysis: Analysis) -> RenderableType:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
     parts += [*capacities(analysis), *rules_of_thumb(analysis), *_claims(analysis), *published(analysis)]
+    parts += visited(analysis)
     if analysis.found:
         parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
     parts += list(_errors(analysis))

@@ -13,6 +13,7 @@ from rich.text import Text
 from powerband.analyze.results import Analysis
 from powerband.analyze.standing import metric_words
 from powerband.report.findings import (
+    VISITOR_HEADS,
     bottleneck_sentence,
     capacity_trials,
     capacity_words,
@@ -22,6 +23,7 @@ from powerband.report.findings import (
     rates_tried,
     ratio_phrase,
     rule_nearest,
+    visitor_rows,
 )
 from powerband.report.numbers import ABSENT
 
@@ -96,6 +98,21 @@ def published(analysis: Analysis) -> Iterator[RenderableType]:
         yield Text()
         yield table
         yield Text(f"{base}{f'Published: {cited.note}.' if cited.note else ''}".strip(), style="dim")
+
+
+def visited(analysis: Analysis) -> Iterator[RenderableType]:
+    """A person in the crowd; nothing where nobody visited."""
+    rows = visitor_rows(analysis)
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+    table.add_column("a person in the crowd", overflow="fold")
+    for heading in VISITOR_HEADS[1:]:
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, *cells in rows:
+        table.add_row(Text(name), *cells)
+    yield Text()
+    yield table
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:

@@ -23,9 +23,14 @@ function answer(request, response, { port, version }) {
   if (part === undefined) {
     return false;
   }
-  const [type, body] = part();
-  response.setHeader('Content-Type', `${type}; charset=utf-8`);
-  response.end(body);
+  try {
+    const [type, body] = part();
+    response.setHeader('Content-Type', `${type}; charset=utf-8`);
+    response.end(body);
+  } catch (error) {
+    response.statusCode = 500; // a file that cannot be read just now, where descriptors are short
+    response.end(error.message);
+  }
   return true;
 }
 

@@ -24,7 +24,10 @@ class Start {
     start.port = await freePort();
     start.metricsPort = await freePort();
     start.folder = fs.mkdtempSync('/tmp/sct-');
-    process.on('exit', () => fs.rmSync(start.folder, { recursive: true, force: true }));
+    process.on('exit', () => {
+      start.signal('SIGKILL'); // where a test failed in the midst
+      fs.rmSync(start.folder, { recursive: true, force: true });
+    });
     start.version = String(options.version);
     const given = { port: start.port, 'metrics-port': start.metricsPort, ...options };
     const words = Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
@@ -56,7 +59,7 @@ class Start {
   }
 
   signal(name) {
-    this.#master.kill(name);
+    this.#master?.kill(name);
   }
 
   // Every process of this start that has not ended, whoever its parent is.

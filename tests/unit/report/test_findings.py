@@ -106,3 +106,13 @@ def test_settings_that_never_stabilised() -> None:
     assert findings.restless_settings(analysis) == {}  # one trial is no evidence
     moving = tuple(replace(t, steady=t.setting.id != "threads=64") for t in analysis.trials)
     assert findings.restless_settings(replace(analysis, trials=moving)) == {setting(threads=64): "in 8 of 8 trials"}
+
+
+def test_a_person_stands_beside_the_crowd() -> None:
+    analysis = synthetic.analysis()
+    assert findings.visitor_rows(analysis) == []
+    seen = {"visits": Estimate(12.0, 11.0, 13.0, 0.95, 3), "visit_time_ns_p50": Estimate(3.2e6, None, None, 0.95, 1)}
+    row = replace(analysis.settings[0], estimates={**analysis.settings[0].estimates, **seen})
+    (cells,) = findings.visitor_rows(replace(analysis, settings=(row, *analysis.settings[1:])))
+    assert len(cells) == len(findings.VISITOR_HEADS)
+    assert cells[0] == row.setting.id and cells[1] == "12" and cells[2] == "–" and cells[3] == "3.20 ms"

@@ -2,8 +2,7 @@
 //! leave. Bytes and sockets are `messages`'.
 //!
 //! A user has as many *lanes* as messages that it may have without an answer: each goes through the scenario by itself, and is
-//! in flight, in a pause, or parked until the user has joined. With a *pace* the user has a schedule instead, which waits for
-//! no answer as long as few enough are missing.
+//! in flight, in a pause, or parked until the user has joined. With a *pace* the user has a schedule instead (`paces`).
 
 use super::slot::State;
 use super::{SWEEP_NS, Worker};
@@ -20,8 +19,6 @@ const CLOSING_NS: u64 = 500_000_000;
 const LINGER_NS: u64 = 250_000_000;
 /// Messages without an answer and without pauses that a lane sends before others have their turn.
 const BURST: u32 = 64;
-/// What is due on one connection is gathered for one write up to here.
-const GATHER_BYTES: usize = 64 << 10;
 
 impl Worker {
     /// A user starts, joins again, or goes on.
@@ -128,7 +125,7 @@ impl Worker {
         self.set_timer(index, step, self.done_ns + pause_ns, pause_ns);
     }
 
-    fn set_timer(&mut self, index: usize, step: u16, due_ns: u64, pause_ns: u64) {
+    pub(super) fn set_timer(&mut self, index: usize, step: u16, due_ns: u64, pause_ns: u64) {
         let life = self.life(index);
         self.timers.push(Timer { due_ns, pause_ns, slot: index as u32, step, arrives: false, life });
         self.due_ns = self.due_ns.min(due_ns);
@@ -146,63 +143,8 @@ impl Worker {
         self.say(index, step, timer.due_ns);
     }
 
-    /// Sends what is due by now, as far as may be, and sets a timer for the next.
-    fn pace_on(&mut self, index: usize) {
-        let Some(pace) = self.pace() else { return };
-        let until_ns = self.now_ns.saturating_add(1).min(self.edges.measure_end());
-        loop {
-            let (next_ns, step) = (self.web.members[index].next_ns, self.web.members[index].step);
-            let full = self.web.desk.out.len() >= GATHER_BYTES;
-            if (next_ns >= until_ns || full) && self.may_speak(index) {
-                self.web.members[index].held = false;
-                if next_ns != u64::MAX && !self.draining {
-                    self.set_timer(index, 0, next_ns, 0);
-                }
-                return;
-            }
-            if !self.may_say(index, step) {
-                self.web.members[index].held = true;
-                return;
-            }
-            if !self.slots[index].take_request() {
-                self.web.members[index].next_ns = u64::MAX;
-                continue;
-            }
-            let free_ns = if self.web.members[index].held { next_ns.max(self.done_ns) } else { next_ns };
-            self.say_when_free(index, step, next_ns, free_ns);
-            let member = &mut self.web.members[index];
-            member.step = if usize::from(step) + 1 == self.plan.steps.len() { 0 } else { step + 1 };
-            member.next_ns = next_ns + draw(&pace, &mut self.rng).max(1);
-        }
-    }
-
-    /// After answers have come or bytes were written: goes on with a schedule that waited for that, or leaves.
-    #[inline]
-    pub(super) fn pace_on_if_held(&mut self, index: usize) {
-        if self.pace().is_none() || self.slots[index].state != State::Joined {
-            return;
-        }
-        if self.web.members[index].held {
-            self.pace_on(index);
-        }
-        let member = &self.web.members[index];
-        let has_more = member.next_ns != u64::MAX && !self.web.called_off;
-        let waits = member.session.unanswered() > 0 || member.blocked.is_some() || !self.web.one_way.is_empty();
-        if !has_more && !waits && self.slots[index].lanes > 0 {
-            self.lane_leaves(index);
-        }
-    }
-
-    fn may_speak(&self, index: usize) -> bool {
+    pub(super) fn may_speak(&self, index: usize) -> bool {
         self.slots[index].state == State::Joined && !self.web.members[index].ending
-    }
-
-    /// With a pace: whether the next message may be sent at once.
-    fn may_say(&self, index: usize, step: u16) -> bool {
-        let member = &self.web.members[index];
-        let answered = self.plan.messages.as_ref().is_some_and(|plan| plan.steps[usize::from(step)].answered);
-        let room = !answered || member.session.unanswered() < self.plan.spec.connection.pipeline as usize;
-        room && member.blocked.is_none() && self.may_speak(index)
     }
 
     /// A step's message is said; `flush_messages` writes it.
@@ -213,7 +155,7 @@ impl Worker {
 
     /// The same of a message that may have waited, until `free_ns`, for answers to others.
     #[inline]
-    fn say_when_free(&mut self, index: usize, step: u16, intended_ns: u64, free_ns: u64) {
+    pub(super) fn say_when_free(&mut self, index: usize, step: u16, intended_ns: u64, free_ns: u64) {
         let sent_ns = self.now_ns;
         let user = self.user(index);
         let cohort = self.recorder.scheduled(intended_ns);
@@ -303,17 +245,6 @@ impl Worker {
         }
     }
 
-    /// With a pace: what was due before this instant and could not be sent is given up.
-    fn drop_unsent(&mut self, index: usize, before_ns: u64) {
-        let Some(pace) = self.pace() else { return };
-        let before_ns = before_ns.min(self.edges.measure_end());
-        while self.web.members[index].next_ns < before_ns && self.slots[index].take_request() {
-            let next_ns = self.web.members[index].next_ns;
-            self.recorder.dropped(next_ns, self.now_ns);
-            self.web.members[index].next_ns = next_ns + draw(&pace, &mut self.rng).max(1);
-        }
-    }
-
     /// A user has no connection: it joins again after a while, or stays out.
     fn is_away(&mut self, index: usize) {
         let rejoin_after_ns = self.plan.messages.as_ref().and_then(|plan| plan.rejoin_after_ns);
@@ -349,7 +280,7 @@ impl Worker {
         }
     }
 
-    fn lane_leaves(&mut self, index: usize) {
+    pub(super) fn lane_leaves(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.lanes -= 1;
         if slot.lanes > 0 {
@@ -520,7 +451,7 @@ impl Worker {
     }
 
     #[inline]
-    fn pace(&self) -> Option<Duration> {
+    pub(super) fn pace(&self) -> Option<Duration> {
         self.plan.messages.as_ref().and_then(|plan| plan.pace)
     }
 

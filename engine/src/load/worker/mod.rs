@@ -1,11 +1,12 @@
 //! One event loop: an engine thread's users or arrivals, their connections, timers and counts, shared with nobody. It learns of
 //! edges through `Edges` and is woken through an eventfd; it reports through a channel at every edge.
-//! `wire` moves bytes, `users` decides what is sent next and when; `messages` and `members` do the same for users that hold a
-//! WebSocket each. This file is the loop itself.
+//! `wire` moves bytes, `users` decides what is sent next and when; `messages`, `members` and `paces` do the same for users
+//! that hold a WebSocket each. This file is the loop itself.
 
 mod member;
 mod members;
 mod messages;
+mod paces;
 mod slot;
 mod users;
 mod wire;
