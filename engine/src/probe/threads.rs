@@ -444,19 +444,25 @@ fn descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::{Arc, Barrier, Mutex, mpsc};
     use std::thread;
 
-    /// Threads of this very process that wait until the sender is dropped.
+    /// Threads of this very process that wait until the sender is dropped; all have begun, and so have their names.
     fn waiting_threads(count: usize, name: &str) -> (mpsc::Sender<()>, Vec<thread::JoinHandle<()>>) {
         let (sender, receiver) = mpsc::channel::<()>();
-        let receiver = std::sync::Arc::new(std::sync::Mutex::new(receiver));
+        let receiver = Arc::new(Mutex::new(receiver));
+        let begun = Arc::new(Barrier::new(count + 1));
         let start = |i| {
-            let receiver = receiver.clone();
-            let wait = move || drop(receiver.lock().map(|receiver| receiver.recv()));
+            let (receiver, begun) = (receiver.clone(), begun.clone());
+            let wait = move || {
+                begun.wait();
+                drop(receiver.lock().map(|receiver| receiver.recv()));
+            };
             thread::Builder::new().name(format!("{name}-{i}")).spawn(wait).expect("starts")
         };
-        (sender, (0..count).map(start).collect())
+        let threads = (0..count).map(start).collect();
+        begun.wait();
+        (sender, threads)
     }
 
     #[test]
