@@ -18,7 +18,8 @@ const PONG: u8 = 0x8a;
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 fn start(args: &[&str]) -> Server {
-    Server::start(&[&["--model", "event-loop", "--protocol", "websocket"], args].concat())
+    let protocol: &[&str] = if args.contains(&"--protocol") { &[] } else { &["--protocol", "websocket"] };
+    Server::start(&[&["--model", "event-loop"], protocol, args].concat())
 }
 
 fn each_kind_of_loops(more: &[&str], check: impl Fn(&Server)) {
@@ -133,6 +134,24 @@ fn messages_of_every_length_come_back_as_they_were_sent() {
         assert_eq!(peer.receive(), (PONG, b"are you there".to_vec()));
         peer.send(PONG, b"unasked for");
         peer.echo(TEXT, b"still here");
+    });
+}
+
+#[test]
+fn socketcluster_clients_are_let_in_and_their_calls_answered_by_number() {
+    each_kind_of_loops(&["--protocol", "socketcluster"], |server| {
+        let mut peer = Peer::open(server, "/socketcluster/");
+        for (said, answered) in [
+            (
+                r##"{"event":"#handshake","data":{"authToken":null},"cid":1}"##,
+                r#"{"rid":1,"data":{"id":"reference","isAuthenticated":false}}"#,
+            ),
+            (r#"{"event":"add","data":[1,2],"cid":2}"#, r#"{"rid":2,"data":[1,2]}"#),
+            (r#"{"event":"ping","data":"hello"}"#, r#"{"event":"ping","data":"hello"}"#),
+        ] {
+            peer.send(TEXT, said.as_bytes());
+            assert_eq!(peer.receive(), (TEXT, answered.as_bytes().to_vec()));
+        }
     });
 }
 

@@ -2,7 +2,11 @@
 //! listed only when the kernel's fork counter says that something was created, and only new pids are read.
 
 use super::procfs::{ProcDir, stat_of};
-use super::tree::Tree;
+use super::tree::{Due, SECOND_NS, Tree};
+use super::{monotonic_ns, thread_cpu_ns};
+
+/// A listing is not repeated before this many times its own cost has passed, 0.25 % of a core, or a second.
+const LISTING_FACTOR: u64 = 400;
 
 pub struct Census {
     proc: ProcDir,
@@ -10,21 +14,26 @@ pub struct Census {
     known: Vec<i32>,
     pids: Vec<i32>,
     forks: u64,
+    due: Due,
 }
 
 impl Census {
     pub fn new() -> std::io::Result<Census> {
-        Ok(Census { proc: ProcDir::open("/proc")?, known: Vec::new(), pids: Vec::new(), forks: 0 })
+        Ok(Census { proc: ProcDir::open("/proc")?, known: Vec::new(), pids: Vec::new(), forks: 0, due: Due::default() })
     }
 
     /// `forks`: the host's count of tasks created. A process that was forked and has ended between two calls is not
-    /// seen; its CPU time is in its parent's children counters.
+    /// seen; its CPU time is in its parent's children counters. Threads are tasks, too: where they come and go all the
+    /// time, listings wait for their own cost.
     pub fn refresh(&mut self, forks: u64, trees: &mut [Tree]) {
-        if forks == self.forks && forks != 0 {
+        let now_ns = monotonic_ns();
+        if forks == self.forks && forks != 0 || !self.due.is_due(now_ns) {
             return;
         }
         self.forks = forks;
+        let started = thread_cpu_ns();
         self.proc.list(&mut self.pids);
+        self.due = Due(now_ns + (LISTING_FACTOR * (thread_cpu_ns() - started)).min(SECOND_NS));
         let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
         let new: Vec<(i32, i32)> = new.filter_map(|&pid| Some((pid, stat_of(pid)?.parent))).collect();
         std::mem::swap(&mut self.known, &mut self.pids);

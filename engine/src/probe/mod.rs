@@ -76,6 +76,11 @@ fn parse_duration_ns(text: &str) -> Result<u64, String> {
     Ok((value * unit_ns) as u64)
 }
 
+/// CPU time of this thread so far, in ns.
+fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+}
+
 /// CPU time of this process so far, in ns.
 fn own_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
-use super::{clock_ns, own_cpu_ns};
+use super::{clock_ns, thread_cpu_ns};
 use crate::events::{PoolSample, ThreadSample, WaitKind};
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.
@@ -185,11 +185,11 @@ impl ThreadTable {
     }
 
     fn open_thread(&mut self, tasks: &ProcDir, tid: i32) -> Option<Thread> {
-        let started_ns = own_cpu_ns();
+        let started_ns = thread_cpu_ns();
         let keep = self.kept_files + 4 + DESCRIPTOR_RESERVE < descriptor_limit();
         let thread = Thread::open(tasks, tid, keep)?;
         self.kept_files += thread.files.kept();
-        self.opening_ns += own_cpu_ns() - started_ns;
+        self.opening_ns += thread_cpu_ns() - started_ns;
         Some(thread)
     }
 

@@ -5,26 +5,26 @@
 
 use std::collections::HashMap;
 
-use super::own_cpu_ns;
 use super::perf::PerfCounters;
 use super::process::{Process, Usage, tick_ns};
 use super::procfs::processes;
+use super::thread_cpu_ns;
 use super::threads::ThreadTable;
 use crate::events::{Threads, TreeSample};
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// Up to this many threads are looked at on every sample; of more, what grows with them is read once a second.
 const FEW_THREADS: u32 = 64;
-/// A dear reading is not repeated before this many times its own cost has passed: 0.5 % of a core.
-const DEAR_FACTOR: u64 = 200;
-/// The same for the reading of all threads: 1 %.
-const THREADS_FACTOR: u64 = 100;
+/// A dear reading is not repeated before this many times its own cost has passed: 0.25 % of a core.
+const DEAR_FACTOR: u64 = 400;
+/// The same for the reading of all threads: 0.67 %.
+const THREADS_FACTOR: u64 = 150;
 /// For adding up the context switches of all threads, which nothing else waits for: 0.25 %.
 const SWITCHES_FACTOR: u64 = 400;
-/// And for meeting threads that stay, which costs more, but only once for each: 2 %.
-const OPENING_FACTOR: u64 = 50;
-/// Threads that have just started are met at this rate at most, a sample of them where more come and go: 0.5 %.
-const NEWCOMERS_PER_S: u64 = 128;
+/// And for meeting threads that stay, which costs more, but only once for each: 0.5 %.
+const OPENING_FACTOR: u64 = 200;
+/// Threads that have just started are met at this rate at most, a sample of them where more come and go: 0.25 %.
+const NEWCOMERS_PER_S: u64 = 64;
 
 pub struct Tree {
     pub name: String,
@@ -268,7 +268,7 @@ impl Tree {
             }
             return None;
         }
-        let started = own_cpu_ns();
+        let started = thread_cpu_ns();
         let listed = created.map(|created| (created, threads_now));
         if listed.is_none() || listed != self.listed {
             self.list_threads();
@@ -277,7 +277,7 @@ impl Tree {
         let passed_ns = now_ns.saturating_sub(self.scanned_ns.replace(now_ns).unwrap_or(0)).min(SECOND_NS);
         self.scan_threads((NEWCOMERS_PER_S * passed_ns / SECOND_NS) as usize);
         let opening_ns = self.threads.opening_ns();
-        let reading_ns = (own_cpu_ns() - started).saturating_sub(opening_ns);
+        let reading_ns = (thread_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
         self.threads_due.again(now_ns, SECOND_NS, pause_ns);
         (told || many).then(|| {
@@ -298,33 +298,33 @@ impl Tree {
     /// On every sample, unless there are so many threads to add up that it would be dear.
     fn update_switches(&mut self, now_ns: u64) {
         if self.switches.0.is_due(now_ns) {
-            let started = own_cpu_ns();
+            let started = thread_cpu_ns();
             self.switches.1 = self.perf.context_switches();
-            self.switches.0 = Due(now_ns + SWITCHES_FACTOR * (own_cpu_ns() - started));
+            self.switches.0 = Due(now_ns + SWITCHES_FACTOR * (thread_cpu_ns() - started));
         }
     }
 
     fn update_dear(&mut self, now_ns: u64) {
         if self.pss.0.is_due(now_ns) {
-            let started = own_cpu_ns();
+            let started = thread_cpu_ns();
             self.pss.1 = self.members.iter().map(Process::pss_bytes).sum();
-            self.pss.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (own_cpu_ns() - started));
+            self.pss.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
         if self.sockets.0.is_due(now_ns) {
-            let started = own_cpu_ns();
+            let started = thread_cpu_ns();
             let counts = self.members.iter().map(|member| member.sockets(&mut self.scratch));
             (self.sockets.1, self.sockets.2) = counts.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
-            self.sockets.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (own_cpu_ns() - started));
+            self.sockets.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
     }
 }
 
 /// When something is to be done next.
 #[derive(Clone, Copy, Debug, Default)]
-struct Due(u64);
+pub(super) struct Due(pub u64);
 
 impl Due {
-    fn is_due(&self, now_ns: u64) -> bool {
+    pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.0
     }
 

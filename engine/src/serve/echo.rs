@@ -1,18 +1,29 @@
 //! One WebSocket of an event loop. A request becomes a WebSocket (`open`); bytes become messages, each of which is a
-//! request whose answer is the message itself. Pings and closes are answered here. What work a message costs, who waits
+//! request whose answer is the message itself, or what SocketCluster's server says. Pings and closes are answered here. What work a message costs, who waits
 //! for it, and sockets are the loop's business.
+
+use std::borrow::Cow;
 
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
 use super::service::{Job, Service, TEXT};
 use super::work::Plan;
+use crate::socketcluster::serving;
 use crate::websocket::frame::{Opcode, write_close, write_frame};
 use crate::websocket::handshake::{self, Refusal};
 use crate::websocket::reader::{Event, Reader, Rules};
 
 const RULES: Rules = Rules { peer_masks: true, message_bytes_max: 16 << 20 };
 
+/// What messages are answered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Plain,
+    Socketcluster,
+}
+
 pub struct Echo {
     reader: Reader,
+    dialect: Dialect,
     /// The work of each of its messages, where its request overrode what the command line says.
     plan: Option<Box<Plan>>,
     /// The echo of the message whose work is not done yet; empty where nothing waits.
@@ -39,7 +50,7 @@ pub enum Heard {
 }
 
 /// Answers a request: with a WebSocket if it asks for one, whatever its path; its query overrides the work of each message.
-pub fn open(service: &Service, request: &Request<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Opened {
+pub fn open(service: &Service, dialect: Dialect, request: &Request<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Opened {
     let keep_alive = request.reply.keep_alive;
     let accept = match handshake::accept(bytes) {
         Ok(accept) => accept,
@@ -63,7 +74,7 @@ pub fn open(service: &Service, request: &Request<'_>, bytes: &[u8], out: &mut Ve
         },
     };
     handshake::write_answer(out, &accept);
-    Opened::Echo(Box::new(Echo { reader: Reader::default(), plan, held: Vec::new() }))
+    Opened::Echo(Box::new(Echo { reader: Reader::default(), dialect, plan, held: Vec::new() }))
 }
 
 impl Echo {
@@ -99,7 +110,11 @@ impl Echo {
                     return Heard::Closed;
                 }
             };
-            write_frame(if hold { &mut self.held } else { out }, opcode, None, message);
+            let answer = match self.dialect {
+                Dialect::Plain => Cow::Borrowed(message),
+                Dialect::Socketcluster => serving::answer(message),
+            };
+            write_frame(if hold { &mut self.held } else { out }, opcode, None, &answer);
             return Heard::Message(used);
         }
     }

@@ -266,8 +266,8 @@ impl EventLoop {
     }
 
     fn serve_request(&mut self, connection: &mut Connection, request: &Request<'_>, bytes: &[u8]) {
-        if self.service.websocket {
-            match echo::open(&self.service, request, bytes, &mut self.out) {
+        if let Some(dialect) = self.service.websocket {
+            match echo::open(&self.service, dialect, request, bytes, &mut self.out) {
                 Opened::Answered { keep_alive } => connection.ending = !keep_alive,
                 Opened::Echo(echo) => {
                     connection.echo = Some(echo);

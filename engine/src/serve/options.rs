@@ -175,6 +175,8 @@ pub enum Protocol {
     Http,
     /// WebSockets, on any path: each message is a request, and its answer the same message
     Websocket,
+    /// WebSockets whose clients speak SocketCluster: calls are answered with their data, other events with themselves
+    Socketcluster,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -333,8 +335,8 @@ impl Args {
                 self.descriptors
             ));
         }
-        if self.protocol == Protocol::Websocket && self.model != Model::EventLoop {
-            return Err("--protocol websocket is spoken by event loops only: add --model event-loop".into());
+        if self.protocol != Protocol::Http && self.model != Model::EventLoop {
+            return Err("WebSockets are spoken by event loops only: add --model event-loop".into());
         }
         Ok(Config {
             host: self.host,

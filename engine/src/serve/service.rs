@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::downstream::Remote;
+use super::echo::Dialect;
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
 use super::metrics::{self, Metrics};
 use super::options::{Concurrency, Config, Protocol};
@@ -22,8 +23,8 @@ pub struct Service {
     pub accept_delay_ns: u64,
     /// Whether event loops block where they could set a timer.
     pub loop_blocks: bool,
-    /// Whether connections become WebSockets whose messages are echoed.
-    pub websocket: bool,
+    /// What is said on the WebSockets that connections become, where they do.
+    pub websocket: Option<Dialect>,
     /// The work of a request that overrides nothing.
     pub plan: Plan,
     /// The answer to a request that overrides nothing and keeps its connection: by far the most frequent.
@@ -58,10 +59,14 @@ impl Service {
             Concurrency::EventLoop { instances, .. } => instances,
             _ => 0,
         };
-        let websocket = config.protocol == Protocol::Websocket;
+        let websocket = match config.protocol {
+            Protocol::Http => None,
+            Protocol::Websocket => Some(Dialect::Plain),
+            Protocol::Socketcluster => Some(Dialect::Socketcluster),
+        };
         let mut service = Service {
             work: Work::new(config, remote),
-            metrics: Metrics::new(loops, websocket),
+            metrics: Metrics::new(loops, websocket.is_some()),
             plan: config.plan,
             accept_delay_ns: config.accept_delay_ns,
             loop_blocks: config.loop_blocks,
