@@ -3,37 +3,17 @@
 mod load_support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use load_support::*;
-use rcgen::generate_simple_self_signed;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 
 /// A TLS server for `localhost` that answers every request, and its certificate in PEM.
 fn tls_server() -> (SocketAddr, String) {
-    let certified = generate_simple_self_signed(["localhost".to_string()]).unwrap();
-    let pem = certified.cert.pem();
-    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certified.cert.der().clone()], key)
-        .unwrap();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let config = config.clone();
-            std::thread::spawn(move || answer(stream, config));
-        }
-    });
-    (address, pem)
+    let (config, pem) = tls_config();
+    (serve_streams(move |stream| answer(stream, config.clone())), pem)
 }
 
 fn answer(stream: TcpStream, config: Arc<ServerConfig>) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use load_support::{MS, Run, histogram, number, sum, text};
+use load_support::{MS, Run, histogram, number, sum, text, tls_config};
 use serde_json::{Value, json};
 use serve_support::Server;
 use websocket_support::*;
@@ -43,16 +43,7 @@ fn users_echo_with_the_reference_server() {
 
 /// A wss server that echoes, with a certificate of its own.
 fn sealed_echo_server() -> std::net::SocketAddr {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
-    let key = rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certified.cert.der().clone()], key)
-        .unwrap();
-    let config = Arc::new(config);
+    let (config, _) = tls_config();
     serve(move |peer| {
         let connection = rustls::ServerConnection::new(config.clone()).unwrap();
         let mut peer = Peer::new(rustls::StreamOwned::new(connection, peer.stream));

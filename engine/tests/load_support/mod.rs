@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use hdrhistogram::Histogram;
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 
 pub const MS: u64 = 1_000_000;
@@ -64,19 +66,7 @@ impl Peer {
 
     /// Closes with RST.
     pub fn reset(self) {
-        use std::os::fd::AsRawFd;
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        let fd = self.stream.get_ref().as_raw_fd();
-        // SAFETY: the option's value lives through the call and its size is given.
-        unsafe {
-            libc::setsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                size_of::<libc::linger>() as u32,
-            )
-        };
+        reset(self.into_stream());
     }
 
     /// Waits until the engine closes.
@@ -99,8 +89,29 @@ impl Peer {
     }
 }
 
+/// Closes with RST.
+pub fn reset(stream: TcpStream) {
+    use std::os::fd::AsRawFd;
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the option's value lives through the call and its size is given.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as u32,
+        )
+    };
+}
+
 /// A server whose every connection follows `script`, in a thread each; it lives as long as the test process.
 pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
+    serve_streams(move |stream| script(Peer { stream: BufReader::new(stream) }))
+}
+
+/// The same, with the bare stream of each connection.
+pub fn serve_streams(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let script = Arc::new(script);
@@ -108,10 +119,24 @@ pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
         for stream in listener.incoming().flatten() {
             let script = script.clone();
             stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || script(Peer { stream: BufReader::new(stream) }));
+            std::thread::spawn(move || script(stream));
         }
     });
     address
+}
+
+/// What a TLS server for `localhost` needs, and its certificate in PEM.
+pub fn tls_config() -> (Arc<ServerConfig>, String) {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    (Arc::new(config), certified.cert.pem())
 }
 
 /// Answers every request alike.

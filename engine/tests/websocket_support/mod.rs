@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::load_support::{MS, assert_conserved, number, sum};
+use crate::load_support::{MS, assert_conserved, number, reset, serve_streams, sum};
 
 pub const TEXT: u8 = 0x81;
 pub const BINARY: u8 = 0x82;
@@ -118,34 +117,13 @@ impl<S: Read + Write> Peer<S> {
 impl Peer {
     /// Closes with RST.
     pub fn reset(self) {
-        use std::os::fd::AsRawFd;
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        // SAFETY: the option's value lives through the call and its size is given.
-        unsafe {
-            libc::setsockopt(
-                self.stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                size_of::<libc::linger>() as u32,
-            )
-        };
+        reset(self.stream);
     }
 }
 
 /// A server whose every connection follows `script`, in a thread each; it lives as long as the test process.
 pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let script = Arc::new(script);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let script = script.clone();
-            stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || script(Peer::new(stream)));
-        }
-    });
-    address
+    serve_streams(move |stream| script(Peer::new(stream)))
 }
 
 /// A server on whose every connection a WebSocket is opened before the script.

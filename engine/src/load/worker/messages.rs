@@ -66,17 +66,7 @@ impl Worker {
     fn read_messages(&mut self, index: usize, buffer: &mut [u8]) {
         let generation = self.slots[index].generation;
         for _ in 0..READS_AT_ONCE {
-            let fd = self.slots[index].fd;
-            let read = if self.stamped {
-                let read = sys::read_stamped(fd, buffer);
-                self.read_clock_for(read.ok().and_then(|(_, stamp_ns)| stamp_ns));
-                read.map(|(count, _)| count)
-            } else {
-                let read = sys::read(fd, buffer);
-                self.read_clock();
-                read
-            };
-            match read {
+            match self.read_socket(index, buffer) {
                 Ok(0) => return self.stream_ends(index),
                 Ok(count) => {
                     self.recorder.received(count);

@@ -191,17 +191,7 @@ impl Worker {
     fn read_responses(&mut self, index: usize, buffer: &mut [u8]) {
         let generation = self.slots[index].generation;
         loop {
-            let fd = self.slots[index].fd;
-            let read = if self.stamped {
-                let read = sys::read_stamped(fd, buffer);
-                self.read_clock_for(read.ok().and_then(|(_, stamp_ns)| stamp_ns));
-                read.map(|(count, _)| count)
-            } else {
-                let read = sys::read(fd, buffer);
-                self.read_clock();
-                read
-            };
-            match read {
+            match self.read_socket(index, buffer) {
                 Ok(0) => return self.end_of_stream(index),
                 Ok(count) => {
                     self.recorder.received(count);
@@ -222,6 +212,21 @@ impl Worker {
                     return self.fail(index, Outcome::Reset);
                 }
             }
+        }
+    }
+
+    /// Reads once, and then the clock.
+    #[inline]
+    pub(super) fn read_socket(&mut self, index: usize, buffer: &mut [u8]) -> Result<usize, sys::Errno> {
+        let fd = self.slots[index].fd;
+        if self.stamped {
+            let read = sys::read_stamped(fd, buffer);
+            self.read_clock_for(read.ok().and_then(|(_, stamp_ns)| stamp_ns));
+            read.map(|(count, _)| count)
+        } else {
+            let read = sys::read(fd, buffer);
+            self.read_clock();
+            read
         }
     }
 

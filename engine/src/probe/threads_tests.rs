@@ -1,0 +1,63 @@
+use super::*;
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+
+/// Threads of this very process that wait until the sender is dropped; all have begun, and so have their names.
+fn waiting_threads(count: usize, name: &str) -> (mpsc::Sender<()>, Vec<thread::JoinHandle<()>>) {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let begun = Arc::new(Barrier::new(count + 1));
+    let start = |i| {
+        let (receiver, begun) = (receiver.clone(), begun.clone());
+        let wait = move || {
+            begun.wait();
+            drop(receiver.lock().map(|receiver| receiver.recv()));
+        };
+        thread::Builder::new().name(format!("{name}-{i}")).spawn(wait).expect("starts")
+    };
+    let threads = (0..count).map(start).collect();
+    begun.wait();
+    (sender, threads)
+}
+
+#[test]
+fn a_few_of_many_new_threads_stand_for_all_and_those_that_stay_are_met_at_the_next_reading() {
+    let mut process = Process::open(std::process::id() as i32).expect("of ourselves");
+    let (sender, threads) = waiting_threads(100, "newcomer");
+    let mut table = ThreadTable::default();
+    let mut counts = Vec::new();
+    for _ in 0..2 {
+        process.list_threads();
+        table.scan(&[&process], 20);
+        let pools = table.tell_pools();
+        let pool = pools.iter().find(|pool| pool.pool == "newcomer").expect("met");
+        let met = table.threads.values().filter(|thread| thread.name.starts_with(b"newcomer")).count();
+        counts.push((pool.threads_now, pool.states_now.values().sum::<u32>(), met));
+    }
+    drop(sender);
+    threads.into_iter().for_each(|thread| thread.join().expect("ends"));
+    let (threads_now, states, met) = counts[0];
+    assert!(met <= 20 && threads_now == states, "{counts:?}");
+    assert!((80..=120).contains(&threads_now), "{counts:?}");
+    assert_eq!(counts[1], (100, 100, 100));
+}
+
+#[test]
+fn pools_are_names_without_their_numbers() {
+    for (name, pool) in [
+        ("pool-1-thread-12", "pool-1-thread"),
+        ("vert.x-eventloo", "vert.x-eventloo"),
+        ("GC Thread#0", "GC Thread"),
+        ("worker 3", "worker"),
+        ("pool-10-thread-", "pool-10-thread"),
+        ("java", "java"),
+        ("C2 Com..hread4", "C2 Com..d"),
+        ("http-n..exec-1", "http-n..c"),
+        ("http-n..xec-12", "http-n..c"),
+        ("http-n..Poller", "http-n..r"),
+        ("a..b", "a..b"),
+        ("42", "42"),
+    ] {
+        assert_eq!(*pool_name(name.as_bytes()), *pool.as_bytes(), "{name}");
+    }
+}
