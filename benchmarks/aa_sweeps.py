@@ -22,6 +22,7 @@ from pathlib import Path
 
 from scipy.stats import binomtest
 
+from benchmarks.pairs import met
 from benchmarks.sweeps import sweep
 from powerband.analyze.results import AnswerKind, Verdict
 from powerband.run.stop import StopRequest
@@ -155,8 +156,8 @@ def table(summary: dict[str, object]) -> str:
         share = summary[key]
         assert isinstance(share, dict)
         interval = f"{share['share']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
-        met = "met" if share["share"] <= ALLOWED else "NOT met"
-        lines.append(f"| {name} | {share['count']} | {interval} | {ALLOWED:.0%} | {met} |")
+        verdict = met(share["share"] <= ALLOWED)
+        lines.append(f"| {name} | {share['count']} | {interval} | {ALLOWED:.0%} | {verdict} |")
     answers = summary["answers"]
     assert isinstance(answers, dict)
     kinds = ", ".join(f"{count} {kind}" for kind, count in answers.items())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.pairs import met
 from powerband.store import RunDir
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -30,9 +31,9 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
         watched += end - start
     share = used / watched * 100
     gaps = [(later.phases["launched"] - earlier.phases["end"]) / 1e9 for earlier, later in itertools.pairwise(records)]
-    yield f"{share:.2f} % of one core over {watched:.0f} s of measuring; target under 2 %: {_met(share < 2)}"
+    yield f"{share:.2f} % of one core over {watched:.0f} s of measuring; target under 2 %: {met(share < 2)}"
     gap, worst = statistics.median(gaps), max(gaps)
-    yield f"{gap:.3f} s from the end of one trial to the launch of the next (worst {worst:.3f}); {_met(worst < 1)}"
+    yield f"{gap:.3f} s from the end of one trial to the launch of the next (worst {worst:.3f}); {met(worst < 1)}"
 
 
 def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
@@ -58,7 +59,3 @@ def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
 def _cpu_at(samples: list[tuple[float, float]], at: float) -> float:
     """The last sample at or before `at`."""
     return max((cpu for time_s, cpu in samples if time_s <= at), default=0.0)
-
-
-def _met(met: bool) -> str:
-    return "met" if met else "NOT met"

@@ -10,7 +10,7 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram
 
 from benchmarks.generators import Generator, ours, peers, summary
-from benchmarks.pairs import Comparison, compare, run
+from benchmarks.pairs import Comparison, compare, met, row, run
 from benchmarks.server import reference
 
 GENERATOR_CPUS, SERVER_CPUS = {0}, {1}
@@ -29,11 +29,11 @@ def cpu_per_request(engine: str, pairs: int) -> Iterator[str]:
         for peer in installed:
             for connections in (64, 1_000, 10_000) if peer.name == "wrk" else (64,):
                 result = _against(ours(engine), peer, port, connections, pairs)
-                yield _row(peer.name, str(connections), result, AT_MOST[peer.name])
+                yield row(peer.name, connections, result, AT_MOST[peer.name])
         wrk = next((peer for peer in installed if peer.name == "wrk"), None)
         if wrk is not None:
             result = _against(ours(engine, extra=("--pipeline", "16")), _pipelined(wrk), port, 64, pairs)
-            yield _row("wrk, pipelined 16", "64", result, PIPELINED_AT_MOST)
+            yield row("wrk, pipelined 16", 64, result, PIPELINED_AT_MOST)
 
 
 def memory_per_connection(engine: str, pairs: int) -> Iterator[str]:
@@ -46,7 +46,7 @@ def memory_per_connection(engine: str, pairs: int) -> Iterator[str]:
         )
     each = (many - one) / 9_999
     yield f"peak at 1 connection {one / 2**20:.1f} MiB, at 10,000 {many / 2**20:.1f} MiB"
-    yield f"{each:,.0f} bytes a connection; target at most 2,048: {_met(each <= 2048)}"
+    yield f"{each:,.0f} bytes a connection; target at most 2,048: {met(each <= 2048)}"
 
 
 def open_loop(engine: str, pairs: int) -> Iterator[str]:
@@ -86,15 +86,3 @@ def _pipelined(wrk: Generator) -> Generator:
         "  req = table.concat(r)\nend\nrequest = function() return req end\n"
     )
     return Generator(wrk.name, lambda port, c, s: [*wrk.argv(port, c, s), "-s", str(script)], wrk.requests, wrk.seconds)
-
-
-def _row(name: str, connections: str, result: Comparison, at_most: float) -> str:
-    return (
-        f"| {name} | {connections} | {result.ours:.2f} | {result.theirs:.2f} "
-        f"| {result.ratio:.3f} ({result.ratio_low:.3f}-{result.ratio_high:.3f}) "
-        f"| {at_most:.3f} | {_met(result.ratio <= at_most)} |"
-    )
-
-
-def _met(met: bool) -> str:
-    return "met" if met else "NOT met"

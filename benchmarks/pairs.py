@@ -85,6 +85,19 @@ def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) 
     )
 
 
+def row(name: str, connections: int, result: Comparison, at_most: float) -> str:
+    """A line of the table of peers: medians, ratio with its range, target."""
+    return (
+        f"| {name} | {connections} | {result.ours:.2f} | {result.theirs:.2f} "
+        f"| {result.ratio:.3f} ({result.ratio_low:.3f}-{result.ratio_high:.3f}) "
+        f"| {at_most:.3f} | {met(result.ratio <= at_most)} |"
+    )
+
+
+def met(is_met: bool) -> str:
+    return "met" if is_met else "NOT met"
+
+
 def which(name: str, extra: Path) -> str | None:
     """The program on PATH or in `extra`."""
     return shutil.which(name, path=f"{extra}{os.pathsep}{os.environ.get('PATH', '')}")

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.pairs import met
 from benchmarks.sweeps import Sweep, sweep
 from powerband.run.stop import StopRequest
 
@@ -45,7 +46,7 @@ def against_grid(engine: str, pairs: int) -> Iterator[str]:
     ratio = statistics.median(ratios)
     yield (
         f"race / grid: {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f}) of the time; target at most {AT_MOST}: "
-        f"{'met' if ratio <= AT_MOST else 'NOT met'}; the same answer in {agreed} of {len(ratios)} pairs"
+        f"{met(ratio <= AT_MOST)}; the same answer in {agreed} of {len(ratios)} pairs"
     )
 
 

@@ -9,14 +9,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.generators import PEERS, Generator, summary
-from benchmarks.pairs import Usage, compare, run, which
+from benchmarks.pairs import Usage, compare, met, row, run, which
 from benchmarks.server import reference
 from powerband.analyze.fleet import Times
 from powerband.run.trial import pinned_to
@@ -49,11 +49,7 @@ def cpu_per_message(engine: str, pairs: int) -> Iterator[str]:
             peer = make(program)
             theirs = partial(peer.cpu_us_per_request, port, USERS, GENERATOR_CPUS)
             result = compare(partial(_ours_us, engine, port), theirs, pairs)
-            met = "met" if result.ratio <= AT_MOST[name] else "NOT met"
-            yield (
-                f"| {name} | {USERS} | {result.ours:.2f} | {result.theirs:.2f} | {result.ratio:.3f} "
-                f"({result.ratio_low:.3f}-{result.ratio_high:.3f}) | {AT_MOST[name]:.3f} | {met} |"
-            )
+            yield row(name, USERS, result, AT_MOST[name])
     yield from missing
 
 
@@ -66,8 +62,9 @@ def memory_per_user(engine: str, pairs: int) -> Iterator[str]:
             for users in (10_000, 1)
         )
     each = (many["max_rss_bytes"] - one["max_rss_bytes"]) / 9_999
-    met = "met" if each <= IDLE_BYTES_MAX and many["websocket"]["joined"] == 10_000 else "NOT met"
-    yield f"{each:,.0f} bytes a user ({many['websocket']['joined']:,} joined); target at most {IDLE_BYTES_MAX}: {met}"
+    joined = many["websocket"]["joined"]
+    verdict = met(each <= IDLE_BYTES_MAX and joined == 10_000)
+    yield f"{each:,.0f} bytes a user ({joined:,} joined); target at most {IDLE_BYTES_MAX}: {verdict}"
 
 
 def waiting_users(engine: str, pairs: int) -> Iterator[str]:
@@ -90,12 +87,12 @@ def waiting_users(engine: str, pairs: int) -> Iterator[str]:
         f"bytes a connection: engine {engine_bytes / WAITING:,.0f}, server {server_bytes / WAITING:,.0f}, kernel (both "
         f"ends) {kernel / WAITING:,.0f}"
     )
-    yield f"target: none lost: {'met' if joined == WAITING and drops == lost == 0 else 'NOT met'}"
+    yield f"target: none lost: {met(joined == WAITING and drops == lost == 0)}"
 
 
 def crowd(engine: str, pairs: int) -> Iterator[str]:
-    """42,000 SocketCluster users who send 7,000 pings a second in all: they join the real servers at 160 a second, and the
-    reference server at 5,000, which is more than the real ones can take in."""
+    """42,000 SocketCluster users who send 7,000 pings a second in all: they join the real servers at 160 a second, and
+    the reference server at 5,000, which is more than the real ones can take in."""
     del pairs
     yield "| server | joining | joined | failed | fleet's CPU, of a core | its memory | pings/s | send lag p99 | |"
     yield "|---|---|---|---|---|---|---|---|---|"
@@ -132,7 +129,7 @@ def _crowd_row(server: str, rate: str, engines: list[Mapping[str, Any]], cores: 
     held = joined == CROWD and not failures and cores < 0.25 and memory < 300e6 and pings > 0.97 * PINGS_PER_S
     return (
         f"| {server} | {rate} | {joined:,} | {failed} | {100 * cores:.1f} % | {memory / 1e6:.0f} MB | {pings:,.0f} "
-        f"| {lag_ns / 1e6:.2f} ms | {'met' if held else 'NOT met'} |"
+        f"| {lag_ns / 1e6:.2f} ms | {met(held)} |"
     )
 
 
@@ -140,8 +137,8 @@ def _crowd_row(server: str, rate: str, engines: list[Mapping[str, Any]], cores: 
 def _held(
     engine: str, users: int, protocol: str, cpus: tuple[set[int], set[int]], spec: Mapping[str, Any]
 ) -> Iterator[tuple[list[int], list[subprocess.Popen[str]]]]:
-    """Pids of reference servers, on the first of `cpus`, and their load engines, on the second: a pair for each share of
-    the users that one process can hold."""
+    """Pids of reference servers, on the first of `cpus`, and their load engines, on the second: a pair for each share
+    of the users that one process can hold."""
     processes = -(-users // PER_PROCESS)
     shares = [users // processes + (index < users % processes) for index in range(processes)]
     with ExitStack() as stack:

@@ -4,7 +4,6 @@ Needs Chromium. Without it these tests are skipped, and fail instead where POWER
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.needs import without
+from fakes.needs import need_browser
 from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
 from powerband.analyze.threads import LabelTable, ThreadUse
 from powerband.report.html import render_page
@@ -21,7 +20,6 @@ from powerband.report.page import InsideView
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -44,10 +42,9 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        without("no Chromium on PATH, to look at the report in a browser: install the package chromium")
+    chromium = need_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield browser
         browser.close()
 

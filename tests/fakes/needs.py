@@ -11,6 +11,7 @@ import pytest
 from powerband.errors import SubjectError
 from powerband.run.jdk import find_jdk
 from powerband.run.postgresql import find_binaries
+from powerband.run.visitor import find_browser
 
 
 def without(reason: str) -> NoReturn:
@@ -35,6 +36,14 @@ def need_postgresql() -> None:
         find_binaries()
     except SubjectError as error:
         without(str(error))
+
+
+def need_browser() -> str:
+    """The path of a Chromium."""
+    browser = find_browser()
+    if browser is None:
+        without("no Chromium on PATH: install Debian's package chromium")
+    return browser
 
 
 def need_javac() -> None:

@@ -1,16 +1,15 @@
 """What an acknowledgement is worth: how much of a write a read does not see yet, and for how long.
 
 In: the rounds that a trial's record holds (`run/acknowledged.py`). Out: metrics, and what is to be said of rounds that
-tell nothing. Rounds are few, so the quantiles are those of the sample, the next higher value (Hyndman & Fan 1996, type
-1)."""
+tell nothing."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from powerband.analyze.results import Problem
+from powerband.analyze.samples import quantile
 
 
 def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> dict[str, float]:
@@ -39,7 +38,3 @@ def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> I
     if never:
         text = f"after {never} of {len(rounds)} writes a read never saw all {expect} in time (measure.acknowledged)"
         yield Problem("acknowledged_never_seen", text, fatal=False)
-
-
-def quantile(values: Sequence[int], q: float) -> int:
-    return sorted(values)[max(0, math.ceil(q * len(values)) - 1)]

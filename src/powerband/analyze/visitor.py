@@ -1,15 +1,14 @@
 """What a person in the crowd saw: the visits that a real browser told of, within the measured window.
 
-In: the visits of a trial's record (`run/visitor.py`). Out: metrics, and what is to be said where nobody came. Visits
-are few, so the quantiles are those of the sample, the next higher value (Hyndman & Fan 1996, type 1)."""
+In: the visits of a trial's record (`run/visitor.py`). Out: metrics, and what is to be said where nobody came."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from powerband.analyze.acknowledged import quantile
 from powerband.analyze.results import Problem
+from powerband.analyze.samples import quantile
 
 
 def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> dict[str, float]:

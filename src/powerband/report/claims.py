@@ -7,7 +7,7 @@ from html import escape
 
 from powerband.analyze.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict, PublishedTable
 from powerband.analyze.standing import metric_words
-from powerband.report.figures import table
+from powerband.report.figures import scrolling, table
 from powerband.report.findings import published_cells
 from powerband.report.numbers import ABSENT
 
@@ -22,11 +22,10 @@ def claims_table(analysis: Analysis) -> str:
     names = ["claim", *(["published"] if published else []), "measured", "verdict"]
     heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
     rows = "".join(_row(claim, published=published) for claim in analysis.claims)
+    shown = f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return (
         '<p class="lead">What the experiment says is so, judged by the differences within each block. Held: the '
-        "whole interval agrees; refuted: none of it does.</p>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="Claims">'
-        f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        "whole interval agrees; refuted: none of it does.</p>" + scrolling("Claims", shown)
     )
 
 
@@ -44,7 +43,7 @@ def _published(cited: PublishedTable) -> str:
     base = f"Ratios are to {cited.base}, for machines differ; ours are paired within blocks." if cited.base else ""
     return (
         f'<h3>{escape(metric_words(cited.metric).capitalize())}</h3><p class="lead">{escape(base + note)}</p>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Published figures">{table(heads, rows)}</div>'
+        + scrolling("Published figures", table(heads, rows))
     )
 
 

@@ -43,6 +43,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
 
+def scrolling(label: str, content: str) -> str:
+    """A wide table in a frame of its own, which scrolls by keyboard too. `content` is markup."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
+
+
 def _spoken(chart: Chart) -> str:
     parts = []
     for line in chart.lines:

@@ -11,7 +11,7 @@ from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Verdi
 from powerband.plan import format_level
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table, found_section
-from powerband.report.figures import figure, table
+from powerband.report.figures import figure, scrolling, table
 from powerband.report.findings import VISITOR_HEADS, bottleneck_short, restless_settings, state_words, visitor_rows
 from powerband.report.inside import inside_section
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
@@ -92,8 +92,7 @@ def _person(analysis: Analysis) -> str:
         "A real browser kept a page of the server open while the load ran, and asked now and then. Its times are as "
         "the page saw them, the browser’s own work included."
     )
-    shown = table(list(VISITOR_HEADS), rows)
-    return f'<p class="lead">{lead}</p><div class="scroll" tabindex="0" role="region" aria-label="Visits">{shown}</div>'
+    return f'<p class="lead">{lead}</p>{scrolling("Visits", table(list(VISITOR_HEADS), rows))}'
 
 
 def _top(page: Page) -> str:
@@ -192,11 +191,11 @@ def _table(analysis: Analysis) -> str:
     )
     allowed = "".join(f"<li>{escape(name)} is not allowed: {escape(why)}</li>" for name, why in not_allowed(analysis))
     allowed = f'<ul class="notes">{allowed}</ul>' if allowed else ""
+    shown = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     return (
         f'<p class="under">{escape(verdict_note(analysis))} '
         f"Small figures: {format_share(analysis.confidence)} intervals.</p>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="All settings">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{allowed}"
+        f"{scrolling('All settings', shown)}{allowed}"
     )
 
 

@@ -20,7 +20,7 @@ from powerband.metrics import METRICS
 from powerband.plan import format_level
 from powerband.report.findings import bottleneck_short, state_words
 from powerband.report.numbers import format_estimate, format_interval, format_share
-from powerband.report.text_findings import behind_the_answer, capacities, published, rules_of_thumb, visited
+from powerband.report.text_findings import bare_table, behind_the_answer, capacities, published, rules_of_thumb, visited
 from powerband.report.words import (
     Column,
     change_words,
@@ -92,7 +92,7 @@ class SettingsTable:
     def _table(self, columns: Iterable[Column], *, answer: bool, bottleneck: bool) -> Table:
         columns = tuple(columns)
         objective = self.analysis.objective
-        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+        table = bare_table()
         for name in _setting_columns(self.analysis):
             table.add_column(Text(name), justify="right", no_wrap=len(name) <= _NARROW, overflow="fold")
         if answer:

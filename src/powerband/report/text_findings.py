@@ -88,7 +88,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
 def published(analysis: Analysis) -> Iterator[RenderableType]:
     """A publication's figures beside ours; nothing where none are cited."""
     for cited in analysis.published:
-        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+        table = bare_table()
         table.add_column(f"published: {metric_words(cited.metric)}", overflow="fold")
         for heading in ("published", "here", "x published", "x here"):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -105,7 +105,7 @@ def visited(analysis: Analysis) -> Iterator[RenderableType]:
     rows = visitor_rows(analysis)
     if not rows:
         return
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+    table = bare_table()
     table.add_column("a person in the crowd", overflow="fold")
     for heading in VISITOR_HEADS[1:]:
         table.add_column(heading, justify="right", overflow="fold")
@@ -113,6 +113,11 @@ def visited(analysis: Analysis) -> Iterator[RenderableType]:
         table.add_row(Text(name), *cells)
     yield Text()
     yield table
+
+
+def bare_table() -> Table:
+    """Without lines; its columns are added by whoever fills it."""
+    return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:
@@ -130,7 +135,7 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
 def _table(*headings: str, folds: int | None = None) -> Table:
     """First and last column to the left, the last one folding; numbers between them to the right. `folds`: another
     column of names, which may be long."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+    table = bare_table()
     for place, heading in enumerate(headings):
         last = place == len(headings) - 1
         table.add_column(

@@ -8,7 +8,7 @@ from html import escape
 
 from powerband.analyze.results import Analysis, BottleneckName, Confirmation, Estimate, Race, SettingResult
 from powerband.report.charts import Chart
-from powerband.report.figures import boxed, figure, table
+from powerband.report.figures import boxed, figure, scrolling, table
 from powerband.report.findings import (
     bottleneck_words,
     capacity_trials,
@@ -144,13 +144,9 @@ def why_section(analysis: Analysis, pools: Chart | None) -> str:
     )
     rows = "".join(_bottleneck_row(row, analysis) for row in named)
     heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("bottleneck", "proof", "what to do"))
-    named_table = (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Bottlenecks">'
-        '<table class="claims brief"><thead><tr>'
-        f'<th scope="col">setting</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-        if named
-        else ""
-    )
+    head = f'<tr><th scope="col">setting</th>{heads}</tr>'
+    shown = f'<table class="claims brief"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    named_table = scrolling("Bottlenecks", shown) if named else ""
     picture = "" if pools is None else f'<div class="below">{figure(pools)}</div>{_pool_table(analysis)}'
     return lead + named_table + picture
 
@@ -225,14 +221,12 @@ def rules_section(analysis: Analysis) -> str:
         '<th scope="col">proposes</th><th scope="col" class="words">nearest setting tried</th>'
         '<th scope="col" class="words">following it changes</th>'
     )
+    shown = f'<table class="claims brief"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     chosen = f"; the measured answer is {analysis.answer.setting.id}" if analysis.answer.setting else ""
     return (
         '<p class="lead">What common rules say for this server, with the figures measured here, beside the measured '
         f"answer{escape(chosen)}. The last column is the objective at the nearest setting that was tried, towards the "
-        "answer’s. A rule whose conditions are not met is refused.</p>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="Rules of thumb">'
-        '<table class="claims brief"><thead><tr>'
-        f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "answer’s. A rule whose conditions are not met is refused.</p>" + scrolling("Rules of thumb", shown)
     )
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.needs import without
+from fakes.needs import need_browser
 from powerband.run import visitor
 from powerband.run.process import Pump
 from powerband.run.stop import StopRequest
-from powerband.run.visitor import NoVisitorError, Visit, Visitor, find_browser, visitor_up
+from powerband.run.visitor import NoVisitorError, Visit, Visitor, visitor_up
 
 HEAD = "[42:42:1121/110651.1:INFO:CONSOLE"
 LOG = (
@@ -40,8 +40,7 @@ def test_without_a_browser_it_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("no_process_left")
 def test_a_real_browser_visits_and_ends(tmp_path: Path) -> None:
-    if find_browser() is None:
-        without("no Chromium on PATH: install the package chromium")
+    need_browser()
     page = tmp_path / "page.html"
     page.write_text(
         "<script>setInterval(() => console.log('powerband visit '"
