@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings the generators that `make bench` compares with into .tools/peers; each is skipped, and said so, where its
-# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery through npm, JMeter
-# through Maven.
+# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery and statsd through npm,
+# JMeter through Maven.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 peers="$PWD/.tools/peers"
@@ -22,6 +22,12 @@ if [ ! -x "$peers/bin/artillery" ]; then
     npm install --silent --ignore-scripts --no-fund --no-audit --prefix "$peers/artillery" artillery@2 \
       && ln -sf "$peers/artillery/node_modules/.bin/artillery" "$peers/bin/artillery" || missing Artillery "npm failed"
   else missing Artillery "npm is missing"; fi
+fi
+if [ ! -d "$peers/statsd/node_modules/statsd" ]; then
+  if command -v npm >/dev/null; then
+    npm install --silent --ignore-scripts --no-fund --no-audit --omit=optional --prefix "$peers/statsd" statsd@0.9.0 \
+      || missing statsd "npm failed"
+  else missing statsd "npm is missing"; fi
 fi
 if [ ! -d "$peers/jmeter/lib" ]; then
   if command -v mvn >/dev/null && command -v unzip >/dev/null; then

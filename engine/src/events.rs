@@ -264,6 +264,7 @@ pub enum ProbeEvent {
         /// What was wrong, as the end of a sentence.
         reason: String,
     },
+    Statsd(Statsd),
     Exited(Exited),
     /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
     /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
@@ -405,6 +406,26 @@ pub struct Scrape {
     pub took_ns: u64,
     /// Of the series asked for, those that have a finite value: `name{label="value"}` as on the page.
     pub values: BTreeMap<String, f64>,
+}
+
+/// What the StatsD sink has taken in; every number is since the start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Statsd {
+    pub at_ns: u64,
+    /// By the name that a Prometheus page would have for it: `name_total{tag="value"}` of a counter, `name` of a gauge and of a
+    /// set (its distinct values), `name_count`, `name_sum` and `name_max` of a timer, histogram or distribution.
+    pub values: BTreeMap<String, f64>,
+    /// Datagrams read, and their length.
+    pub packets: u64,
+    pub bytes: u64,
+    /// Values accepted; sample rates are not applied.
+    pub updates: u64,
+    /// Lines refused.
+    pub malformed: u64,
+    /// Datagrams that the kernel threw away because the UDP socket's buffer was full. A Unix socket drops none: its sender waits,
+    /// or is refused.
+    pub dropped: u64,
 }
 
 /// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime (since the tree was first seen); counters are sums over threads alive

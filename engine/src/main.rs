@@ -1,10 +1,11 @@
 //! powerband-engine: everything of powerband that must be cheap or exact, in one binary.
-//! `load` drives users, `probe` starts and samples process trees, `serve` is the reference subject,
-//! `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
+//! `load` drives users, `probe` starts and samples process trees, `link` joins two network namespaces, `serve` is the
+//! reference subject, `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
 
 mod clock;
 mod events;
 mod limits;
+mod link;
 mod load;
 mod outcome;
 mod probe;
@@ -13,6 +14,7 @@ mod schema;
 mod serve;
 mod socketcluster;
 mod spec;
+mod statsd;
 mod websocket;
 
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ enum Program {
     Load(load::Args),
     /// Start and sample process trees: JSON spec on stdin, JSON Lines on stdout
     Probe(probe::Args),
+    /// Join two network namespaces by a link of a given delay and rate: JSON spec on stdin, JSON Lines on stdout
+    Link(link::Args),
     /// The reference server: one tiny HTTP service in every concurrency model
     Serve(serve::Args),
     /// Write the JSON Schemas of the wire contract into a folder
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Program::Load(args) => load::main(args),
         Program::Probe(args) => probe::main(args),
+        Program::Link(args) => link::main(args),
         Program::Serve(args) => serve::main(args),
         Program::Schema(args) => schema::main(args),
     }

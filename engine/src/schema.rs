@@ -1,4 +1,4 @@
-//! The wire contract as JSON Schemas, generated from the types of `spec.rs` and `events.rs`.
+//! The wire contract as JSON Schemas, generated from the types of `spec.rs`, `events.rs` and `link/wire.rs`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use schemars::{Schema, schema_for};
 
 use crate::events::{LoadEvent, ProbeEvent};
+use crate::link::{LinkEvent, LinkSpec};
 use crate::spec::{Command, LoadSpec, ProbeSpec};
 
 #[derive(clap::Args)]
@@ -15,13 +16,15 @@ pub struct Args {
 }
 
 /// File name and schema of each message type.
-fn schemas() -> [(&'static str, Schema); 5] {
+fn schemas() -> [(&'static str, Schema); 7] {
     [
         ("load-spec.schema.json", schema_for!(LoadSpec)),
         ("probe-spec.schema.json", schema_for!(ProbeSpec)),
         ("command.schema.json", schema_for!(Command)),
         ("load-event.schema.json", schema_for!(LoadEvent)),
         ("probe-event.schema.json", schema_for!(ProbeEvent)),
+        ("link-spec.schema.json", schema_for!(LinkSpec)),
+        ("link-event.schema.json", schema_for!(LinkEvent)),
     ]
 }
 
@@ -74,6 +77,8 @@ mod tests {
             "command" => serde_json::from_str::<Command>(text).map(drop),
             "load-event" => serde_json::from_str::<LoadEvent>(text).map(drop),
             "probe-event" => serde_json::from_str::<ProbeEvent>(text).map(drop),
+            "link-spec" => serde_json::from_str::<LinkSpec>(text).map(drop),
+            "link-event" => serde_json::from_str::<LinkEvent>(text).map(drop),
             other => panic!("{name}: there is no schema {other}"),
         }
     }

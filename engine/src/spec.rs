@@ -364,6 +364,9 @@ pub struct ProbeSpec {
     /// A metrics page to read as well.
     #[serde(default)]
     pub scrape: Option<Scrape>,
+    /// Where the subject may push metrics to.
+    #[serde(default)]
+    pub statsd: Option<Statsd>,
     /// CPUs that the probe itself runs on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
@@ -384,6 +387,21 @@ pub struct Scrape {
     pub timeout_ns: u64,
     /// Metrics whose series are told of.
     pub names: Vec<String>,
+}
+
+/// A StatsD and DogStatsD sink: at least one of `udp` and `unix`. Open before the command is launched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Statsd {
+    /// Address and port to listen at.
+    #[serde(default)]
+    pub udp: Option<SocketAddr>,
+    /// Path of a Unix datagram socket to make; it is removed at the end.
+    #[serde(default)]
+    pub unix: Option<String>,
+    /// Period of the `statsd` events.
+    #[serde(default = "default_scrape_interval_ns")]
+    pub interval_ns: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,5 +13,9 @@ pub mod socketcluster;
 pub mod socketcluster_oracle;
 #[path = "../../engine/src/spec.rs"]
 pub mod spec;
+#[path = "../../engine/src/statsd/mod.rs"]
+pub mod statsd;
+#[path = "../../engine/src/statsd/oracle.rs"]
+pub mod statsd_oracle;
 #[path = "../../engine/src/websocket/mod.rs"]
 pub mod websocket;

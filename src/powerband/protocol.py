@@ -249,6 +249,14 @@ class ScrapePage(Wire):
     names: tuple[str, ...]
 
 
+class StatsdSink(Wire):
+    """Where a subject may push metrics to: `udp` an address with a port, `unix` the path of a socket; at least one."""
+
+    udp: str | None = None
+    unix: str | None = None
+    interval_ns: Count = 1_000_000_000
+
+
 class ProbeSpec(Wire):
     """`host_cpus`: whose time the host samples add up; empty: those that the probe was allowed when it started."""
 
@@ -258,6 +266,7 @@ class ProbeSpec(Wire):
     interval_ns: Count = 100_000_000
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     scrape: ScrapePage | None = None
+    statsd: StatsdSink | None = None
     cpus: Cpus = ()
     host_cpus: Cpus = ()
 
@@ -621,6 +630,20 @@ class ScrapeFailed(Wire):
     reason: str
 
 
+class Statsd(Wire):
+    """What the sink has taken in since the start: values by series, named as on a Prometheus page; `updates`: values
+    accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
+
+    type: Literal["statsd"]
+    at_ns: Count
+    values: Mapping[str, float]
+    packets: Count
+    bytes: Count
+    updates: Count
+    malformed: Count
+    dropped: Count
+
+
 class Exited(Wire):
     """The launched process ended; rusage covers it and its waited-for children."""
 
@@ -649,13 +672,13 @@ class End(Wire):
 
 
 ProbeEvent = Annotated[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Exited | End | ErrorEvent,
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent,
     Field(discriminator="type"),
 ]
 
 LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)
 PROBE_EVENT: TypeAdapter[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Exited | End | ErrorEvent
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
 ] = TypeAdapter(ProbeEvent)
 COMMAND: TypeAdapter[Go | StartMeasure | Drain | WatchAlso | Stop] = TypeAdapter(Command)
 

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from powerband import link_protocol
 from powerband import protocol as wire
 
 PROTOCOL = Path(__file__).parents[2] / "protocol"
@@ -20,6 +21,8 @@ TYPES: dict[str, TypeAdapter[Any]] = {
     "command": wire.COMMAND,
     "load-event": wire.LOAD_EVENT,
     "probe-event": wire.PROBE_EVENT,
+    "link-spec": TypeAdapter(link_protocol.LinkSpec),
+    "link-event": link_protocol.LINK_EVENT,
 }
 
 # The generated schemas do not list the keys of `outcomes` and `blocked_on_samples`; the two parsers do.
@@ -68,7 +71,7 @@ def test_every_type_of_message_has_examples_of_both_kinds() -> None:
         assert list((PROTOCOL / "bad").glob(f"{name}.*.json")), name
 
 
-@pytest.mark.parametrize("name", ["load-event", "probe-event"])
+@pytest.mark.parametrize("name", ["load-event", "probe-event", "link-event"])
 def test_every_event_of_the_schema_has_a_good_example(name: str) -> None:
     schema = json.loads((PROTOCOL / f"{name}.schema.json").read_text())
     kinds = {variant["properties"]["type"]["const"] for variant in schema["oneOf"]}
@@ -76,7 +79,7 @@ def test_every_event_of_the_schema_has_a_good_example(name: str) -> None:
     assert shown == kinds
 
 
-@pytest.mark.parametrize("name", ["load-event", "probe-event", "load-spec", "probe-spec"])
+@pytest.mark.parametrize("name", ["load-event", "probe-event", "link-event", "load-spec", "probe-spec", "link-spec"])
 def test_both_sides_have_the_same_fields(name: str) -> None:
     theirs = json.loads((PROTOCOL / f"{name}.schema.json").read_text())
     ours = TYPES[name].json_schema()

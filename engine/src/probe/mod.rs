@@ -4,6 +4,7 @@
 
 mod accept;
 mod census;
+mod datagrams;
 mod host;
 mod input;
 mod jvm;
@@ -16,6 +17,7 @@ mod procfs;
 mod scrape;
 mod session;
 mod signals;
+mod statsd;
 mod threads;
 mod tree;
 mod waits;
@@ -50,6 +52,7 @@ pub fn main(args: Args) -> ExitCode {
                 interval_ns: args.interval,
                 ports: Vec::new(),
                 scrape: None,
+                statsd: None,
                 cpus: Vec::new(),
                 host_cpus: Vec::new(),
             };

@@ -15,6 +15,7 @@ use super::output::{Gone, Output};
 use super::process::Usage;
 use super::scrape::Scraper;
 use super::signals::{Signals, parent_of_self};
+use super::statsd::{Bound, Sink};
 use super::tree::Tree;
 use super::{monotonic_ns, own_cpu_ns};
 use crate::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
@@ -198,6 +199,7 @@ struct Session<'s> {
     host: Host,
     jvms: Jvms,
     scraper: Option<Scraper>,
+    sink: Option<Sink>,
     /// When the grace after `stop` is over.
     stopping_until_ns: Option<u64>,
     /// Pid and start of those in the subject's group when it was asked to stop.
@@ -240,16 +242,20 @@ impl<'s> Session<'s> {
             host: Host::new(&spec.ports, &host_cpus),
             jvms: Jvms::default(),
             scraper: None,
+            sink: None,
             stopping_until_ns: None,
             asked: Vec::new(),
             asked_rest: false,
             samples: 0,
             samples_late: 0,
         };
+        // Before the launch, for what the subject says first is to be heard, too.
+        let bound = spec.statsd.as_ref().map(Bound::bind).transpose().map_err(|e| error("spec", e))?;
         if let Some(launch) = &spec.launch {
             session.launch(launch, &inherited)?;
         }
         // After the fork of the launched command, for which the probe must have one thread.
+        session.sink = bound.map(Sink::start).transpose().map_err(|e| error("internal", e))?;
         session.scraper = spec.scrape.as_ref().map(Scraper::start).transpose().map_err(|e| error("spec", e))?;
         session.trees.extend(spec.watch.iter().map(|Watch { name, pid }| Tree::watched(name, *pid)));
         Ok(session)
@@ -320,6 +326,9 @@ impl<'s> Session<'s> {
             self.output.emit(&ProbeEvent::Jvm(jvm), self.signals)?;
         }
         for event in self.scraper.iter().flat_map(Scraper::readings) {
+            self.output.emit(&event, self.signals)?;
+        }
+        for event in self.sink.iter().flat_map(Sink::readings) {
             self.output.emit(&event, self.signals)?;
         }
         Ok(())
@@ -412,8 +421,9 @@ impl<'s> Session<'s> {
         self.end(killed)
     }
 
-    /// A last sample holds the final counters.
+    /// A last sample holds the final counters, and whatever the subject pushed is in the sink's last event.
     fn end(&mut self, killed: u32) -> Result<(), End> {
+        self.sink.iter_mut().for_each(Sink::finish);
         self.sample()?;
         let event = ProbeEvent::End {
             at_ns: monotonic_ns(),

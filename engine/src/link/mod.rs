@@ -1,0 +1,188 @@
+//! `powerband-engine link`: two network namespaces joined by a link of a given delay and rate, for as long as it runs. A
+//! `LinkSpec` enters on stdin, `LinkEvent`s leave on stdout. The kernel's netem holds packets back where there is one, else
+//! this process does. Nothing has a name outside of it: whatever ends it takes device and namespaces away.
+//! Layers: `bridge`, `netem` > `lane` (the schedule, pure), `namespace`, `control` > `wire`.
+
+mod bridge;
+mod control;
+mod lane;
+mod namespace;
+mod netem;
+mod wire;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::clock::{now_ns, process_use};
+use crate::events::ErrorEvent;
+use crate::spec::PROTOCOL;
+use bridge::Bridge;
+use control::Control;
+use lane::{sent_bytes, usual_queue_bytes};
+use namespace::{ADDRESSES, Namespace};
+use wire::{Carried, End, Form, Summary, WantedForm};
+pub use wire::{LinkEvent, LinkSpec};
+
+/// Longest delay, and fastest and slowest rate.
+const DELAY_NS_MAX: u64 = 60_000_000_000;
+const RATE_BITS_PER_S: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+/// What queue and wire of one direction may hold together.
+const HELD_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(clap::Args)]
+pub struct Args {}
+
+pub fn main(_: Args) -> ExitCode {
+    let mut control = Control::default();
+    match read_spec(&mut control).and_then(|spec| serve(&spec, &mut control)) {
+        Ok(summary) => {
+            print_event(&LinkEvent::Summary(summary));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("powerband-engine link: {}", error.message);
+            print_event(&LinkEvent::Error(error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes the link and keeps it until the controller wants no more.
+fn serve(spec: &LinkSpec, control: &mut Control) -> Result<Summary, ErrorEvent> {
+    let queue_bytes = check(spec).map_err(|message| error("spec", message))?;
+    let namespaces = namespaces().map_err(|message| error("limit", message))?;
+    let without_netem =
+        if spec.form == WantedForm::Bridge { Some("not asked for".to_owned()) } else { netem::missing() };
+    match without_netem {
+        None => {
+            netem::join(&namespaces, spec, queue_bytes).map_err(|message| error("limit", message))?;
+            print_event(&up(Form::Netem, &namespaces, queue_bytes));
+            while !control.wait(&[], None).map_err(|message| error("spec", message))? {}
+            Ok(summary(netem::carried(&namespaces), |_| None))
+        }
+        Some(reason) if spec.form == WantedForm::Netem => Err(error(
+            "limit",
+            format!("this machine has no netem ({reason}): leave form out, for a bridge in user space"),
+        )),
+        Some(reason) => {
+            let mut bridge = Bridge::new(namespaces, spec, queue_bytes)
+                .map_err(|message| error("limit", format!("{message} (netem, which would do too: {reason})")))?;
+            print_event(&up(Form::Bridge, bridge.namespaces(), queue_bytes));
+            bridge.run(control).map_err(|message| error("internal", message))?;
+            Ok(summary(bridge.carried(), |quantile| bridge.late_ns(quantile)))
+        }
+    }
+}
+
+/// Two new ones.
+fn namespaces() -> Result<[Namespace; 2], String> {
+    let make = || {
+        Namespace::create().map_err(|error| {
+            let advice = match error.raw_os_error() {
+                Some(libc::EPERM) => ": run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)",
+                Some(libc::EINVAL) => ": this kernel has none",
+                Some(libc::ENOSPC) => ": there are too many (/proc/sys/user/max_net_namespaces)",
+                _ => "",
+            };
+            format!("cannot make a network namespace ({error}){advice}")
+        })
+    };
+    Ok([make()?, make()?])
+}
+
+/// The bound of the queue, where the spec is right.
+fn check(spec: &LinkSpec) -> Result<u64, String> {
+    if spec.protocol != PROTOCOL {
+        return Err(format!("protocol: {} is not spoken here; this engine speaks {PROTOCOL}", spec.protocol));
+    }
+    if spec.delay_ns > DELAY_NS_MAX {
+        return Err(format!("delay_ns: {} is longer than 60 s", spec.delay_ns));
+    }
+    if let Some(rate) = spec.rate_bits_per_s
+        && !RATE_BITS_PER_S.contains(&rate)
+    {
+        return Err(format!("rate_bits_per_s: {rate} is not from 1 kbit/s to 1 Tbit/s"));
+    }
+    let queue_bytes = spec.queue_bytes.unwrap_or_else(|| usual_queue_bytes(spec.rate_bits_per_s, spec.delay_ns));
+    let under_way = spec.rate_bits_per_s.map_or(0, |rate| sent_bytes(spec.delay_ns, rate));
+    if queue_bytes.saturating_add(under_way) > HELD_BYTES_MAX {
+        return Err(format!(
+            "{queue_bytes} bytes in the queue and {under_way} under way are more than 1 GiB: lower rate or delay"
+        ));
+    }
+    Ok(queue_bytes)
+}
+
+fn up(form: Form, namespaces: &[Namespace; 2], queue_bytes: u64) -> LinkEvent {
+    let end = |end: usize| End { namespace: namespaces[end].path(), address: ADDRESSES[end] };
+    LinkEvent::Up { at_ns: now_ns(), pid: std::process::id(), form, queue_bytes, a: end(0), b: end(1) }
+}
+
+fn summary([a_to_b, b_to_a]: [Carried; 2], late_ns: impl Fn(f64) -> Option<u64>) -> Summary {
+    let used = process_use();
+    Summary {
+        at_ns: now_ns(),
+        a_to_b,
+        b_to_a,
+        late_ns_p50: late_ns(0.5),
+        late_ns_p99: late_ns(0.99),
+        late_ns_max: late_ns(1.0),
+        cpu_ns: used.cpu_user_ns + used.cpu_system_ns,
+    }
+}
+
+/// The first line of stdin.
+fn read_spec(control: &mut Control) -> Result<LinkSpec, ErrorEvent> {
+    let line =
+        control.first_line().ok_or_else(|| error("spec", "stdin: empty; the first line must be a LinkSpec (JSON)"))?;
+    serde_json::from_slice(&line)
+        .map_err(|problem| error("spec", format!("the first line on stdin is no valid LinkSpec: {problem}")))
+}
+
+fn error(kind: &str, message: impl Into<String>) -> ErrorEvent {
+    ErrorEvent { kind: kind.into(), message: message.into() }
+}
+
+/// One line on stdout. Whether anybody reads it is told by stdin.
+fn print_event(event: &LinkEvent) {
+    let mut line = serde_json::to_string(event).expect("an event is always valid JSON");
+    line.push('\n');
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(change: impl FnOnce(&mut LinkSpec)) -> LinkSpec {
+        let mut spec = LinkSpec {
+            protocol: PROTOCOL,
+            delay_ns: 1_000_000,
+            rate_bits_per_s: Some(1_000_000_000),
+            queue_bytes: None,
+            form: WantedForm::Auto,
+        };
+        change(&mut spec);
+        spec
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_met_is_refused_with_its_field() {
+        let refused = |change: fn(&mut LinkSpec)| check(&spec(change)).unwrap_err();
+        assert!(refused(|spec| spec.protocol = 99).starts_with("protocol: 99"));
+        assert!(refused(|spec| spec.delay_ns = u64::MAX).starts_with("delay_ns"));
+        assert!(refused(|spec| spec.rate_bits_per_s = Some(0)).starts_with("rate_bits_per_s: 0"));
+        assert!(refused(|spec| spec.queue_bytes = Some(u64::MAX)).contains("more than 1 GiB"));
+        assert!(
+            refused(|spec| (spec.delay_ns, spec.rate_bits_per_s) = (DELAY_NS_MAX, Some(1_000_000_000)))
+                .contains("under way")
+        );
+    }
+
+    #[test]
+    fn the_queue_is_as_long_as_asked_or_as_a_round_trip_needs() {
+        assert_eq!(check(&spec(|spec| spec.queue_bytes = Some(3_000))), Ok(3_000));
+        assert_eq!(check(&spec(|spec| spec.delay_ns = 10_000_000)), Ok(2_500_000));
+    }
+}

@@ -1,0 +1,114 @@
+//! Network namespaces without names: they live as long as a process is in them or holds a descriptor of them, so a kill
+//! leaves nothing behind. Entering one changes where sockets, devices and started programs of the calling thread belong.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Output, Stdio};
+
+/// The link's device in each namespace.
+pub const DEVICE: &str = "link0";
+/// As on an Ethernet.
+pub const MTU_BYTES: usize = 1500;
+/// Of 198.18.0.0/15, which is set aside for measuring (RFC 2544): no other network of a machine should have them, and in
+/// namespaces of their own they meet none.
+pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+/// Packets that a device holds until it is read: several ms of the fastest link.
+const DEVICE_QUEUE_PACKETS: u32 = 4096;
+
+pub struct Namespace(File);
+
+impl Namespace {
+    /// A new one, which the calling thread is in from now on.
+    pub fn create() -> io::Result<Namespace> {
+        // SAFETY: unshare takes no pointers.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Namespace(File::open("/proc/thread-self/ns/net")?))
+    }
+
+    /// The calling thread is in it from now on.
+    pub fn enter(&self) -> io::Result<()> {
+        // SAFETY: setns takes no pointers, and the descriptor is open.
+        if unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// For others to enter by, as long as this process lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    /// Brings loopback up, and the link's device with the address of end `end`. The device is there already.
+    pub fn set_up(&self, end: usize) -> Result<(), String> {
+        self.enter().map_err(|error| format!("cannot enter a network namespace: {error}"))?;
+        // Nothing but what the two processes say is to go over the link. Where the kernel has no IPv6 there is no such file.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "1");
+        let (own, other) = (ADDRESSES[end], ADDRESSES[1 - end]);
+        ip(&[
+            "link set lo up".to_owned(),
+            format!("address add {own} peer {other} dev {DEVICE}"),
+            format!("link set {DEVICE} mtu {MTU_BYTES} txqueuelen {DEVICE_QUEUE_PACKETS} up"),
+        ])
+    }
+
+    /// Packets that the link's device threw away instead of sending them on.
+    pub fn device_drops(&self) -> io::Result<u64> {
+        self.enter()?;
+        Ok(drops_of(&std::fs::read_to_string("/proc/thread-self/net/dev")?, DEVICE).unwrap_or(0))
+    }
+}
+
+/// Runs commands of iproute2's `ip` in the namespace that the calling thread is in.
+pub fn ip(commands: &[String]) -> Result<(), String> {
+    let missing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "there is no program `ip`: install iproute2".to_owned(),
+        _ => format!("cannot run `ip`: {error}"),
+    };
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(missing)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ended early says why on stderr.
+        let _ = stdin.write_all((commands.join("\n") + "\n").as_bytes());
+    }
+    let done = child.wait_with_output().map_err(missing)?;
+    if done.status.success() { Ok(()) } else { Err(format!("`ip` refused: {}", words_of(&done))) }
+}
+
+/// What a program said on stderr, on one line.
+pub fn words_of(done: &Output) -> String {
+    let text = String::from_utf8_lossy(&done.stderr);
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// The transmit drops of a device, of the text of /proc/net/dev.
+fn drops_of(text: &str, device: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    // Eight columns of what was received, then bytes, packets, errors and drops of what was sent.
+    line.split_whitespace().nth(11)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_read_off_the_line_of_the_device() {
+        let text = "Inter-|   Receive                      |  Transmit\n \
+                    face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls\n    \
+                    lo:       1       2    3    4    5     6          7         8        9       10   11   12   13     14\n \
+                    link0: 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36\n";
+        assert_eq!(drops_of(text, DEVICE), Some(32));
+        assert_eq!(drops_of(text, "lo"), Some(12));
+        assert_eq!(drops_of(text, "eth0"), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Datagram sockets read many at a time, and what the kernel tells of those that it threw away. In: an address. Out: bytes.
+//! What they mean is not known here.
+//!
+//! A UDP socket's buffer is made large, and what does not fit any more is dropped by the kernel, which counts it. A Unix
+//! socket drops nothing: its queue is short (`net.unix.max_dgram_qlen`), and when it is full the sender waits or is refused.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// Asked for; the kernel doubles it for its own book-keeping. Memory is taken only by what waits.
+const BUFFER_BYTES: libc::c_int = 32 << 20;
+/// The largest that UDP can carry fits; over a Unix socket more may come, and is cut.
+const DATAGRAM_MAX: usize = 1 << 16;
+/// Read by one system call at most.
+const BATCH: usize = 64;
+/// Apart by a little more than a power of two: at equal offsets of pages they would share a few lines of the cache.
+const STRIDE: usize = DATAGRAM_MAX + 1_536;
+
+pub struct Socket {
+    fd: OwnedFd,
+    /// What may wait in it, in the kernel's own bytes; 0: a Unix socket, which is limited by other means.
+    pub buffer_bytes: u64,
+    /// The kernel's counter at the last look; it has 32 bits.
+    dropped_seen: u32,
+    dropped: u64,
+    /// Of a Unix socket, its file: gone with the socket.
+    file: Option<PathBuf>,
+}
+
+impl Socket {
+    pub fn udp(address: SocketAddr) -> Result<Socket, String> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "another process listens at udp {address}: choose another port, or end it (`ss -lunp` shows which it is)"
+            ),
+            _ => format!("cannot listen at udp {address}: {error}"),
+        };
+        let socket = UdpSocket::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let mut socket = Socket { fd: socket.into(), buffer_bytes: 0, dropped_seen: 0, dropped: 0, file: None };
+        socket.buffer_bytes = enlarge_buffer(socket.fd());
+        let told = drops(socket.fd());
+        socket.dropped_seen = told.map_err(|error| format!("the kernel does not tell what it drops: {error}"))?;
+        Ok(socket)
+    }
+
+    pub fn unix(path: &Path) -> Result<Socket, String> {
+        let failed = |error: io::Error| format!("cannot listen at the Unix socket {}: {error}", path.display());
+        let socket = match UnixDatagram::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_if_stale(path)?;
+                UnixDatagram::bind(path)
+            }
+            bound => bound,
+        };
+        let socket = socket.map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let file = Some(path.to_owned());
+        Ok(Socket { fd: socket.into(), buffer_bytes: 0, dropped_seen: 0, dropped: 0, file })
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Datagrams that the kernel threw away since the socket was opened. Up to date, unlike the control message
+    /// `SO_RXQ_OVFL`, which comes with a datagram and tells what had been dropped when that one was queued: of drops behind the
+    /// last one it never tells, and it is to be taken off every datagram.
+    pub fn dropped(&mut self) -> u64 {
+        if self.file.is_none()
+            && let Ok(now) = drops(self.fd())
+        {
+            self.dropped += u64::from(now.wrapping_sub(self.dropped_seen));
+            self.dropped_seen = now;
+        }
+        self.dropped
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // Whoever took it away has saved us the work.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// A socket's file outlives a process that was killed: then nobody is behind it.
+fn remove_if_stale(path: &Path) -> Result<(), String> {
+    let refused = |why: &str| Err(format!("cannot listen at the Unix socket {}: {why}", path.display()));
+    if !path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
+        return refused("there is a file already that is no socket; choose another path");
+    }
+    let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    match asked {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).or_else(|error| refused(&format!("a stale one is in the way: {error}")))
+        }
+        _ => refused("another process listens there; choose another path, or end it (`ss -lxp` shows which it is)"),
+    }
+}
+
+/// What it is now. Without privileges it ends at `net.core.rmem_max`.
+fn enlarge_buffer(fd: RawFd) -> u64 {
+    let wanted = BUFFER_BYTES;
+    for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
+        let size = size_of_val(&wanted) as libc::socklen_t;
+        // SAFETY: the option's value is an int of the given size.
+        if unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const wanted).cast(), size) } == 0 {
+            break;
+        }
+    }
+    let mut bytes: [libc::c_int; 1] = [0];
+    match socket_option(fd, libc::SO_RCVBUF, &mut bytes) {
+        Ok(_) => bytes[0].max(0) as u64,
+        Err(_) => 0,
+    }
+}
+
+/// The kernel's counter of dropped datagrams (Linux 4.12).
+fn drops(fd: RawFd) -> io::Result<u32> {
+    /// SK_MEMINFO_DROPS of linux/sock_diag.h.
+    const DROPS: usize = 8;
+    let mut figures = [0u32; 16];
+    match socket_option(fd, libc::SO_MEMINFO, &mut figures)? {
+        length if length > DROPS * size_of::<u32>() => Ok(figures[DROPS]),
+        _ => Err(io::Error::from(io::ErrorKind::Unsupported)),
+    }
+}
+
+/// The length of what was written, in bytes. `T` is a plain number.
+fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io::Result<usize> {
+    let mut length = size_of_val(value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the slice, and any bytes are a number.
+    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, value.as_mut_ptr().cast(), &raw mut length) };
+    if done == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Buffers for as many datagrams as one call reads. Pages are taken as they are first used.
+pub struct Batch {
+    buffers: Vec<u8>,
+    headers: Vec<libc::mmsghdr>,
+    /// What the headers point to.
+    _pieces: Vec<libc::iovec>,
+}
+
+impl Batch {
+    pub const SIZE: usize = BATCH;
+
+    pub fn new() -> Batch {
+        let mut buffers = vec![0; BATCH * STRIDE];
+        let base = buffers.as_mut_ptr();
+        let piece = |nth: usize| libc::iovec {
+            // SAFETY: within the buffers.
+            iov_base: unsafe { base.add(nth * STRIDE) }.cast(),
+            iov_len: DATAGRAM_MAX,
+        };
+        let mut pieces: Vec<libc::iovec> = (0..BATCH).map(piece).collect();
+        let header = |piece: &mut libc::iovec| {
+            // SAFETY: an all-zero header is valid: no name, no control message.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = piece;
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        };
+        let headers = pieces.iter_mut().map(header).collect();
+        Batch { buffers, headers, _pieces: pieces }
+    }
+
+    /// What waits in the socket, up to `SIZE` datagrams: their bytes, and whether those are all. Does not block.
+    pub fn receive(&mut self, socket: &Socket) -> impl Iterator<Item = (&[u8], bool)> + use<'_> {
+        // SAFETY: the headers point to pieces, and these to buffers, which live as long and are not moved; nobody else looks
+        // at the buffers during the call.
+        let received = unsafe {
+            let (headers, flags) = (self.headers.as_mut_ptr(), libc::MSG_DONTWAIT as _);
+            libc::recvmmsg(socket.fd(), headers, BATCH as u32, flags, std::ptr::null_mut())
+        };
+        // An error is a socket without datagrams: whatever it was, it is asked again later.
+        let received = usize::try_from(received).unwrap_or(0);
+        self.headers[..received].iter().enumerate().map(|(nth, header)| {
+            let start = nth * STRIDE;
+            let bytes = &self.buffers[start..start + (header.msg_len as usize).min(DATAGRAM_MAX)];
+            (bytes, header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of its own in the temporary folder.
+    fn path(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("powerband-datagrams-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    fn received(batch: &mut Batch, socket: &Socket) -> Vec<(Vec<u8>, bool)> {
+        batch.receive(socket).map(|(bytes, whole)| (bytes.to_vec(), whole)).collect()
+    }
+
+    #[test]
+    fn datagrams_of_any_size_come_as_they_were_sent() {
+        let path = path("sizes");
+        let socket = Socket::unix(&path).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        let mut batch = Batch::new();
+        assert!(received(&mut batch, &socket).is_empty());
+        for size in [0, 1, 1_400, DATAGRAM_MAX, DATAGRAM_MAX + 1] {
+            let sent: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            sender.send_to(&sent, &path).unwrap();
+            let expected = (sent[..size.min(DATAGRAM_MAX)].to_vec(), size <= DATAGRAM_MAX);
+            assert_eq!(received(&mut batch, &socket), [expected], "{size}");
+        }
+    }
+
+    #[test]
+    fn more_than_a_batch_comes_in_several() {
+        let socket = Socket::udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = UdpSocket::from(socket.fd.try_clone().unwrap()).local_addr().unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in 0..BATCH + 3 {
+            sender.send_to(number.to_string().as_bytes(), address).unwrap();
+        }
+        let mut batch = Batch::new();
+        let first = received(&mut batch, &socket);
+        let second = received(&mut batch, &socket);
+        assert_eq!((first.len(), second.len()), (BATCH, 3));
+        let numbers = first.iter().chain(&second).map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned());
+        assert!(numbers.eq((0..BATCH + 3).map(|number| number.to_string())));
+    }
+
+    #[test]
+    fn what_the_kernel_drops_is_told_even_if_nothing_comes_after_it() {
+        let mut socket = Socket::udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let small: libc::c_int = 1;
+        // SAFETY: the option's value is an int.
+        unsafe { libc::setsockopt(socket.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw const small).cast(), 4) };
+        let address = UdpSocket::from(socket.fd.try_clone().unwrap()).local_addr().unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            sender.send_to(b"a:1|c", address).unwrap();
+        }
+        let mut batch = Batch::new();
+        let kept = received(&mut batch, &socket).len();
+        assert!(kept < 100, "the buffer holds them all");
+        assert_eq!(kept as u64 + socket.dropped(), 100);
+        assert_eq!(kept as u64 + socket.dropped(), 100, "asked again");
+    }
+
+    #[test]
+    fn a_unix_socket_takes_the_place_of_a_dead_one_only() {
+        let path = path("stale");
+        drop(UnixDatagram::bind(&path).unwrap());
+        assert!(path.exists(), "the file outlives its socket");
+        let socket = Socket::unix(&path).unwrap();
+        let Err(error) = Socket::unix(&path) else { panic!("two listen at one path") };
+        assert!(error.contains("another process listens there"), "{error}");
+        drop(socket);
+        assert!(!path.exists());
+        std::fs::write(&path, "precious").unwrap();
+        let Err(error) = Socket::unix(&path) else { panic!("a file was taken for a socket") };
+        assert!(error.contains("no socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        assert!(Socket::unix(Path::new("/no/such/folder/socket")).is_err());
+        assert!(Socket::unix(&path.with_file_name("x".repeat(200))).is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! A StatsD sink beside the samples: what a subject pushes, added up on a thread of its own. In: datagrams from a UDP socket, a
+//! Unix socket, or both. Out: a `Statsd` event at each point of a grid, and a last one at the end; all its numbers are since the
+//! start. What a datagram says: `crate::statsd`.
+
+use std::io::{PipeReader, PipeWriter, Write, pipe};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use super::datagrams::{Batch, Socket};
+use super::monotonic_ns;
+use crate::events::{ProbeEvent, Statsd};
+use crate::spec;
+use crate::statsd::store::Store;
+
+const INTERVAL_NS_MIN: u64 = 1_000_000;
+/// So long a UDP socket is left alone once it has been read empty: a steady sender then pays for no wake-up of ours, and we
+/// read many datagrams at a time.
+const REST_NS_MAX: u64 = 10_000_000;
+/// A shorter rest than this costs more than it saves.
+const REST_NS_MIN: u64 = 1_000_000;
+/// Before an event what waits is read first, but not for longer than this: a flood would never let it come.
+const CATCH_UP_NS_MAX: u64 = 10_000_000;
+/// The same before the last one.
+const LAST_READ_NS_MAX: u64 = 1_000_000_000;
+
+/// Bound, so that the subject finds it open; nothing is read yet. The kernel keeps what comes meanwhile.
+pub struct Bound {
+    sources: Vec<Source>,
+    interval_ns: u64,
+}
+
+impl Bound {
+    pub fn bind(spec: &spec::Statsd) -> Result<Bound, String> {
+        Bound::open(spec).map_err(|message| format!("statsd: {message}"))
+    }
+
+    fn open(spec: &spec::Statsd) -> Result<Bound, String> {
+        if spec.interval_ns < INTERVAL_NS_MIN {
+            return Err(format!("interval_ns is {}: it must be at least 1 ms (1000000)", spec.interval_ns));
+        }
+        if spec.udp.is_some_and(|address| address.port() == 0) {
+            return Err("udp needs a port other than 0, which nobody would know".into());
+        }
+        let udp = spec.udp.map(Socket::udp).transpose()?;
+        let unix = spec.unix.as_deref().map(|path| Socket::unix(Path::new(path))).transpose()?;
+        let sources: Vec<Source> = udp.into_iter().chain(unix).map(Source::new).collect();
+        if sources.is_empty() {
+            return Err("give udp, unix, or both".into());
+        }
+        Ok(Bound { sources, interval_ns: spec.interval_ns })
+    }
+}
+
+/// The running sink. Once it is dropped its thread ends, and takes the sockets with it.
+pub struct Sink {
+    events: Receiver<ProbeEvent>,
+    thread: Option<JoinHandle<()>>,
+    /// A byte: read what was sent, then end. Closed: end at once.
+    ending: Option<PipeWriter>,
+}
+
+impl Sink {
+    pub fn start(bound: Bound) -> Result<Sink, String> {
+        let failed = |error: std::io::Error| format!("statsd: cannot start a thread: {error}");
+        let (asked, ending) = pipe().map_err(failed)?;
+        let (sender, events) = channel();
+        let reader = move || Reader::new(bound.sources, asked).run(bound.interval_ns, &sender);
+        let thread = std::thread::Builder::new().name("statsd".into()).spawn(reader).map_err(failed)?;
+        Ok(Sink { events, thread: Some(thread), ending: Some(ending) })
+    }
+
+    /// Those that have come since the last call.
+    pub fn readings(&self) -> impl Iterator<Item = ProbeEvent> {
+        self.events.try_iter()
+    }
+
+    /// Reads what has been sent so far and ends; `readings` then has the last event.
+    pub fn finish(&mut self) {
+        if let Some(mut ending) = self.ending.take() {
+            // It fails only where the thread has ended.
+            let _ = ending.write_all(b".");
+        }
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic has been told on stderr; then the last event is missing.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.ending = None;
+        self.join();
+    }
+}
+
+/// A socket, and until when it is left alone.
+struct Source {
+    socket: Socket,
+    rest_ns: u64,
+    resting_until_ns: u64,
+}
+
+impl Source {
+    fn new(socket: Socket) -> Source {
+        // At a byte a nanosecond, which is faster than one sender can be, half of the buffer fills in this time.
+        let rest_ns = (socket.buffer_bytes / 2).min(REST_NS_MAX);
+        let rest_ns = if rest_ns < REST_NS_MIN { 0 } else { rest_ns };
+        Source { socket, rest_ns, resting_until_ns: 0 }
+    }
+}
+
+/// Why the thread woke up.
+enum Woken {
+    /// In these of the sources there are some, if in any.
+    ByDatagrams([bool; 2]),
+    ToEnd,
+    /// Nobody wants to know any more.
+    Abandoned,
+}
+
+/// What the thread works on.
+struct Reader {
+    sources: Vec<Source>,
+    ending: PipeReader,
+    batch: Batch,
+    store: Store,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Reader {
+    fn new(sources: Vec<Source>, ending: PipeReader) -> Reader {
+        Reader { sources, ending, batch: Batch::new(), store: Store::default(), packets: 0, bytes: 0 }
+    }
+
+    /// Until it is asked to end, or nobody reads the events any more.
+    fn run(mut self, interval_ns: u64, sender: &Sender<ProbeEvent>) {
+        let mut next_ns = monotonic_ns();
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= next_ns {
+                next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
+                if sender.send(self.event(CATCH_UP_NS_MAX)).is_err() {
+                    return;
+                }
+            }
+            match self.wait(next_ns) {
+                Woken::ByDatagrams(ready) => {
+                    self.read(ready);
+                }
+                Woken::ToEnd => break,
+                Woken::Abandoned => return,
+            }
+        }
+        // Nobody may be there any more.
+        let _ = sender.send(self.event(LAST_READ_NS_MAX));
+    }
+
+    /// Sleeps until a socket that is not left alone has something, the end is asked for, or this instant.
+    fn wait(&self, until_ns: u64) -> Woken {
+        let now_ns = monotonic_ns();
+        let mut until_ns = until_ns;
+        let mut polled =
+            [-1, -1, self.ending.as_raw_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        for (source, polled) in self.sources.iter().zip(&mut polled) {
+            if source.resting_until_ns <= now_ns {
+                polled.fd = source.socket.fd();
+            } else {
+                until_ns = until_ns.min(source.resting_until_ns);
+            }
+        }
+        let left_ns = until_ns.saturating_sub(now_ns);
+        let timeout =
+            libc::timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 };
+        // SAFETY: the array and the timespec are valid for the call.
+        unsafe { libc::ppoll(polled.as_mut_ptr(), 3, &raw const timeout, std::ptr::null()) };
+        match polled[2].revents {
+            0 => Woken::ByDatagrams([polled[0].revents != 0, polled[1].revents != 0]),
+            byte if byte & libc::POLLIN != 0 => Woken::ToEnd,
+            _ => Woken::Abandoned,
+        }
+    }
+
+    /// One batch of each socket that is ready; how many datagrams came.
+    fn read(&mut self, ready: [bool; 2]) -> usize {
+        let mut all = 0;
+        for (source, _) in self.sources.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            let mut came = 0;
+            for (bytes, whole) in self.batch.receive(&source.socket) {
+                came += 1;
+                self.bytes += bytes.len() as u64;
+                self.store.datagram(bytes, whole);
+            }
+            if came < Batch::SIZE {
+                source.resting_until_ns = monotonic_ns() + source.rest_ns;
+            }
+            all += came;
+        }
+        self.packets += all as u64;
+        all
+    }
+
+    /// All that was sent before now, if it can be read in this time.
+    fn event(&mut self, reading_ns_max: u64) -> ProbeEvent {
+        let until_ns = monotonic_ns() + reading_ns_max;
+        while self.read([true, true]) > 0 && monotonic_ns() < until_ns {}
+        ProbeEvent::Statsd(Statsd {
+            at_ns: monotonic_ns(),
+            values: self.store.values(),
+            packets: self.packets,
+            updates: self.store.updates,
+            bytes: self.bytes,
+            malformed: self.store.malformed,
+            dropped: self.sources.iter_mut().map(|source| source.socket.dropped()).sum(),
+        })
+    }
+}

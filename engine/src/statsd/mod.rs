@@ -1,0 +1,14 @@
+//! StatsD and DogStatsD without sockets and without time: a datagram's bytes become lines (`parse`), lines become sums (`store`)
+//! under the names that a Prometheus page would have for them (`names`). What is accepted, for users: docs/statsd.md.
+//!
+//! Nothing is forgotten between two readings: values are since the start, as on a page. Quantiles, rates and forwarding to
+//! another server are absent.
+
+mod names;
+#[cfg(test)]
+mod oracle;
+pub mod parse;
+pub mod store;
+
+#[cfg(test)]
+mod tests;

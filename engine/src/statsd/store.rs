@@ -1,0 +1,262 @@
+//! Adds up what datagrams say. In: their bytes. Out: every series' value since the start, and how many values were accepted and
+//! lines refused. A series that is known costs a copy of its name, one hash and one addition.
+//!
+//! A sender cannot make it grow without bound: series, spellings of their names, and values of sets have limits each.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+use memchr::memrchr;
+
+use super::names::{self, Kind};
+use super::parse::{Line, Metric, Numbers, Value, lines, parse};
+
+/// A timing is one series, though it has three values. A further one is refused.
+pub const SERIES_MAX: usize = 10_000;
+/// Of name and tags together, in bytes.
+pub const NAME_MAX: usize = 2_048;
+/// Distinct values of all sets together. A further one is refused.
+pub const SET_VALUES_MAX: usize = 1_000_000;
+/// Names and tags as sent, by which a series is found at once; what is not among them is found the slow way.
+const SPELLINGS_MAX: usize = 2 * SERIES_MAX;
+/// Tells, once it is so, that the sets are full.
+pub const SETS_FULL: &str = "statsd_sets_full";
+
+#[derive(Default)]
+pub struct Store {
+    series: Vec<Series>,
+    spellings: HashMap<Box<[u8]>, usize, BuildHasherDefault<Fold>>,
+    /// By each of its names, a series' place.
+    names: HashMap<String, usize>,
+    /// Values of the sets. Told apart by 64 bits, of a million two are taken for one with a chance of 1 in 37 million.
+    seen: RandomState,
+    set_values: usize,
+    /// Reused: the spelling that is looked up.
+    spelling: Vec<u8>,
+    /// Values accepted; several may come in one line.
+    pub updates: u64,
+    /// Lines refused.
+    pub malformed: u64,
+}
+
+struct Series {
+    kind: Kind,
+    names: Vec<String>,
+    sum: Sum,
+}
+
+enum Sum {
+    Counter(f64),
+    Gauge(f64),
+    Timing { count: f64, sum: f64, max: f64 },
+    Set(HashSet<u64>),
+}
+
+impl Store {
+    /// `whole` is false where the datagram was longer than what was read of it: its last line counts as malformed then, for a
+    /// number that is cut may be a number still.
+    pub fn datagram(&mut self, bytes: &[u8], whole: bool) {
+        let mut bytes = bytes;
+        if !whole {
+            bytes = &bytes[..memrchr(b'\n', bytes).unwrap_or(0)];
+            self.malformed += 1;
+        }
+        for line in lines(bytes) {
+            match parse(line) {
+                Some(Line::Metric(metric)) => match self.add(&metric) {
+                    Some(updates) => self.updates += updates,
+                    None => self.malformed += 1,
+                },
+                Some(Line::Notice) => self.updates += 1,
+                None => self.malformed += 1,
+            }
+        }
+    }
+
+    /// Every series' value by its name. All are finite.
+    pub fn values(&self) -> BTreeMap<String, f64> {
+        let mut values = BTreeMap::new();
+        for series in &self.series {
+            let of_series: &[f64] = match series.sum {
+                Sum::Counter(value) | Sum::Gauge(value) => &[value],
+                // None has been accepted yet: there is no largest.
+                Sum::Timing { count: 0.0, .. } => &[],
+                Sum::Timing { count, sum, max } => &[count, sum, max],
+                Sum::Set(ref seen) => &[seen.len() as f64],
+            };
+            values.extend(series.names.iter().cloned().zip(of_series.iter().copied()));
+        }
+        if self.set_values == SET_VALUES_MAX {
+            values.insert(SETS_FULL.into(), 1.0);
+        }
+        values
+    }
+
+    /// How many values were added; None: refused as a whole, nothing has changed.
+    #[inline]
+    fn add(&mut self, metric: &Metric) -> Option<u64> {
+        let series = self.find(metric)?;
+        match (&mut self.series[series].sum, metric.value) {
+            (Sum::Counter(total), Value::Counter(numbers)) => add_to_counter(total, numbers, metric.rate),
+            (Sum::Gauge(level), Value::Gauge(numbers)) => set_gauge(level, numbers),
+            (Sum::Timing { count, sum, max }, Value::Timing(numbers)) => {
+                add_to_timing(count, sum, max, numbers, metric.rate)
+            }
+            (Sum::Set(values), Value::Set(text)) => {
+                let value = self.seen.hash_one(text);
+                if !values.contains(&value) {
+                    if self.set_values == SET_VALUES_MAX {
+                        return None;
+                    }
+                    values.insert(value);
+                    self.set_values += 1;
+                }
+                Some(1)
+            }
+            // `find` found one of the same kind.
+            _ => None,
+        }
+    }
+
+    /// The place of a metric's series, which begins now if it is new. None: it cannot.
+    #[inline]
+    fn find(&mut self, metric: &Metric) -> Option<usize> {
+        let kind = kind_of(metric.value);
+        self.spelling.clear();
+        self.spelling.push(kind as u8);
+        self.spelling.extend_from_slice(metric.name);
+        if !metric.tags.is_empty() {
+            // No name holds a bar.
+            self.spelling.push(b'|');
+            self.spelling.extend_from_slice(metric.tags);
+        }
+        match self.spellings.get(&self.spelling[..]) {
+            Some(known) => Some(*known),
+            None => self.meet(kind, metric),
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, kind: Kind, metric: &Metric) -> Option<usize> {
+        if metric.name.len() + metric.tags.len() > NAME_MAX {
+            return None;
+        }
+        let names = names::series(kind, metric.name, metric.tags);
+        let place = match names.first().and_then(|name| self.names.get(name)) {
+            Some(known) => *known,
+            None => self.begin(kind, names)?,
+        };
+        if self.series[place].kind != kind {
+            return None;
+        }
+        if self.spellings.len() < SPELLINGS_MAX {
+            self.spellings.insert(self.spelling.as_slice().into(), place);
+        }
+        Some(place)
+    }
+
+    fn begin(&mut self, kind: Kind, names: Vec<String>) -> Option<usize> {
+        if self.series.len() == SERIES_MAX || names.iter().any(|name| self.names.contains_key(name)) {
+            return None;
+        }
+        let place = self.series.len();
+        self.names.extend(names.iter().map(|name| (name.clone(), place)));
+        let sum = match kind {
+            Kind::Counter => Sum::Counter(0.0),
+            Kind::Gauge => Sum::Gauge(0.0),
+            Kind::Timing => Sum::Timing { count: 0.0, sum: 0.0, max: f64::NEG_INFINITY },
+            Kind::Set => Sum::Set(HashSet::new()),
+        };
+        self.series.push(Series { kind, names, sum });
+        Some(place)
+    }
+}
+
+fn kind_of(value: Value) -> Kind {
+    match value {
+        Value::Counter(_) => Kind::Counter,
+        Value::Gauge(_) => Kind::Gauge,
+        Value::Timing(_) => Kind::Timing,
+        Value::Set(_) => Kind::Set,
+    }
+}
+
+/// What would leave the finite numbers is refused: they are all that JSON can tell of.
+#[inline]
+fn add_to_counter(total: &mut f64, numbers: Numbers, rate: f64) -> Option<u64> {
+    let (mut updates, mut next) = (0, *total);
+    for number in numbers.iter() {
+        updates += 1;
+        next += number.value / rate;
+    }
+    *total = finite(next)?;
+    Some(updates)
+}
+
+fn set_gauge(level: &mut f64, numbers: Numbers) -> Option<u64> {
+    let (mut updates, mut next) = (0, *level);
+    for number in numbers.iter() {
+        updates += 1;
+        next = if number.signed { next + number.value } else { number.value };
+    }
+    *level = finite(next)?;
+    Some(updates)
+}
+
+/// Each value stands for as many as were not sent.
+fn add_to_timing(count: &mut f64, sum: &mut f64, max: &mut f64, numbers: Numbers, rate: f64) -> Option<u64> {
+    let (mut updates, mut next_sum, mut next_max) = (0, *sum, *max);
+    for number in numbers.iter() {
+        updates += 1;
+        next_sum += number.value / rate;
+        next_max = next_max.max(number.value);
+    }
+    let next_count = finite(*count + updates as f64 / rate)?;
+    (*count, *sum, *max) = (next_count, finite(next_sum)?, next_max);
+    Some(updates)
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// Multiplies word by word and folds the product (as wyhash and its kin do). The standard library's hash withstands senders who
+/// choose names that collide; from the subject of an experiment nobody has to be protected, and the table is bounded.
+#[derive(Default)]
+struct Fold(u64);
+
+impl Fold {
+    #[inline]
+    fn mix(&mut self, word: u64) {
+        // The golden ratio's fraction: odd, and without a pattern in its bits.
+        let product = u128::from(self.0 ^ word ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for Fold {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            // The length, which comes first, tells the padding from zeroes that were sent.
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.mix(length as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
