@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from powerband.analyze.honesty import FOREIGN_SHARE_NOTE, STEAL_MAX
-from powerband.errors import MeasurementError
+from powerband.errors import MeasurementError, SubjectError
 from powerband.experiment import FOREIGN_CPU_MAX
 from powerband.run.engine import find_engine
 from powerband.run.host import engine_version, host_facts
+from powerband.run.link import check_link
 from powerband.run.loadspec import most_connections
 from powerband.search.noise import Noise, probe_noise
 from powerband.units import format_duration
@@ -44,6 +45,7 @@ def examine() -> list[Finding]:
         *_cpu(facts),
         *_limits(facts),
         *_observability(facts),
+        *_link(),
         *_noise(probe_noise()),
     ]
 
@@ -138,6 +140,16 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
         "readable" if facts["psi"] else "absent",
         "the kernel does not tell how long work waited for CPU, memory, disk; nothing else is lost",
     )
+
+
+def _link() -> Iterator[Finding]:
+    """Nothing is said where there is no engine, which is a finding of its own."""
+    try:
+        yield Finding("link", Status.OK, check_link(find_engine()))
+    except SubjectError as error:
+        yield Finding("link", Status.WARNING, "none", f"only subjects with services: link need one: {error}")
+    except MeasurementError:
+        return
 
 
 def _noise(noise: Noise) -> Iterator[Finding]:

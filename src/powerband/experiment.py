@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -19,10 +19,18 @@ from powerband.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_na
 from powerband.hosts import LOADABLE, split_url
 from powerband.load import Constant, Load, Step
 from powerband.metrics import OWN, metric_named
-from powerband.own_expression import OwnExpression, parse_own
-from powerband.plan import Level, Setting, Stage, format_level, grid
+from powerband.own_expression import OwnExpression, Series, parse_own, parse_series
+from powerband.plan import Level, Setting, Stage, format_level, grid, one_at_a_time
 from powerband.units import parse_quantity
 from powerband.websocket import WebSocket
+
+
+def _pattern(value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
 
 
 class Ready(Frozen):
@@ -30,17 +38,13 @@ class Ready(Frozen):
 
     http: str | None = None  # path or URL that must answer with a status below 500
     log: str | None = None  # regular expression searched in the subject's log
-    tcp: bool = True  # the port accepts a connection
+    tcp: bool = True  # the port accepts a connection; of a self-driven subject: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
 
     @field_validator("log")
     @classmethod
     def _is_pattern(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        return value
+        return _pattern(value)
 
     @field_validator("http")
     @classmethod
@@ -78,11 +82,35 @@ class Service(Frozen):
     when: dict[str, Level] = {}
 
 
+class Counts(Frozen):
+    """What a self-driven subject does, and tells by a counter of its metrics page, or one that it sends to the StatsD
+    sink. Written `counts: messages_total`, or with the word for one of them, which reports use."""
+
+    series: str
+    noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"series": value} if isinstance(value, str) else value
+
+    @field_validator("series")
+    @classmethod
+    def _is_series(cls, value: str) -> str:
+        parse_series(value)
+        return value
+
+    @property
+    def wanted(self) -> Series:
+        return parse_series(self.series)
+
+
 class Subject(Frozen):
     """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
 
     `parameters` is empty for a server written inline: then every factor must occur in a template.
-    `set` are values fixed by the experiment."""
+    `set` are values fixed by the experiment. With `counts` it is no server but drives itself: nothing is sent to it,
+    `url` is not used, and it is ready, where `ready` says no more, once its counter is seen."""
 
     name: str
     about: str = ""
@@ -99,8 +127,15 @@ class Subject(Frozen):
     build: Argv | None = None  # run once, before the first trial
     folder: str | None = None  # where its subject.yaml lies
     jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
-    services: dict[Literal["postgresql"], Service] = {}  # started by powerband for the run
+    services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
     apply: tuple[Step, ...] = ()  # requests that set live knobs, made once the subject is ready
+    counts: Counts | None = None  # self-driven: nothing loads it, this counter says how much it does
+    last_words: str | None = None  # regular expression of the line of its log whose name=number pairs are kept
+
+    @field_validator("last_words")
+    @classmethod
+    def _is_pattern(cls, value: str | None) -> str | None:
+        return _pattern(value)
 
     @field_validator("url")
     @classmethod
@@ -155,64 +190,6 @@ CAPACITY_IN_FLIGHT_MIN = 256
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: what the descriptors of one engine process hold
 
 
-class Measure(Section):
-    """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
-
-    warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
-    warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
-    warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
-    repeats: int = Field(default=5, ge=1)  # blocks
-    retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
-    retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
-    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
-    metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
-    series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
-    burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
-    rate_counter: bool = False  # also what a counter of 3 s windows would print
-    acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
-    visitor: bool = False  # a real browser keeps the subject's page for it open meanwhile
-
-    @field_validator("metrics")
-    @classmethod
-    def _parse(cls, metrics: dict[str, str]) -> dict[str, str]:
-        for name, text in metrics.items():
-            if not re.fullmatch(OWN + r"\w+", name):
-                raise ValueError(f"{name}: a metric of the subject's own has a name that begins with {OWN}")
-            try:
-                parse_own(text)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        return metrics
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.warmup_min_ns > self.warmup_max_ns:
-            raise ValueError("warmup_min is longer than warmup_max")
-        return self
-
-    def own_metrics(self) -> dict[str, OwnExpression]:
-        return {name: parse_own(text) for name, text in self.metrics.items()}
-
-    @property
-    def scraped(self) -> tuple[str, ...]:
-        """The series of the subject's page that are kept: those that its own metrics are made of, and those named."""
-        named = {series.name for own in self.own_metrics().values() for series in own.series}
-        return tuple(sorted(named | set(self.series)))
-
-
-class Design(Section):
-    """`blocks`: every setting as often as `measure.repeats` says. `race`: settings shown worse by more than the margin
-    leave after each block, and `measure.repeats` is the most blocks."""
-
-    order: Literal["blocks", "race"] = "blocks"
-    seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
-    budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
-    confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
-    explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
-    explore_trials: int = Field(default=60, ge=10)
-    finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
-
-
 class Constraint(Frozen):
     """`error_rate < 1%`: metric, comparison, threshold in the metric's own unit."""
 
@@ -241,6 +218,69 @@ def parse_constraint(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{metric.name}: {error}") from None
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
+
+
+class Measure(Section):
+    """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
+
+    warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
+    warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
+    warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
+    repeats: int = Field(default=5, ge=1)  # blocks
+    retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
+    retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
+    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
+    metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
+    series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
+    burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
+    rate_counter: bool = False  # also what a counter of 3 s windows would print
+    acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
+    visitor: bool = False  # a real browser keeps the subject's page for it open meanwhile
+    snapshots: bool = False  # what lives on the heaps of its JVMs, before and after the measured window
+    bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
+    invariants: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = ()  # of each trial; broken: it is invalid
+
+    @field_validator("metrics")
+    @classmethod
+    def _parse(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for name, text in metrics.items():
+            if not re.fullmatch(OWN + r"\w+", name):
+                raise ValueError(f"{name}: a metric of the subject's own has a name that begins with {OWN}")
+            try:
+                parse_own(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return metrics
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.warmup_min_ns > self.warmup_max_ns:
+            raise ValueError("warmup_min is longer than warmup_max")
+        return self
+
+    def own_metrics(self) -> dict[str, OwnExpression]:
+        return {name: parse_own(text) for name, text in self.metrics.items()}
+
+    @property
+    def scraped(self) -> tuple[str, ...]:
+        """The series of the subject's page that are kept: those that its own metrics are made of, and those named."""
+        named = {series.name for own in self.own_metrics().values() if not own.is_final for series in own.series}
+        return tuple(sorted(named | set(self.series)))
+
+
+class Design(Section):
+    """`blocks`: every setting as often as `measure.repeats` says. `race`: settings shown worse by more than the margin
+    leave after each block, and `measure.repeats` is the most blocks. `vary` all: every combination of levels;
+    one-at-a-time: the first level of every factor, and from there each other level of each factor alone."""
+
+    order: Literal["blocks", "race"] = "blocks"
+    vary: Literal["all", "one-at-a-time"] = "all"
+    seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
+    budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
+    confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
+    explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
+    explore_trials: int = Field(default=60, ge=10)
+    finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
 
 
 class Objective(Section):
@@ -312,6 +352,12 @@ class Published(Frozen):
         return metric_named(value).name
 
 
+def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
+    """How many settings there are, without making them."""
+    sizes = [len(levels) for levels in factors.values()]
+    return 1 + sum(size - 1 for size in sizes) if vary == "one-at-a-time" else math.prod(sizes)
+
+
 class Experiment(Frozen):
     name: str
     question: str = ""
@@ -334,13 +380,30 @@ class Experiment(Frozen):
         return self.design.order == "race" and not self.objective.is_capacity
 
     def settings(self) -> list[Setting]:
-        """Every setting, in grid order."""
-        return grid(self.factors)
+        """Every setting, in grid order; one factor at a time, the baseline first."""
+        return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
+
+    @property
+    def is_self_driven(self) -> bool:
+        """Nothing loads the subject: of the load only its duration is looked at."""
+        return self.subject.counts is not None
+
+    @property
+    def noun(self) -> str:
+        """What is counted, one of them: a request, or what a self-driven subject does."""
+        return "request" if self.subject.counts is None else self.subject.counts.noun
+
+    @property
+    def scraped(self) -> tuple[str, ...]:
+        """Names of the series of the subject's page that are kept."""
+        counted = set() if self.subject.counts is None else {self.subject.counts.wanted.name}
+        return tuple(sorted({*self.measure.scraped, *counted}))
 
     @property
     def explores(self) -> bool:
         """Whether the space is too large to be raced whole: a race of its finalists follows."""
-        return self.is_race and math.prod(len(levels) for levels in self.factors.values()) > self.design.explore_above
+        whole = self.design.vary == "all"  # changes of one factor are each wanted
+        return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
         """With the folder in which the subject is started, where it has none of its own: a run that is gone on with

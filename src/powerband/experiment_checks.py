@@ -5,43 +5,59 @@ Works on the tree and not on the models, so that one bad value does not hide ano
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from powerband.claim_expression import check_levels, parse_claim
+from powerband.claim_expression import Claimed, check_levels, parse_claim, settings_of
 from powerband.errors import ExperimentError, Problem, did_you_mean
-from powerband.experiment import Experiment, Subject
+from powerband.experiment import Experiment, Subject, count_settings
 from powerband.fields import AS_WRITTEN, field_named
 from powerband.hosts import loadable_host
 from powerband.load import Load
 from powerband.metrics import OWN
-from powerband.plan import Level, format_level, named_settings
-from powerband.subjects import BUILT_IN, PORTS, SERVICES, check_level, render_text, templates_of
+from powerband.plan import Level, format_level, named_settings, one_at_a_time
+from powerband.self_driven_checks import needs_load
+from powerband.subjects import (
+    BUILT_IN,
+    LINK,
+    LINK_DELAY,
+    LINK_RATE,
+    PORTS,
+    POSTGRESQL,
+    SERVICES,
+    STATSD,
+    asked_by_services,
+    check_level,
+    is_told_statsd,
+    render_text,
+    templates_of,
+)
 from powerband.templates import placeholders
-from powerband.units import format_duration
+from powerband.units import format_duration, parse_bit_rate, parse_duration_ns
 from powerband.yaml_document import Node
 
 _SETTINGS_MAX = 10_000
-SOME_GIVEN = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys(PORTS, "80")}
+SOME_GIVEN = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80")}
 _NOTHING = Node({})
 
 
 def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems: list[Problem]) -> None:
     """Parameters and `set` values have their types, and every placeholder stands for something, and the reverse."""
     used = placeholders(templates_of(subject))
+    asked = used | asked_by_services(subject)
     parameters = node.children.get("parameters", _NOTHING)
     for name, parameter in subject.parameters.items():
         entry = parameters.children[name]
         if parameter.type == "choice" and not parameter.choices:
             problems.append(entry.problem("a parameter of type choice needs choices"))
             continue
-        if name not in used:
+        if name not in asked:
             problems.append(entry.key_problem(f"occurs in no template; write {{{name}}} in command, url or env"))
         _check_value(parameter.default, entry.children["default"], subject, name, problems)
     for name, entry in node.children.get("set", _NOTHING).children.items():
-        if not _is_known(name, subject, used):
-            problems.append(entry.key_problem(_unknown(name, subject, used)))
+        if not _is_known(name, subject, asked):
+            problems.append(entry.key_problem(_unknown(name, subject, asked)))
         elif isinstance(entry.value, bool | int | float | str):
             _check_value(entry.value, entry, subject, name, problems)
         if name in factors:
@@ -50,6 +66,8 @@ def check_subject(subject: Subject, node: Node, factors: Sequence[str], problems
             )
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders([*subject.command, *subject.env.values()])
+    if subject.counts is not None:
+        told = in_url  # the url is not used
     if told and not in_url:
         problems.append(
             (node.children.get("url") or node.children["command"]).problem(
@@ -76,7 +94,7 @@ def _check_build(
     subject: Subject, node: Node, factors: Sequence[str], used: Collection[str], problems: list[Problem]
 ) -> None:
     """`used`: placeholders of the subject's other templates."""
-    fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - set(PORTS)
+    fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - {*PORTS, *STATSD}
     for name in sorted(placeholders(subject.build or ()) - fixed):
         problems.append(
             node.children["build"].problem(
@@ -108,7 +126,22 @@ def _check_services(
             if value not in known:
                 where = services.children[name].children["when"].children[value]
                 problems.append(where.key_problem(f"there is no parameter {value}; {did_you_mean(value, known)}"))
-    if set(SERVICES) & set(used) and "postgresql" not in subject.services:
+    for parameter in (LINK_DELAY, LINK_RATE) if "link" in subject.services else ():
+        if parameter not in known:
+            problems.append(
+                services.children["link"].key_problem(
+                    f"nothing says what the link is like: it needs {LINK_DELAY} (one way, for example 500us) and "
+                    f"{LINK_RATE} (for example 1gbit, or unlimited) as parameters or factors; there is no {parameter}"
+                )
+            )
+    if set(LINK) & set(used) and "link" not in subject.services:
+        problems.append(
+            node.children["command"].problem(
+                "{link_a}, {link_b} and their addresses are those of a link that powerband makes: ask for it with "
+                "services: {link: {}}"
+            )
+        )
+    if set(POSTGRESQL) & set(used) and "postgresql" not in subject.services:
         problems.append(
             node.children["command"].problem(
                 "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
@@ -119,6 +152,8 @@ def _check_services(
 
 def check_url(experiment: Experiment, node: Node, problems: list[Problem]) -> None:
     """The load goes to this machine or to an allowed host, whatever the levels fill into the url."""
+    if experiment.is_self_driven:
+        return
     subject = experiment.subject
     varies = placeholders([subject.url]) & set(experiment.factors)
     settings = experiment.settings() if varies else experiment.settings()[:1]
@@ -134,11 +169,11 @@ def check_factors(root: Node, subject: Subject | None, problems: list[Problem]) 
     """Every factor is known to the subject (or is one of the load's), has levels, each once and of the right type.
 
     `subject` is None where it is not valid itself: then only what needs no subject is checked."""
-    count = 1
+    levels: dict[str, tuple[Node, ...]] = {}
     for name, factor in root.children.get("factors", _NOTHING).children.items():
         if not _is_list_of_levels(factor, problems):
             continue
-        count *= len(factor.items)
+        levels[name] = factor.items
         seen: set[str] = set()
         for level in factor.items:
             text = format_level(level.value)
@@ -152,6 +187,8 @@ def check_factors(root: Node, subject: Subject | None, problems: list[Problem]) 
             seen.add(text)
         if subject is not None:
             _check_factor(name, factor, subject, root.children.get("load", _NOTHING), problems)
+    vary = root.children.get("design", _NOTHING).children.get("vary", Node("all")).value
+    count = count_settings(levels, str(vary))
     if count > _SETTINGS_MAX:
         problems.append(root.children["factors"].key_problem(f"{count} settings are more than {_SETTINGS_MAX}"))
 
@@ -198,6 +235,7 @@ def check_claims(root: Node, problems: list[Problem]) -> None:
         name: [level.value for level in factor.items]
         for name, factor in root.children.get("factors", _NOTHING).children.items()
     }
+    vary = root.children.get("design", _NOTHING).children.get("vary", Node("all")).value
     ids: dict[object, Node] = {}
     for claim in root.children.get("claims", _NOTHING).items:
         identity = claim.children.get("id")
@@ -216,6 +254,21 @@ def check_claims(root: Node, problems: list[Problem]) -> None:
             check_levels(claimed, factors)
         except ValueError as error:
             problems.append(text.problem(str(error)))
+            continue
+        if vary == "one-at-a-time" and all(factors.values()) and not _is_tried(claimed, factors):
+            problems.append(
+                text.problem(
+                    "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
+                    "or on one changed factor"
+                )
+            )
+
+
+def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
+    """Whether all that a claim compares is among the settings at some levels of the factors that it leaves out."""
+    levels = {name: tuple(of) for name, of in factors.items()}
+    there = set(one_at_a_time(levels))
+    return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
 
 
 def check_published(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
@@ -242,21 +295,30 @@ def check_published(experiment: Experiment, root: Node, problems: list[Problem])
 def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem]) -> None:
     """A metric of the subject's own is defined before it is used, and the subject has a page to read it off; and a page
     for a visitor, where one is asked for."""
-    defined = experiment.measure.metrics
+    defined, subject = experiment.measure.metrics, experiment.subject
     measure = root.children.get("measure", _NOTHING)
-    if defined and experiment.subject.metrics_url is None:
+    of_page = [name for name, own in experiment.measure.own_metrics().items() if not own.is_final]
+    if of_page and subject.metrics_url is None and not is_told_statsd(subject):
         problems.append(
             measure.children["metrics"].key_problem(
                 "the subject has no metrics page: name it in subject.metrics_url, for example "
-                "http://127.0.0.1:{port}/metrics"
+                "http://127.0.0.1:{port}/metrics; or give it {statsd_port} in its command or env, to send StatsD "
+                "metrics to"
             )
         )
-    elif defined and experiment.subject.metrics_url is not None:
-        page = render_text(experiment.subject, experiment.settings()[0], SOME_GIVEN, experiment.subject.metrics_url)
+    elif of_page and subject.metrics_url is not None:
+        page = render_text(subject, experiment.settings()[0], SOME_GIVEN, subject.metrics_url)
         try:
             loadable_host(page, experiment.allow_hosts)
         except ValueError as error:
             problems.append(measure.children["metrics"].key_problem(f"subject.metrics_url: {error}"))
+    if len(of_page) < len(defined) and subject.last_words is None:
+        problems.append(
+            measure.children["metrics"].key_problem(
+                "final(...) is of the subject's last words, and nothing says which line of its log they are: set "
+                "subject.last_words, for example '^final: '"
+            )
+        )
     if experiment.measure.visitor and experiment.subject.visitor_url is None:
         problems.append(
             measure.children["visitor"].key_problem(
@@ -268,6 +330,9 @@ def check_own_metrics(experiment: Experiment, root: Node, problems: list[Problem
             if name.startswith(OWN) and name not in defined:
                 hint = did_you_mean(name, defined) if defined else "define it there"
                 problems.append(node.problem(f"measure.metrics defines no {name}; {hint}"))
+            elif experiment.is_self_driven and needs_load(name):
+                problems.append(node.problem(f"only a load has {name}, and a self-driven subject has none: its rate is "
+                                             "goodput"))  # fmt: skip
 
 
 def _named_metrics(experiment: Experiment, root: Node) -> Iterator[tuple[Node, list[str]]]:
@@ -275,6 +340,8 @@ def _named_metrics(experiment: Experiment, root: Node) -> Iterator[tuple[Node, l
     objective = experiment.objective
     where = root.children.get("objective", root)
     yield where, [objective.metric, *(constraint.metric for constraint in objective.constraints)]
+    if invariants := experiment.measure.invariants:
+        yield root.children["measure"].children["invariants"], [constraint.metric for constraint in invariants]
     for node, claim in zip(root.children.get("claims", _NOTHING).items, experiment.claims, strict=False):
         yield node.children["holds"], [reference.metric for reference in parse_claim(claim.holds).references]
 
@@ -319,7 +386,7 @@ def _is_list_of_levels(factor: Node, problems: list[Problem]) -> bool:
 
 
 def _check_factor(name: str, factor: Node, subject: Subject, load: Node, problems: list[Problem]) -> None:
-    used = placeholders(templates_of(subject))
+    used = placeholders(templates_of(subject)) | asked_by_services(subject)
     if is_label(name):
         return
     if name.startswith("load."):
@@ -370,6 +437,12 @@ def _check_value(level: Level, node: Node, subject: Subject, name: str, problems
     if name in subject.parameters:
         try:
             check_level(subject.parameters[name], level)
+        except ValueError as error:
+            problems.append(node.problem(str(error)))
+            return
+    if "link" in subject.services and name in (LINK_DELAY, LINK_RATE):
+        try:
+            parse_duration_ns(level) if name == LINK_DELAY else parse_bit_rate(level)
         except ValueError as error:
             problems.append(node.problem(str(error)))
 

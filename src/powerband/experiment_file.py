@@ -17,6 +17,7 @@ from powerband.capacity_checks import check_capacity
 from powerband.errors import ExperimentError, Problem, UsageError, did_you_mean
 from powerband.experiment import Experiment, Subject
 from powerband.experiment_checks import (
+    SOME_GIVEN,
     check_budget,
     check_claims,
     check_every_load,
@@ -32,6 +33,7 @@ from powerband.hosts import is_websocket, request_target
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
 from powerband.pydantic_problems import Location, problems_of
+from powerband.self_driven_checks import check_counter, check_self_driven, is_self_driven
 from powerband.step_forms import full_step, with_steps
 from powerband.websocket_checks import check_websocket
 from powerband.yaml_document import Node, from_plain, join, merge, parse_yaml
@@ -97,14 +99,17 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     changes["measure"] = _measure(root.children["measure"], problems) if "measure" in root.children else None
     changes["objective"] = _objective(root.children["objective"], problems) if "objective" in root.children else None
     node = root.with_children(changes)
+    if is_self_driven(subject_node):
+        node = check_self_driven(node, problems)
 
     amiss = False
     subject = _provisional_subject(subject_node)
     if subject is not None and subject_node is not None:
         check_subject(subject, subject_node, tuple(node.children.get("factors", Node({})).children), problems)
-        before = len(problems)
-        node = check_websocket(_default_scenario(node, subject), subject.url, problems)
-        amiss = len(problems) > before
+        if subject.counts is None:
+            before = len(problems)
+            node = check_websocket(_default_scenario(node, subject), subject.url, problems)
+            amiss = len(problems) > before
     check_factors(node, subject, problems)
     check_claims(node, problems)
     node = check_capacity(node, problems)
@@ -114,6 +119,7 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     experiment = _checked(Experiment, node, problems, reported)
     if experiment is not None and subject_node is not None and not problems:
         check_url(experiment, subject_node, problems)
+        check_counter(experiment, SOME_GIVEN, subject_node, problems)
         check_every_load(experiment, node, problems)
     if experiment is not None and not problems:
         check_budget(experiment, node, problems)

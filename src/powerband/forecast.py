@@ -19,6 +19,7 @@ from powerband.units import plural, significant
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing down
+_SNAPSHOTS_NS = 2_000_000_000  # of a small heap, mostly waits for the probe
 _STEADY_AFTER_NS = 2_000_000_000  # what an automatic warm-up takes beyond its minimum, where nothing is slow to settle
 
 
@@ -141,7 +142,8 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
-    return _START_NS + load.joining_ns + warmup + load.duration_ns + _END_NS
+    snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
+    return _START_NS + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:

@@ -34,7 +34,11 @@ def _quantiles(what: str, label: str) -> list[Metric]:
 
 
 _ALL = [
-    Metric("goodput_per_s", "per_s", "requests answered rightly per second of the measured window"),
+    Metric(
+        "goodput_per_s",
+        "per_s",
+        "requests answered rightly per second of the window; of a self-driven subject what its counter grew by",
+    ),
     Metric(
         "capacity_per_s", "per_s", "highest Poisson rate at which the constraints hold (of a setting, not of a trial)"
     ),
@@ -73,7 +77,14 @@ _ALL = [
         "count",
         "connections refused by a full accept queue in the window (host counter)",
     ),
-    Metric("services_cpu_cores", "cores", "CPU seconds per second of what was started beside the subject (a database)"),
+    Metric(
+        "services_cpu_cores",
+        "cores",
+        "CPU seconds per second of what was started beside the subject (a database, a link in user space)",
+    ),
+    Metric("link_dropped", "count", "packets that the link dropped, since its start: its queue was full"),
+    Metric("link_missed", "count", "packets that a link in user space was too slow for, since its start"),
+    Metric("link_late_ns_p99", "ns", "how much later than planned a link in user space let packets go, p99"),
     Metric("engine_cpu_cores", "cores", "CPU seconds per second of all engine processes"),
     Metric("engine_cpu_share_max", "ratio", "CPU share of the busiest engine thread"),
     Metric("engine_run_wait_cores", "cores", "thread-seconds per second that engine threads waited for a CPU"),
@@ -112,6 +123,8 @@ _ALL = [
     Metric("rate_counter_window_per_s_mean", "per_s", "mean rate of windows of 3 s since the first answer"),
     Metric("rate_counter_window_per_s_sd", "per_s", "standard deviation of those windows, within one trial"),
     Metric("rate_counter_per_s_last", "per_s", "mean rate since the first answer, warm-up included"),
+    Metric("bar_rate_per_s_min", "per_s", "lowest mean rate of a bar of the measured window (measure.bars)"),
+    Metric("bar_rate_per_s_max", "per_s", "highest mean rate of a bar of the measured window (measure.bars)"),
     Metric("visits", "count", "visits of a real browser's page within the window (measure.visitor)"),
     Metric("visits_failed", "count", "those of them that got no answer"),
     Metric("visit_time_ns_p50", "ns", "how long they took, as the page saw it, median"),
@@ -139,6 +152,8 @@ _ALL = [
     Metric("jvm_safepoint_share", "ratio", "share of the window in which all Java threads were stopped"),
     Metric("jvm_threads_live_max", "count", "most live Java threads at once"),
     Metric("jvm_threads_started_per_s", "per_s", "Java threads started per second"),
+    Metric("jvm_live_bytes", "bytes", "what lives on the heap right after the window (measure.snapshots)"),
+    Metric("jvm_live_growth_bytes", "bytes", "the same, less what lived right before the window"),
     Metric(
         "bench_cpu_cores", "cores", "CPU seconds per second of the bench itself: control plane and probes, engine apart"
     ),

@@ -1,12 +1,13 @@
 """A subject's own metrics as expressions over the series of its Prometheus page: text in, a small tree out.
 
     metric   = function "(" sum ")"
-    function = "mean" | "max" | "min" | "last" | "rate" | "increase"
+    function = "mean" | "max" | "min" | "last" | "rate" | "increase" | "final"
     leaf     = name [ "{" label "=" "\"" value "\"" { "," ... } "}" ]
 
 and `sum` is that of `arithmetic.py`; a leaf is a series, which stands for the sum of all whose labels include the ones
 named. `mean`, `max`, `min` and `last` are of the values that the expression has at each scrape of the measured window.
 `increase` puts into it by how much each counter grew over the window, and `rate` divides that by the window's seconds.
+`final` is of what the subject said last (`subject.last_words`): then a leaf is a name of that line, without labels.
 Reading the scrapes is not here (`analyze/own_metrics.py`).
 """
 
@@ -21,6 +22,7 @@ from powerband.errors import did_you_mean
 
 GAUGES = ("mean", "max", "min", "last")
 COUNTERS = ("rate", "increase")
+FINAL = "final"
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_:][\w:]*)|(?P<op>[-+*/()])"
     r'|(?P<labels>\{(?:[^}"]|"(?:[^"\\]|\\.)*")*\}))'
@@ -35,6 +37,15 @@ class Series:
     name: str
     labels: tuple[tuple[str, str], ...] = ()
 
+    def covers(self, field: str) -> bool:
+        """Whether this is the series that a page calls `field` (`name{a="x"}`), or one of those it adds up."""
+        name, _, labels = field.partition("{")
+        return name == self.name and set(self.labels) <= labels_of(labels)
+
+    def __str__(self) -> str:
+        labels = ",".join(f'{name}="{value}"' for name, value in self.labels)
+        return f"{self.name}{{{labels}}}" if labels else self.name
+
 
 Term = AnyTerm[Series]
 
@@ -48,14 +59,20 @@ class OwnExpression:
     def series(self) -> frozenset[Series]:
         return frozenset(leaves(self.term))
 
+    @property
+    def is_final(self) -> bool:
+        """Of the subject's last words, and not of its page."""
+        return self.function == FINAL
+
 
 def parse_own(text: str) -> OwnExpression:
     """Raises ValueError, with the column within the text, for what is not in the grammar."""
     parser = _Parser(text)
     function = parser.next()
-    if function not in GAUGES + COUNTERS:
+    known = (*GAUGES, *COUNTERS, FINAL)
+    if function not in known:
         if re.match(r"[A-Za-z_]", function) and parser.peek() == "(":
-            hint = did_you_mean(function, GAUGES + COUNTERS)
+            hint = did_you_mean(function, known)
             raise ValueError(f"there is no function {function}; {hint}")
         raise ValueError(
             f"`{text}` does not say what is made of its values over the window: write for example mean({text}) for a "
@@ -69,7 +86,28 @@ def parse_own(text: str) -> OwnExpression:
     expression = OwnExpression(function, term)
     if not expression.series:
         raise ValueError(f"`{text}` names no series of the metrics page")
+    if expression.is_final and any(series.labels for series in expression.series):
+        raise ValueError(f"`{text}`: what a subject says last has names only, no labels")
     return expression
+
+
+def parse_series(text: str) -> Series:
+    """`messages_total` or `messages_total{actor="a"}`. Raises ValueError."""
+    parser = _Parser(text)
+    name = parser.next()
+    if not re.match(f"[{_Parser.name_start}]", name):
+        raise ValueError(f"`{text}` is no series: write its name, as messages_total, or with labels")
+    series = parser.leaf(name)
+    parser.end()
+    return series
+
+
+def labels_of(text: str) -> frozenset[tuple[str, str]]:
+    """Of what stands behind the brace of a series on a page; none where that is damaged."""
+    try:
+        return frozenset(parse_labels(text.removesuffix("}")))
+    except ValueError:
+        return frozenset()
 
 
 def parse_labels(text: str) -> tuple[tuple[str, str], ...]:

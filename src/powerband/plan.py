@@ -54,6 +54,13 @@ def grid(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
     return [Setting(tuple(zip(names, levels, strict=True))) for levels in itertools.product(*factors.values())]
 
 
+def one_at_a_time(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
+    """The baseline, which has the first level of every factor, and then each other level of each factor alone."""
+    base = {name: levels[0] for name, levels in factors.items()}
+    changed = [{**base, name: level} for name, levels in factors.items() for level in levels[1:]]
+    return [Setting(tuple(levels.items())) for levels in (base, *changed)]
+
+
 @dataclass(frozen=True)
 class TrialSpec:
     """One fresh start of the subject that is to be measured.

@@ -60,6 +60,10 @@ def _short(value: BaseModel) -> Any:
         case Objective():
             fields = _fields(value)
             plain = {fields.pop("direction"): fields.pop("metric"), **fields}
+        case Experiment():
+            plain = _fields(value)
+            if value.is_self_driven:  # the rest of its load stands in for one
+                plain["load"] = {"duration": plain["load"]["duration"]}
         case _:
             plain = _fields(value)
     return plain

@@ -48,7 +48,10 @@ class TrialRecord:
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
     no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `acknowledged`: the rounds of
     `run/acknowledged.py`. `thread_names`: of a JVM, in full, by thread id. `visits`: of a real browser
-    (`run/visitor.py`); `no_visitor`: why there was none, though one was asked for.
+    (`run/visitor.py`); `no_visitor`: why there was none, though one was asked for. `last_words`: numbers by name, of
+    the line of its log that `subject.last_words` asks for. `snapshots`: of JVMs' heaps, as `run/snapshots.py` took
+    them. `link`: between two network namespaces, as it was and what it carried (`run/link.py`); empty where the setting
+    uses none.
     """
 
     spec: TrialSpec
@@ -67,6 +70,9 @@ class TrialRecord:
     thread_names: Mapping[str, str] = field(default_factory=dict)
     visits: tuple[Mapping[str, Any], ...] = ()
     no_visitor: str = ""
+    last_words: Mapping[str, float] = field(default_factory=dict)
+    snapshots: tuple[Mapping[str, Any], ...] = ()
+    link: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,6 +93,9 @@ class TrialRecord:
             "thread_names": dict(self.thread_names),
             "visits": [dict(visit) for visit in self.visits],
             "no_visitor": self.no_visitor,
+            "last_words": dict(self.last_words),
+            "snapshots": [dict(snapshot) for snapshot in self.snapshots],
+            "link": dict(self.link),
         }
 
     @classmethod
@@ -115,6 +124,9 @@ class TrialRecord:
             thread_names=data.get("thread_names", {}),
             visits=tuple(data.get("visits", ())),
             no_visitor=data.get("no_visitor", ""),
+            last_words=data.get("last_words", {}),
+            snapshots=tuple(data.get("snapshots", ())),
+            link=data.get("link", {}),
         )
 
 
@@ -129,6 +141,7 @@ class TrialDir:
         self.log = path / "subject.log"
         self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
         self.visitor_log = path / "visitor.log"  # of a visitor's browser: what it said, and its page
+        self.snapshots = path / "snapshots"  # class histograms of JVMs: `snapshot_file`
         self.record = path / "record.json"
 
     def begin(self, spec: TrialSpec) -> None:
@@ -167,6 +180,15 @@ class TrialDir:
 
     def read_probe(self) -> Iterator[dict[str, Any]]:
         return read_json_lines(self.probe)
+
+    def read_snapshots(self) -> dict[tuple[str, int], str]:
+        """The class histograms of JVMs by moment and process, as `snapshot_file` calls them."""
+        found = {}
+        for file in sorted(self.snapshots.glob("*-*.txt")):
+            when, _, pid = file.stem.partition("-")
+            if pid.isdigit():
+                found[when, int(pid)] = file.read_text(encoding="utf-8", errors="replace")
+        return found
 
 
 class RunDir:
@@ -249,6 +271,11 @@ class RunDir:
         """The trials that happened, by number."""
         directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
         return [TrialDir(path).read_record() for path in directories if (path / "record.json").is_file()]
+
+
+def snapshot_file(folder: Path, when: str, pid: int) -> Path:
+    """The histogram of one JVM `before` or `after` the measured window."""
+    return folder / f"{when}-{pid}.txt"
 
 
 def slug(name: str) -> str:

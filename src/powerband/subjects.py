@@ -12,13 +12,18 @@ from powerband.errors import did_you_mean
 from powerband.experiment import Parameter, Subject
 from powerband.load import Step
 from powerband.plan import Level, Setting, format_level
-from powerband.templates import fill
-from powerband.units import parse_duration_ns
+from powerband.templates import fill, placeholders
+from powerband.units import parse_bit_rate, parse_duration_ns
 
-# Ports that are free, the engine, the JDK that was found, the subject's own folder, the one that its build fills, and
-# what the services of the run are reached by.
-SERVICES = ("postgresql_port", "postgresql_user", "postgresql_database")  # empty where a setting uses no such service
-BUILT_IN = ("port", "metrics_port", "engine", "java", "java_home", "folder", "build", *SERVICES)
+# Ports that are free, where the StatsD sink of a trial listens, the engine, the JDK that was found, the subject's own
+# folder, the one that its build fills, and what the services of the run are reached by.
+POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database")
+LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
+SERVICES = (*POSTGRESQL, *LINK)  # empty where a setting uses no such service
+LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
+"""The parameters or factors that say what a link is like."""
+STATSD = ("statsd_port", "statsd_socket")  # of UDP, and a path
+BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
 
 
@@ -50,6 +55,24 @@ def templates_of(subject: Subject) -> list[str]:
     optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
     given = [text for text in optional if text is not None]
     return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
+
+
+def is_told_statsd(subject: Subject) -> bool:
+    """Whether its command or env names the StatsD sink, so that each trial has one."""
+    return bool(placeholders([*subject.command, *subject.env.values()]) & set(STATSD))
+
+
+def asked_by_services(subject: Subject) -> set[str]:
+    """Parameters and factors that say which service is used and what it is like: they need occur in no template."""
+    asked = {name for service in subject.services.values() for name in service.when}
+    return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())
+
+
+def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:
+    """The link that a setting asks for: its delay one way in ns, its rate in bits per second (None: no limit). Raises
+    ValueError."""
+    levels = subject.levels_at(setting)
+    return parse_duration_ns(levels[LINK_DELAY]), parse_bit_rate(levels[LINK_RATE])
 
 
 def render_step(subject: Subject, setting: Setting, given: Mapping[str, str], step: Step) -> Step:

@@ -2,6 +2,7 @@
 
 Defaults, chosen to answer within minutes: 64 users without think time (enough to fill most pools, few enough for any
 descriptor limit), a race over at most 12 blocks with 10 s measured in each trial, most goodput with under 1 % errors.
+With a counter the program drives itself: there is no load, and so no errors.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from powerband.hosts import is_websocket, request_target
 from powerband.levels import parse_levels
 from powerband.load import Load
 from powerband.plan import REVISION
+from powerband.templates import placeholders
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 
 DEFAULT_USERS = 64
 DEFAULT_URL = "http://127.0.0.1:{port}/"
 DEFAULT_SLO = "error_rate < 1%"
+DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 # How much is measured, at most: a first look, the default, and for small differences or a noisy machine.
 PROFILES: dict[str, dict[str, str]] = {
@@ -81,13 +84,17 @@ def tune_experiment(
     profile: str = "normal",
     allow_hosts: Sequence[str] = (),
     revisions: tuple[str, str] | None = None,
+    counts: str | None = None,
+    metrics_url: str | None = None,
 ) -> Experiment:
     """The experiment of one command line.
 
     `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
     may hold `method` and `body`, or of a WebSocket url `message`; `expect`: what each answer holds; `headers` are
     `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
-    `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others.
+    `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others. `counts`: the counter of
+    a program that drives itself, of the page `metrics_url` or of what it sends; then nothing about requests may be
+    given.
     Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
     if not command:
         raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
@@ -99,13 +106,19 @@ def tune_experiment(
     root = _node("", race) if revisions is None else _of_revisions(alone=not parameters)
     for key, text in PROFILES[profile].items():
         root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
-    if "--rate" not in given:
+    if "--rate" not in given and counts is None:
         given.setdefault("--users", str(DEFAULT_USERS))
     for option, text in given.items():
         root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
     root = merge(root, _subject(command, url, env))
-    root = merge(root, _request(url, request or {}, expect, headers))
-    root = merge(root, _objective(objective, slo))
+    if metrics_url is not None:
+        root = merge(root, _at("subject.metrics_url", f"--metrics-url {metrics_url}", metrics_url))
+    if counts is None:
+        root = merge(root, _request(url, request or {}, expect, headers))
+    else:
+        _refuse_requests(url, request or {}, expect, headers)
+        root = merge(root, _counter(counts, metrics_url, [*command, *env]))
+    root = merge(root, _objective(objective, slo, errors=counts is None))
     root = merge(root, _at("allow_hosts", "--allow-host", list(allow_hosts)))
     factors = _factors(parameters, problems)
     if revisions is not None:
@@ -169,6 +182,24 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
     )
 
 
+def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
+    """What the program counts; its page is at the usual place of the port that it is given, unless that is said."""
+    root = _at("subject.counts", f"--counts {counts}", counts)
+    if metrics_url is None and "metrics_port" in placeholders(templates):
+        root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))
+    return root
+
+
+def _refuse_requests(url: str, request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]) -> None:
+    given = {"--url": url != DEFAULT_URL, "--expect": bool(expect), "--header": bool(headers)}
+    given |= {f"--{name}": True for name in request}
+    if names := [name for name, is_given in given.items() if is_given]:
+        raise UsageError(
+            f"{', '.join(names)}: with --counts the program drives itself and is sent no requests: leave "
+            f"{'them' if len(names) > 1 else 'it'} out, or --counts"
+        )
+
+
 def _request(url: str, request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]) -> Node:
     """The one request of the load, whose path is the URL's; of a WebSocket url the one message, and the headers are the
     handshake's."""
@@ -198,13 +229,14 @@ def _request(url: str, request: Mapping[str, str], expect: Sequence[str], header
     return Node({"load": Node(load, "load")})
 
 
-def _objective(objective: tuple[str, str], slo: Sequence[str]) -> Node:
+def _objective(objective: tuple[str, str], slo: Sequence[str], *, errors: bool = True) -> Node:
+    """`errors`: requests may fail, so that few of them shall, unless that is said otherwise."""
     direction, metric = objective
     conditions = [(text, condition.strip()) for text in slo for condition in text.split(",") if condition.strip()]
     constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
     # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
-    if asked and not any(_concerns_errors(condition) for _, condition in conditions):
+    if errors and asked and not any(_concerns_errors(condition) for _, condition in conditions):
         constraints.append(Node(DEFAULT_SLO, "--slo"))
     entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})

@@ -25,6 +25,8 @@ RATIO_SHOWN_MAX = 10.0
 """Beyond this a ratio's digits say nothing."""
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
+_BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
+_BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
     None: 1,
@@ -81,6 +83,17 @@ def parse_bytes(value: Any) -> Any:
     if match is None:
         raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
     return float(match[1]) * _BYTE_UNITS[match[2]]
+
+
+def parse_bit_rate(value: Any) -> int | None:
+    """`"100mbit"`, `"1 Gbit/s"` to bits per second; `"unlimited"` to None. Raises ValueError."""
+    if str(value).strip().lower() == "unlimited":
+        return None
+    match = _BIT_RATE.match(str(value))
+    bits = round(float(match[1]) * _BITS[match[2].lower()]) if match else 0
+    if not 10**3 <= bits <= 10**12:
+        raise ValueError(f"{value!r} is no bandwidth: write 100mbit, 1gbit or the like (1kbit at least), or unlimited")
+    return bits
 
 
 def parse_quantity(text: str, unit: str) -> float:

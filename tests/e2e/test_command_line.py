@@ -11,7 +11,7 @@ import pytest
 from powerband.run.engine import find_engine
 from powerband.store import RunDir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SHORT = ("--no-live", "--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--users", "4")
 

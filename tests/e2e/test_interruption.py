@@ -4,6 +4,7 @@ directory stays consistent, and the run can be gone on with."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -16,11 +17,13 @@ import pytest
 from fakes.stand import FAKES
 from powerband.store import RunDir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 TRIALS = 3
-# From the announcement of the first trial to the third; drawn anew on each run of the tests, shown in the test's name.
-MOMENTS_S = [round(random.uniform(0.0, 2.2), 3) for _ in range(5)]
+# From the announcement of the first trial to the third; drawn anew on each run of the tests, alike for all its workers,
+# shown in the test's name.
+DICE = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
+MOMENTS_S = [round(DICE.uniform(0.0, 2.2), 3) for _ in range(5)]
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -20,7 +20,7 @@ from powerband.run.failures import Code
 from powerband.run.ports import pick_port
 from powerband.store import RunDir, TrialRecord
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 @pytest.fixture

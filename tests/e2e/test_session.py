@@ -15,7 +15,7 @@ import pytest
 from fakes.stand import FAKES
 from powerband.store import RunDir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 def start(folder: Path) -> subprocess.Popen[str]:

@@ -29,7 +29,7 @@ from powerband.run.failures import Code
 from powerband.run.ports import pick_port
 from powerband.store import TrialDir, TrialRecord
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 def failure_of(record: TrialRecord) -> tuple[str, str]:

@@ -9,7 +9,9 @@ from typing import NoReturn
 import pytest
 
 from powerband.errors import SubjectError
+from powerband.run.engine import find_engine
 from powerband.run.jdk import find_jdk
+from powerband.run.link import check_link
 from powerband.run.postgresql import find_binaries
 from powerband.run.visitor import find_browser
 
@@ -44,6 +46,14 @@ def need_browser() -> str:
     if browser is None:
         without("no Chromium on PATH: install Debian's package chromium")
     return browser
+
+
+def need_link() -> None:
+    """Network namespaces, and what joins two of them."""
+    try:
+        check_link(find_engine())
+    except SubjectError as error:
+        without(str(error))
 
 
 def need_javac() -> None:

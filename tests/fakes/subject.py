@@ -4,6 +4,10 @@
 does so for its first N starts (counted in STATE_FILE); `log-ready` says in its log that it is ready; `slow-stop:S`
 needs S seconds to stop; `many-children` leaves children behind that ignore SIGTERM; `error-500` answers 500;
 `crash-on-load` dies at the 50th request.
+
+It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,S` begins anew
+after S seconds; `counts-still:R,S` stands still from then on; `counts-nothing` has another counter. Asked to stop, it
+says `final: done=N lost=0` (`lost=1` of `counts-lossy:R`).
 """
 
 import os
@@ -46,6 +50,47 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
+class Page(Handler):
+    """A counter that grows with time, whoever asks."""
+
+    name = "fake_things_total"
+    per_s = 0.0
+    change_s = float("inf")
+    begins_anew = False
+    began = time.monotonic()
+
+    def do_GET(self):
+        body = f"# TYPE {self.name} counter\n{self.name} {self.count()}\nfake_other 1\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @classmethod
+    def count(cls):
+        passed = time.monotonic() - cls.began
+        if passed > cls.change_s:
+            passed = passed - cls.change_s if cls.begins_anew else cls.change_s
+        return int(cls.per_s * passed)
+
+
+def drive_itself(how):
+    kind, _, numbers = how.partition(":")
+    figures = [float(number) for number in numbers.split(",") if number]
+    if kind == "counts-nothing":
+        Page.name = "something_else_total"
+    Page.per_s = figures[0] if figures else 1.0
+    Page.change_s = figures[1] if len(figures) > 1 else float("inf")
+    Page.begins_anew = kind == "counts-back"
+
+    def stop(*_):
+        say(f"final: done={Page.count()} lost={int(kind == 'counts-lossy')}")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    return Page
+
+
 def port_is_taken(how, state_file):
     _, _, times = how.partition(":")
     if times:
@@ -75,7 +120,7 @@ def main():
         Handler.status = 500
     if how == "crash-on-load":
         Handler.die_at = 50
-    server = Server(("127.0.0.1", port), Handler)
+    server = Server(("127.0.0.1", port), drive_itself(how) if how.startswith("counts") else Handler)
     if how.startswith("slow-stop:"):
         delay_s = float(how.partition(":")[2])
         signal.signal(signal.SIGTERM, lambda *_: (time.sleep(delay_s), os._exit(0)))

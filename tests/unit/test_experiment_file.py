@@ -201,7 +201,7 @@ MISTAKES = {
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
         "subject.command in x.yaml:4:20: {cores} stands for nothing; known: build, engine, folder, java, java_home, "
-        "metrics_port, port, threads",
+        "metrics_port, port, statsd_port, statsd_socket, threads",
     ),
     "port in the url only": (
         with_lines("subject: {command: './s {threads}'}", without="subject"),

@@ -32,6 +32,8 @@ def test_a_plan_takes_its_trials_and_a_race_its_confirmation_too() -> None:
     assert (race.trials, race.confirming, race.expected_ns) == (54, 6, 54 * 13 * 10**9)
     assert expected(order="race", confirm=0).trials == 48
     assert race.longest_ns > race.expected_ns
+    with_snapshots = experiment(measure={"repeats": 3, "warmup": "2s", "snapshots": True})
+    assert forecast(with_snapshots, ASSUMED).expected_ns == 9 * 15 * 10**9
 
 
 def test_a_large_space_is_explored_and_its_finalists_race() -> None:

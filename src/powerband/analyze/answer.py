@@ -12,7 +12,7 @@ from powerband.analyze.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.constraints import shortfall
 from powerband.analyze.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.results import AnswerKind, SettingResult, Verdict
-from powerband.analyze.standing import Standing, metric_words, names, sentence, verb
+from powerband.analyze.standing import Standing, names, sentence, verb
 from powerband.analyze.why import why
 from powerband.metrics import METRICS
 from powerband.plan import Setting
@@ -167,7 +167,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
     found = standing.row(setting).estimates[metric]
-    text = f"{metric_words(metric)} {format_value(found.value, unit)}"
+    text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (

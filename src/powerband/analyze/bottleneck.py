@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from powerband.analyze.bottleneck_threads import (
+    LOOP_BUSY,
     POOL_BUSY,
     accepts_too_late,
     downstream,
@@ -22,10 +23,11 @@ from powerband.analyze.bottleneck_threads import (
     slow_downstream,
 )
 from powerband.analyze.bottleneck_words import cores, count, per_second, share, verdict
+from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.honesty import WAKE_UP_NS
 from powerband.analyze.laws import active_threads
 from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
-from powerband.analyze.scene import Scene
+from powerband.analyze.scene import LEAST_CORES, Scene
 from powerband.units import format_duration, significant
 
 CPU_SHORT = 0.90
@@ -68,9 +70,9 @@ GENERATOR_CODES = (
 )
 
 
-def bottleneck_of(scene: Scene) -> Bottleneck | None:
-    """None where too little was seen to name one, or to say that there is none."""
-    for rule in RULES:
+def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
+    """None where too little was seen to name one, or to say that there is none. `rules`: else `RULES`."""
+    for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
             return found
     return None
@@ -226,7 +228,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
             f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
             f"all its other threads used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
         ],
-        "give the heap more room, allocate less for each request, or choose another collector",
+        f"give the heap more room, allocate less for each {scene.noun}, or choose another collector",
     )
 
 
@@ -247,7 +249,7 @@ def _memory(scene: Scene) -> Bottleneck | None:
     slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
     if not (storm or slowed):
         return None
-    evidence = [f"{significant(faults)} page faults a request ({per_second(scene.value('page_faults_per_s'))})"]
+    evidence = [f"{significant(faults)} page faults a {scene.noun} ({per_second(scene.value('page_faults_per_s'))})"]
     if major >= MAJOR_FAULTS_PER_REQUEST:
         evidence.append(f"{significant(major)} of them from disk")
     if pressed:
@@ -256,7 +258,8 @@ def _memory(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.MEMORY,
         evidence,
-        "give the machine or the container more memory, or keep buffers instead of giving them back for each request",
+        "give the machine or the container more memory, or keep buffers instead of giving them back for each "
+        f"{scene.noun}",
     )
 
 
@@ -273,7 +276,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,
             [
                 _waiting_for_each_cpu(waiting),
-                f"{significant(preempted)} times a request a thread must leave its CPU unfinished",
+                f"{significant(preempted)} times a {scene.noun} a thread must leave its CPU unfinished",
                 used,
             ],
             "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
@@ -292,8 +295,8 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         )
     return verdict(
         BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it a request", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
-        "give the subject more CPUs, or make a request cheaper; more threads do not help",
+        [used, f"{each} of it a {scene.noun}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
+        f"give the subject more CPUs, or make a {scene.noun} cheaper; more threads do not help",
     )
 
 
@@ -345,6 +348,52 @@ def _none(scene: Scene) -> Bottleneck | None:
     return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
 
 
+def _wake_ups(scene: Scene) -> Bottleneck | None:
+    """Threads that work in turns: each goes to sleep, and is woken for the next piece of work. Going to sleep and
+    waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
+    slept = sum(pool.switches_per_s for pool in scene.pools)
+    used = scene.value("subject_cpu_cores")
+    if not scene.rate_per_s or used < LEAST_CORES or slept * SWITCH_NS < SWITCHING_SHARE * used * SECOND_NS:
+        return None
+    each = slept / scene.rate_per_s
+    pool = max(scene.pools, key=lambda pool: pool.switches_per_s)
+    return verdict(
+        BottleneckName.WAKE_UPS,
+        [
+            f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times a {scene.noun}, most of "
+            f"them {pool.name}",
+            f"{share(scene.value('subject_cpu_system_share'))} of the subject's CPU time is the kernel's",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "let a thread do more before it sleeps (larger batches, more work in flight), or use fewer threads",
+    )
+
+
+def _one_thread(scene: Scene) -> Bottleneck | None:
+    """One thread has no time left while CPUs have: nothing beside it can be done faster."""
+    pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
+    if pool is None or pool.busiest < LOOP_BUSY or scene.cpu_share >= CPU_SHORT:
+        return None
+    return verdict(
+        BottleneckName.ONE_THREAD,
+        [
+            f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "spread its work over more threads, or make it cheaper",
+    )
+
+
+# Of a subject that drives itself: what a load would tell of (who waits for an answer, and where) is not there.
+COUNTED_RULES: Iterable[Rule] = (
+    _host_cpu,
+    _disturbed,
+    _garbage_collection,
+    _memory,
+    _wake_ups,
+    _subject_cpu,
+    _one_thread,
+)
 RULES: Iterable[Rule] = (
     _host_cpu,
     _generator,

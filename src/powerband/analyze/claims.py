@@ -62,7 +62,8 @@ class _Rule:
 
 def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     claimed = parse_claim(claim.holds)
-    cases = settings_of(claimed, experiment.factors)
+    there = set(experiment.settings())
+    cases = [case for case in settings_of(claimed, experiment.factors) if there.issuperset(case.values())]
     objective = experiment.objective
     # A race ends when it has seen enough: its claims, too, spend their look's share only.
     share = share_at(experiment, len({block for _, block in cells}))

@@ -21,6 +21,7 @@ from powerband.analyze.faults import subjects_own
 from powerband.analyze.found import found_sentences
 from powerband.analyze.intervals import estimate, on_log_scale
 from powerband.analyze.no_answer import NOT_TRIED
+from powerband.analyze.one_at_a_time import costs_of_changes
 from powerband.analyze.published import published_tables
 from powerband.analyze.results import (
     Analysis,
@@ -88,8 +89,10 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         claims=judge_claims(experiment, results),
         race=standing.race,
         exploration=progress.exploration,
-        rules=judge_rules(experiment, rows, results, answer),
+        rules=() if experiment.is_self_driven else judge_rules(experiment, rows, results, answer),
         published=published_tables(experiment, results),
+        noun=experiment.noun,
+        changes=costs_of_changes(experiment, results, standing.race),
     )
     return replace(analysis, found=found_sentences(analysis))
 

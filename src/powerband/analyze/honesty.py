@@ -8,7 +8,7 @@ they look at (`fleet.py`, `measure.py`) or what follows from them (`search/block
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from powerband.analyze.fleet import Counts, Fleet, Times
@@ -30,7 +30,7 @@ SCHEDULE_SHARE = 0.02
 FEW_REQUESTS = 100
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
-SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok"})
+SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant"})
 # Problems that the machine caused.
 MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
 
@@ -51,24 +51,20 @@ class Evidence:
     """Whether subject and engine had CPUs of their own."""
     steady: bool | None
     """Whether the measured window was steady; None: too few intervals to say."""
+    self_driven: bool = False
+    """Nothing loaded the subject, so that there is no generator to doubt, and no times that could be wrong."""
 
 
 def problems_of(evidence: Evidence) -> tuple[Problem, ...]:
-    """Every problem of a trial whose engines reported, the fatal ones first."""
-    checks = (
-        _conservation,
-        _ended,
-        _littles_law,
-        _starved_users,
-        _generator,
-        _starved,
-        _schedule,
-        _machine,
-        _pressure,
-        _steadiness,
-    )
+    """Every problem of a trial that was measured, the fatal ones first."""
+    checks: tuple[Check, ...] = (_machine, _pressure, _steadiness)
+    if not evidence.self_driven:
+        checks = (_conservation, _ended, _littles_law, _starved_users, _generator, _starved, _schedule, *checks)
     found = [problem for check in checks for problem in check(evidence)]
     return tuple(sorted(found, key=lambda problem: not problem.fatal))
+
+
+Check = Callable[[Evidence], Iterator[Problem]]
 
 
 def _conservation(evidence: Evidence) -> Iterator[Problem]:
@@ -271,9 +267,9 @@ def _pressure(evidence: Evidence) -> Iterator[Problem]:
 
 def _steadiness(evidence: Evidence) -> Iterator[Problem]:
     if evidence.steady is False:
+        what = "the rate" if evidence.self_driven else "the rate or the response time"
         yield Problem(
             "not_steady",
-            "the rate or the response time was still changing within the measured window: "
-            "lengthen measure.warmup_max or load.duration",
+            f"{what} was still changing within the measured window: lengthen measure.warmup_max or load.duration",
             fatal=False,
         )

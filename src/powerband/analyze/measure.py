@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from powerband.analyze.acknowledged import acknowledged_metrics, acknowledged_problems
-from powerband.analyze.bottleneck import bottleneck_of
+from powerband.analyze.bars import bar_metrics
+from powerband.analyze.bottleneck import COUNTED_RULES, RULES, bottleneck_of
 from powerband.analyze.burst import burst_metrics
 from powerband.analyze.crowd import crowd_metrics, crowd_of, crowd_problems
 from powerband.analyze.errors import error_kinds, memory_problem
@@ -19,12 +20,15 @@ from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fl
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
 from powerband.analyze.jvm import jvm_metrics
 from powerband.analyze.laws import held_ns
+from powerband.analyze.link import link_metrics, link_problems
 from powerband.analyze.own_metrics import own_metrics
 from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.rate_counter import rate_counter_metrics
 from powerband.analyze.results import Problem, TrialResult
 from powerband.analyze.scene import Threads, scene_of
+from powerband.analyze.self_driven import counted_metrics, final_metrics, invariant_problems, lost_counts
+from powerband.analyze.snapshots import heap_growth, snapshot_metrics, snapshot_problems
 from powerband.analyze.steady import window_is_steady
 from powerband.analyze.visitor import visitor_metrics, visitor_problems
 from powerband.experiment import Experiment
@@ -41,7 +45,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         return _result(record, (_failure(record),), {})
     fleet = merge_fleet(record.engines)
     if fleet is None:
-        message = "no engine reported a measured window; see events.jsonl of the trial"
+        message = "nobody reported a measured window; see events.jsonl of the trial"
         return _result(record, (Problem("no_report", message),), {})
     load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
     response = fleet.times("response_time_ns")
@@ -51,16 +55,22 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     cpus = None if probe is None else _subject_cpus(probe, fleet, record)
     pools = () if probe is None else watched_pools(probe.threads, fleet.start_ns, fleet.end_ns)
     crowd = crowd_of(record.engines, intervals, fleet)
+    self_driven = experiment.is_self_driven
+    growth = heap_growth(directory.read_snapshots())
     metrics = {
-        **_load_metrics(fleet, load, response, send_lag),
+        **(counted_metrics(fleet) if self_driven else _load_metrics(fleet, load, response, send_lag)),
         **({} if crowd is None else dict(crowd_metrics(crowd, load, fleet.total))),
-        **_interval_metrics(intervals, fleet),
+        **({} if self_driven else _interval_metrics(intervals, fleet)),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **dict(_pool_metrics(pools, cpus)),
         **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
+        **snapshot_metrics(growth),
         **_own_metrics(experiment, probe, fleet),
+        **final_metrics(experiment.measure.own_metrics(), record.last_words),
+        **bar_metrics(intervals, fleet.start_ns, fleet.end_ns, experiment.measure.bars_ns),
         **_acknowledged(record, experiment),
         **_visits(record, fleet),
+        **link_metrics(record.link),
         **(rate_counter_metrics(intervals) if experiment.measure.rate_counter else {}),
         **burst_metrics(intervals, record.phases.get("go", 0), experiment.measure.burst_ns),
         **_burst_overflows(probe, record, experiment.measure.burst_ns),
@@ -77,27 +87,36 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         foreign_cpu_max=experiment.measure.foreign_cpu_max,
         pinned=_pinned(record),
         steady=steady,
+        self_driven=self_driven,
     )
-    problems = problems_of(evidence)
+    problems = (*invariant_problems(experiment.measure.invariants, metrics), *problems_of(evidence))
     if crowd is not None:
         found = (*problems, *crowd_problems(crowd, load, fleet.total))
         problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     if probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         problems = (*problems, Problem("no_probe", message, fatal=False))
-    elif experiment.measure.metrics:
-        problems = (*problems, *_page_problems(probe, fleet))
+    else:
+        found = (*problems, *lost_counts(experiment.subject.counts, probe, fleet))
+        problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
+        if experiment.measure.metrics or self_driven:
+            problems = (*problems, *_page_problems(probe, fleet))
     if experiment.measure.acknowledged is not None:
         expect = experiment.measure.acknowledged.expect
         problems = (*problems, *acknowledged_problems(record.acknowledged, expect))
     if experiment.measure.visitor:
         problems = (*problems, *visitor_problems(record.visits, metrics, record.no_visitor))
+    problems = (*problems, *snapshot_problems(record.snapshots), *link_problems(record.link))
     log = end_of(directory.log, LOG_BYTES_MAX)
     problems = (*problems, *memory_problem(log))
-    named = bottleneck_of(scene_of(evidence, problems, probe, Threads(pools, cpus), intervals))
-    uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, fleet.achieved_per_s)) for pool in pools)
+    scene = scene_of(evidence, problems, probe, Threads(pools, cpus), intervals)
+    named = bottleneck_of(replace(scene, noun=experiment.noun), COUNTED_RULES if self_driven else RULES)
+    # Threads of a subject without a load hold no requests.
+    rate_per_s = 0.0 if self_driven else fleet.achieved_per_s
+    uses = tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in pools)
     errors = error_kinds(fleet, _overflows(probe, record, record.phases.get("end")), log, crowd)
-    return replace(_result(record, problems, metrics), steady=steady, pools=uses, bottleneck=named, errors=errors)
+    result = _result(record, problems, metrics)
+    return replace(result, steady=steady, pools=uses, bottleneck=named, errors=errors, heap_growth=growth)
 
 
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
@@ -192,9 +211,9 @@ def _probe_metrics(probe: Probe, fleet: Fleet, record: TrialRecord) -> dict[str,
         cpus = _subject_cpus(probe, fleet, record)
         if cpus and (cores := metrics.get("subject_cpu_cores")) is not None:
             metrics["subject_cpu_share"] = cores / cpus
-    for tree in probe.matching("postgresql"):
-        if (cores := tree_cores(tree, fleet.start_ns, fleet.end_ns)) is not None:
-            metrics["services_cpu_cores"] = cores
+    services = [*probe.matching("postgresql"), *probe.matching("link")]
+    if used := [cores for tree in services if (cores := tree_cores(tree, fleet.start_ns, fleet.end_ns)) is not None]:
+        metrics["services_cpu_cores"] = sum(used)
     metrics |= _engine_wait_metrics(probe, fleet)
     metrics |= _host_metrics(probe, fleet)
     return metrics

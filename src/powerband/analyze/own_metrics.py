@@ -14,7 +14,7 @@ import numpy as np
 
 from powerband.analyze.probes import Array, Counters
 from powerband.arithmetic import value
-from powerband.own_expression import COUNTERS, OwnExpression, Series, parse_labels
+from powerband.own_expression import COUNTERS, OwnExpression, Series, labels_of
 
 SECOND_NS = 1e9
 
@@ -40,7 +40,7 @@ class Page:
         self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}
         for text in scrapes.fields:
             name, _, labels = text.partition("{")
-            self._named.setdefault(name, []).append((_labels(labels), text))
+            self._named.setdefault(name, []).append((labels_of(labels), text))
 
     def fields(self, series: Series) -> list[str]:
         wanted = set(series.labels)
@@ -108,10 +108,3 @@ def _value(expression: OwnExpression, value_of: Callable[[Series], float]) -> fl
         return value(expression.term, value_of)
     except ZeroDivisionError:
         return math.nan
-
-
-def _labels(text: str) -> frozenset[tuple[str, str]]:
-    try:
-        return frozenset(parse_labels(text.removesuffix("}")))
-    except ValueError:
-        return frozenset()

@@ -20,6 +20,7 @@ MANY_THREADS = 64
 PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
 READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
 COVERED_LEAST = 0.5
+SINK_FIGURES = ("packets", "updates", "malformed", "dropped")  # of the StatsD sink, as series statsd_<name>_total
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -86,8 +87,11 @@ class Probe:
     jvms: tuple[Counters, ...] = ()
     """Each JVM of the subject; `gc_count` and `gc_ns` are of all its collectors together."""
     scrapes: Counters | None = None
-    """The subject's metrics page: a field for each series, called as on the page."""
+    """The subject's own series, of its metrics page and of what it sent to the StatsD sink: a field for each, called as
+    on the page."""
     scrapes_failed: tuple[Mapping[str, Any], ...] = ()
+    on_page: frozenset[str] = frozenset()
+    """Of the subject's own series those that its page has; the others it sends."""
 
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a fleet."""
@@ -99,7 +103,7 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
     samples: list[Mapping[str, Any]] = []
     threads: list[Mapping[str, Any]] = []
     jvms: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
-    scrapes: list[Mapping[str, Any]] = []
+    readings: list[Mapping[str, Any]] = []
     failed: list[Mapping[str, Any]] = []
     hello_ns: int | None = None
     own_cores = 0.0
@@ -113,8 +117,8 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
                 threads.append(event)
             case "jvm":
                 jvms.setdefault(event["pid"], []).append((event["at_ns"], event))
-            case "scrape":
-                scrapes.append(event)
+            case "scrape" | "statsd":
+                readings.append(event)
             case "scrape_failed":
                 failed.append(event)
             case "end":
@@ -130,8 +134,9 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
         threads=tuple(threads),
         own_cores=own_cores,
         jvms=tuple(_jvm(rows) for rows in jvms.values()),
-        scrapes=_page(scrapes) if scrapes else None,
+        scrapes=_own_series(readings),
         scrapes_failed=tuple(failed),
+        on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
     )
 
 
@@ -146,10 +151,42 @@ def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
     return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
 
 
-def _page(scrapes: Sequence[Mapping[str, Any]]) -> Counters:
-    names = dict.fromkeys(name for scrape in scrapes for name in scrape["values"])
-    fields = {name: np.array([scrape["values"].get(name) for scrape in scrapes], dtype=float) for name in names}
-    return Counters(at_ns=np.array([scrape["at_ns"] for scrape in scrapes], dtype=float), fields=fields)
+def _own_series(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
+    """The page's, and the sink's; where both tell of a series, the page's word counts."""
+    parts = [_read(mine) for kind in ("scrape", "statsd") if (mine := [r for r in readings if r["type"] == kind])]
+    return _merged(parts) if parts else None
+
+
+def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
+    """A page is made somewhere between being asked for and being there. The sink's own figures are series too."""
+    rows = [
+        {**each["values"], **{f"statsd_{name}_total": each[name] for name in SINK_FIGURES if name in each}}
+        for each in readings
+    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in names}
+    at = [each["at_ns"] + each.get("took_ns", 0) // 2 for each in readings]
+    return Counters(at_ns=np.array(at, dtype=float), fields=fields)
+
+
+def _merged(parts: Sequence[Counters]) -> Counters:
+    """One source of several: at the readings of the others a series lies between its own."""
+    if len(parts) == 1:
+        return parts[0]
+    at = np.concatenate([part.at_ns for part in parts])
+    order = np.argsort(at, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    fields: dict[str, Array] = {}
+    begin = 0
+    for part in parts:
+        mine = place[begin : begin + part.at_ns.size]
+        begin += part.at_ns.size
+        for name, values in part.fields.items():
+            if name not in fields:
+                fields[name] = np.interp(at[order], part.at_ns, values, left=np.nan, right=np.nan)
+                fields[name][mine] = values
+    return Counters(at_ns=at[order], fields=fields)
 
 
 def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from powerband.plan import Setting, Stage
+from powerband.plan import Level, Setting, Stage
 
 FORMAT = 1
 
@@ -64,6 +64,8 @@ class BottleneckName(StrEnum):
     ACCEPT_BACKLOG = "accept_backlog"
     DESCRIPTORS = "descriptors"
     EVENT_LOOP_BLOCKED = "event_loop_blocked"
+    WAKE_UPS = "wake_ups"  # threads sleep and are woken for little work
+    ONE_THREAD = "one_thread"  # which has no time left
     NONE = "none"  # nothing is short: the load is what limits
 
 
@@ -115,6 +117,29 @@ class ErrorKind:
 
 
 @dataclass(frozen=True)
+class TypeGrowth:
+    """A type of a JVM's heap, of which more bytes lived after the measured window than before it."""
+
+    type: str
+    instances_before: int
+    instances_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True)
+class HeapGrowth:
+    """What lived on the heaps of the subject's JVMs before and after the measured window, all types together, and the
+    `types` that grew most, the first by most bytes; `types_grown`: how many did. `jvms`: that told both times."""
+
+    jvms: int
+    bytes_before: int
+    bytes_after: int
+    types_grown: int
+    types: tuple[TypeGrowth, ...]
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """One trial measured. `metrics` holds names of `powerband.metrics`; it is empty where the trial failed."""
 
@@ -134,6 +159,7 @@ class TrialResult:
     pools: tuple[PoolUse, ...] = ()  # the subject's, the busiest first
     bottleneck: Bottleneck | None = None  # None: the trial does not count, or the probe saw too little
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
+    heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM told both times
 
     @property
     def valid(self) -> bool:
@@ -340,6 +366,21 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
+class ChangeCost:
+    """What one change of the baseline does, the first level of one factor changed to another. `ratio`: objective
+    (changed) / objective(baseline), paired within blocks, with an interval that holds for all changes together; None
+    where it cannot be had. The verdict is the change's towards the baseline; `because`: why there is no ratio."""
+
+    setting: Setting
+    factor: str
+    level: Level
+    baseline: Level
+    ratio: Estimate | None
+    verdict: Verdict
+    because: str = ""
+
+
+@dataclass(frozen=True)
 class Analysis:
     name: str
     question: str
@@ -358,6 +399,8 @@ class Analysis:
     rules: tuple[RuleVerdict, ...] = ()  # empty where no factor counts threads
     published: tuple[PublishedTable, ...] = ()
     found: tuple[str, ...] = ()  # what we found, in sentences; empty where nothing is claimed and no figures are cited
+    noun: str = "request"  # what the rate is of, one of them: of a self-driven subject what it counts
+    changes: tuple[ChangeCost, ...] = ()  # the dearest first; empty unless factors vary one at a time
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id beside."""

@@ -62,6 +62,8 @@ class Scene:
     engine_wait_share: float = 0.0
     shares_cpus: bool = False
     """Whether subject and load engine run on the same CPUs."""
+    noun: str = "request"
+    """What the rate is of, one of them."""
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
@@ -121,7 +123,7 @@ def scene_of(
         users=load.users,
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
-        load_served=_served(fleet, load, metrics),
+        load_served=not evidence.self_driven and _served(fleet, load, metrics),
         failed_share=metrics.get("error_rate", 0.0),
         failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
@@ -131,7 +133,7 @@ def scene_of(
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
-        shares_cpus=not evidence.pinned,
+        shares_cpus=not evidence.pinned and not evidence.self_driven,
     )
 
 

@@ -63,6 +63,12 @@ class Standing:
             return "more than the load engine could offer" if self.is_beyond_engine(setting) else "nothing"
         return format_value(value, METRICS[metric].unit)
 
+    def words_of(self, metric: str) -> str:
+        """`goodput`, of a self-driven subject `messages`; `response time p99`."""
+        if metric == "goodput_per_s" and self.experiment.is_self_driven:
+            return f"{self.experiment.noun}s"
+        return metric_words(metric)
+
     def is_beyond_engine(self, setting: Setting) -> bool:
         """Whether its capacity is more than the load engine could offer, so that it has no figure."""
         row = self.row(setting)

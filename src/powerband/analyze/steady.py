@@ -48,13 +48,18 @@ def window_is_steady(events: Iterable[Mapping[str, Any]], start_ns: int, end_ns:
     `events`: the lines of events.jsonl; intervals of several engines are added where they end in the same period."""
     ended: dict[int, float] = {}
     summed: dict[int, float] = {}
-    for event in events:
-        if event.get("type") != "interval" or not start_ns <= event["start_ns"] or event["end_ns"] > end_ns:
-            continue
-        period = max(1, event["end_ns"] - event["start_ns"])
+    inside = [
+        event
+        for event in events
+        if event.get("type") == "interval" and start_ns <= event["start_ns"] and event["end_ns"] <= end_ns
+    ]
+    # Those of engines are all of one length; readings of a counter come a little early or late, or not at all.
+    period = float(np.median([max(1, event["end_ns"] - event["start_ns"]) for event in inside])) if inside else 1.0
+    for event in inside:
         slot = round((event["end_ns"] - start_ns) / period)
-        ended[slot] = ended.get(slot, 0.0) + event["outcomes"].get("ok", 0)
-        summed[slot] = summed.get(slot, 0.0) + event["response_time_ns_sum"]
+        share = period / max(1, event["end_ns"] - event["start_ns"])
+        ended[slot] = ended.get(slot, 0.0) + share * event["outcomes"].get("ok", 0)
+        summed[slot] = summed.get(slot, 0.0) + share * event["response_time_ns_sum"]
     slots = sorted(ended)[1:-1]  # the outermost may be cut short by the window
     counts = np.array([ended[slot] for slot in slots])
     sums = np.array([summed[slot] for slot in slots])

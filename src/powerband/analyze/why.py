@@ -28,6 +28,8 @@ WORDS: dict[BottleneckName, str] = {
     BottleneckName.ACCEPT_BACKLOG: "connections are accepted too slowly",
     BottleneckName.DESCRIPTORS: "the descriptors run out",
     BottleneckName.EVENT_LOOP_BLOCKED: "the event loop is blocked",
+    BottleneckName.WAKE_UPS: "threads sleep and are woken too often",
+    BottleneckName.ONE_THREAD: "one thread is the limit",
     BottleneckName.NONE: "nothing is short and the load is the limit",
 }
 
@@ -58,8 +60,8 @@ def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
         cores = standing.value(chosen, "subject_cpu_cores")
         used = f" ({significant(cores)} cores)" if cores is not None else ""
         return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
-    if standing.experiment.objective.is_capacity:
-        return None  # its trials are at many rates, and what is served is what was searched
+    if standing.experiment.objective.is_capacity or standing.experiment.is_self_driven:
+        return None  # its trials are at many rates, and what is served is what was searched; or there is no load
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
     scheduled = load.rate_per_s is not None or load.pace is not None
@@ -136,7 +138,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
-        ("context_switches_per_request", "context switches a request", significant),
+        ("context_switches_per_request", f"context switches a {standing.experiment.noun}", significant),
     ):
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
         if here and there and there >= CHEAPER_BY * here:

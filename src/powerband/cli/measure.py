@@ -41,6 +41,12 @@ _SERVER = "SERVER AND ARGUMENTS"
     "1ms..100ms or a,b. Several -P make a grid. `load.users=...` varies the load itself.",
 )
 @click.option("--url", default="http://127.0.0.1:{port}/", show_default=True, help="What is requested.")
+@click.option("--counts", metavar="SERIES",
+              help="Of a program that drives itself, in place of a load: the counter that says how much it does, sent "
+              "to {statsd_port} or {statsd_socket}, or on its metrics page.")  # fmt: skip
+@click.option("--metrics-url", metavar="URL",
+              help="Prometheus page of the program.  [default with --counts: http://127.0.0.1:{metrics_port}/metrics "
+              "where {metrics_port} is used]")  # fmt: skip
 @click.option("--users", metavar="N", help="Closed load: N users, each waiting for its answer.  [default: 64]")
 @click.option("--rate", metavar="R", help="Open load instead: R requests per second, whatever the server does.")
 @click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
@@ -114,6 +120,7 @@ def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str
     powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
     powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
     powerband tune -P workers=1,2 --url ws://127.0.0.1:{port}/ --message ping --expect pong -- node app.js {port} ...
+    powerband tune -P threads=1..8 --counts jobs_total -- ./worker --threads {threads} --statsd 127.0.0.1:{statsd_port}
     """
     return measure(tuned(command, **options), runs, live, answers(output))
 
@@ -135,6 +142,8 @@ def tuned(
     profile: str,
     env: tuple[str, ...],
     seed: int | None,
+    counts: str | None = None,
+    metrics_url: str | None = None,
     revisions: tuple[str, str] | None = None,
     **options: str | None,
 ) -> Experiment:
@@ -162,6 +171,8 @@ def tuned(
         profile=profile,
         allow_hosts=allow_hosts,
         revisions=revisions,
+        counts=counts,
+        metrics_url=metrics_url,
     )
 
 

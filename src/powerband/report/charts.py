@@ -93,7 +93,7 @@ def layout(analysis: Analysis) -> Layout:
     levels = [_distinct([setting.levels[i][1] for setting in settings]) for i in range(factors)]
     if factors == 1:
         return Layout(_factor_axis(settings[0].levels[0][0], levels[0]), 0, None)
-    if factors == 2:
+    if factors == 2 and len(settings) == len(levels[0]) * len(levels[1]):
         across = 0 if (_numeric(levels[0]), len(levels[0])) >= (_numeric(levels[1]), len(levels[1])) else 1
         if len(levels[1 - across]) <= MAX_LINES:
             return Layout(_factor_axis(settings[0].levels[across][0], levels[across]), across, 1 - across)
@@ -112,7 +112,8 @@ def main_charts(analysis: Analysis) -> list[Chart]:
     if objective != "goodput_per_s":
         said = "Whiskers are the intervals of the search." if objective == "capacity_per_s" else interval
         charts.append(_estimates(Head("objective", _title(objective), said), analysis, place, [objective]))
-    charts.append(_estimates(Head("goodput", "Throughput (goodput)", interval), analysis, place, ["goodput_per_s"]))
+    of = "goodput" if analysis.noun == "request" else f"{analysis.noun}s"
+    charts.append(_estimates(Head("goodput", f"Throughput ({of})", interval), analysis, place, ["goodput_per_s"]))
     median, tail = "response_time_ns_p50", "response_time_ns_p99"
     if place.lines is None:
         charts.append(_estimates(Head("response-time", "Response time", interval), analysis, place, [median, tail]))
@@ -129,7 +130,7 @@ _RESOURCES = (
     ("subject_cpu_cores", "CPU", "CPU seconds per second of the server, user and kernel"),
     ("rss_bytes_max", "Memory", "largest resident set"),
     ("threads_max", "Threads", "most alive at once"),
-    ("context_switches_per_request", "Context switches per request", "of all threads, exited ones included"),
+    ("context_switches_per_request", "Context switches per {noun}", "of all threads, exited ones included"),
     ("run_wait_cores", "Waiting for a CPU", "thread-seconds per second runnable but not running"),
     ("thread_cpu_share_max", "Busiest thread", "CPU share of the busiest of its threads"),
     ("gc_cpu_share", "Garbage collection", "share of its CPUs that the collector’s threads used"),
@@ -151,7 +152,10 @@ def resource_charts(analysis: Analysis) -> list[Chart]:
     place = layout(analysis)
     own = dict.fromkeys(name for row in analysis.settings for name in row.estimates if name.startswith(OWN))
     shown = [*_RESOURCES, *((name, name, "the server’s own metric") for name in own)]
-    charts = [_estimates(Head(f"cost-{name}", title, note), analysis, place, [name]) for name, title, note in shown]
+    charts = [
+        _estimates(Head(f"cost-{name}", title.replace("{noun}", analysis.noun), note), analysis, place, [name])
+        for name, title, note in shown
+    ]
     return [chart for chart in charts if _has_points(chart)]
 
 

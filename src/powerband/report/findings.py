@@ -9,6 +9,7 @@ from powerband.analyze.results import (
     Bottleneck,
     BottleneckName,
     Capacity,
+    ChangeCost,
     Departure,
     Estimate,
     Exploration,
@@ -17,10 +18,11 @@ from powerband.analyze.results import (
     Race,
     RuleVerdict,
     SettingResult,
+    Verdict,
 )
 from powerband.analyze.unsettled import never_stabilised
 from powerband.analyze.why import WORDS
-from powerband.plan import Setting
+from powerband.plan import Setting, format_level
 from powerband.report.numbers import (
     ABSENT,
     format_change,
@@ -28,10 +30,12 @@ from powerband.report.numbers import (
     format_exact,
     format_interval,
     format_number,
+    format_share,
 )
-from powerband.report.words import verdict_words
+from powerband.report.words import margin_words, verdict_words
 from powerband.units import plural, signed_percent
 
+FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # beyond these a change is told as a factor
 # In a column of a table; a clause of a sentence is `why.WORDS`.
 _SHORT: dict[BottleneckName, str] = {
     BottleneckName.GENERATOR: "load generator",
@@ -46,6 +50,8 @@ _SHORT: dict[BottleneckName, str] = {
     BottleneckName.ACCEPT_BACKLOG: "accept queue",
     BottleneckName.DESCRIPTORS: "descriptors",
     BottleneckName.EVENT_LOOP_BLOCKED: "event loop",
+    BottleneckName.WAKE_UPS: "wake-ups",
+    BottleneckName.ONE_THREAD: "one thread",
     BottleneckName.NONE: "none",
 }
 _ENDED = {
@@ -155,6 +161,45 @@ def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, st
     theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
     ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
     return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
+
+
+CHANGE_HEADS = ("change", "to the baseline", "verdict")
+_CHANGE_VERDICTS = {
+    Verdict.WORSE: "costs",
+    Verdict.BETTER: "gains",
+    Verdict.EQUIVALENT: "makes no difference",
+    Verdict.INCONCLUSIVE: "undecided",
+}
+
+
+def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Each change of one factor, the dearest first: what is changed, its ratio to the baseline, the verdict."""
+    return [
+        (
+            f"{cost.factor}: {format_level(cost.baseline)} → {format_level(cost.level)}",
+            _change_ratio(cost),
+            _CHANGE_VERDICTS[cost.verdict] + (f": {cost.because}" if cost.because else ""),
+        )
+        for cost in analysis.changes
+    ]
+
+
+def _change_ratio(cost: ChangeCost) -> str:
+    """As a factor where percentages would be hard to read: `x0.019 (0.018 to 0.02)`."""
+    if cost.ratio is not None and not FACTOR_BELOW <= cost.ratio.value <= FACTOR_ABOVE:
+        return f"×{ratio_words(cost.ratio)}"
+    return ratio_phrase(cost.ratio)
+
+
+def changes_lead(analysis: Analysis) -> str:
+    """What the table of changes is of."""
+    metric = analysis.objective.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+    base = analysis.settings[0].setting.id if analysis.settings else ""
+    return (
+        f"One factor changed at a time, the dearest change first: {metric} towards the baseline ({base}), paired "
+        f"within blocks, with intervals that hold for all changes together at {format_share(analysis.confidence)}. "
+        f"A change within {margin_words(analysis.margin, analysis.objective)} makes no difference."
+    )
 
 
 VISITOR_HEADS = ("setting", "visits", "failed", "person’s p50", "person’s p90", "crowd’s p50", "crowd’s p99")

@@ -16,6 +16,7 @@ from powerband.analyze.results import Analysis
 from powerband.errors import PowerbandError
 from powerband.experiment import Measure
 from powerband.experiment_file import load_experiment
+from powerband.report.bars import bars_views
 from powerband.report.inside import inside_views
 from powerband.report.numbers import format_number
 from powerband.report.page import Facts, Page
@@ -27,6 +28,7 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
     """Everything that the page of this run shows."""
     host = read_host(run.host)
     records = run.records()
+    measured = _measure_of(run)
     return Page(
         analysis=analysis,
         run=str(run.path),
@@ -39,8 +41,9 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
             if facts.rows
         ),
         distributions=distributions(analysis, records),
-        trials=trial_views(run, analysis, records, _measure_of(run)),
+        trials=trial_views(run, analysis, records, measured),
         inside=inside_views(run, analysis, records),
+        bars=bars_views(run, analysis, records, measured),
     )
 
 

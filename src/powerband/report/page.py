@@ -58,6 +58,16 @@ class InsideView:
 
 
 @dataclass(frozen=True)
+class BarsView:
+    """The middle trial of a setting: its mean rates in bars of one width, from the start of the measured window."""
+
+    setting: str
+    number: int
+    width_s: float
+    rates_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """One titled list of name and value: the host, the pinning, versions."""
 
@@ -78,3 +88,4 @@ class Page:
     distributions: tuple[Distribution, ...] = ()
     trials: tuple[TrialView, ...] = ()
     inside: tuple[InsideView, ...] = ()
+    bars: tuple[BarsView, ...] = ()

@@ -9,16 +9,18 @@ from html import escape
 
 from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.plan import format_level
+from powerband.report.bars import bars_section
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table, found_section
 from powerband.report.figures import figure, scrolling, table
 from powerband.report.findings import VISITOR_HEADS, bottleneck_short, restless_settings, state_words, visitor_rows
 from powerband.report.inside import inside_section
+from powerband.report.memory import memory_section
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
 from powerband.report.trial_map import trial_map
 from powerband.report.verdict_charts import AnyChart, CapacityChart, RaceChart
-from powerband.report.verdicts import capacity_section, race_section, rules_section, why_section
+from powerband.report.verdicts import capacity_section, changes_section, race_section, rules_section, why_section
 from powerband.report.words import (
     change_words,
     counted,
@@ -56,6 +58,8 @@ def body(page: Page, charts: Charts) -> str:
     analysis = page.analysis
     sections = [
         ("settings", "Settings compared", _settings(page, charts.main)),
+        ("changes", "What each change costs", changes_section(analysis)),
+        ("bars", "Rate over time", bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("why", "Why", why_section(analysis, charts.pools)),
@@ -66,6 +70,7 @@ def body(page: Page, charts: Charts) -> str:
         ("person", "A person in the crowd", _person(analysis)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
         ("inside", "From inside", inside_section(page.inside)),
+        ("memory", "What grew in memory", memory_section(analysis)),
         ("errors", "Requests that failed", _errors(analysis)),
         ("trials", "Every trial", trial_map(analysis)),
         ("not-counted", "Not counted", _not_counted(analysis)),

@@ -198,6 +198,8 @@ class _Progress:
         text.append(f"  {self.phase or 'starting'} {self._clock() - self._trial_began_s:.0f} s")
         if self.rate_per_s is not None:
             text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
+            if self.experiment is not None and self.experiment.is_self_driven:
+                return text  # nobody waits for an answer
             response = self.response_time_ns
             text.append(f"  mean {ABSENT if response is None else format_number(response, 'ns')}")
             text.append(f"  {self.in_flight:,} in flight")

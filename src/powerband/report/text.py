@@ -20,7 +20,16 @@ from powerband.metrics import METRICS
 from powerband.plan import format_level
 from powerband.report.findings import bottleneck_short, state_words
 from powerband.report.numbers import format_estimate, format_interval, format_share
-from powerband.report.text_findings import bare_table, behind_the_answer, capacities, published, rules_of_thumb, visited
+from powerband.report.text_findings import (
+    bare_table,
+    behind_the_answer,
+    capacities,
+    changes,
+    grown,
+    published,
+    rules_of_thumb,
+    visited,
+)
 from powerband.report.words import (
     Column,
     change_words,
@@ -55,8 +64,14 @@ def render_answer(analysis: Analysis) -> RenderableType:
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
-    parts += [*capacities(analysis), *rules_of_thumb(analysis), *_claims(analysis), *published(analysis)]
-    parts += visited(analysis)
+    parts += [
+        *changes(analysis),
+        *capacities(analysis),
+        *rules_of_thumb(analysis),
+        *_claims(analysis),
+        *published(analysis),
+    ]
+    parts += [*visited(analysis), *grown(analysis)]
     if analysis.found:
         parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
     parts += list(_errors(analysis))

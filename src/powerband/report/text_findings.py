@@ -13,10 +13,13 @@ from rich.text import Text
 from powerband.analyze.results import Analysis
 from powerband.analyze.standing import metric_words
 from powerband.report.findings import (
+    CHANGE_HEADS,
     VISITOR_HEADS,
     bottleneck_sentence,
     capacity_trials,
     capacity_words,
+    change_rows,
+    changes_lead,
     proposal_words,
     published_cells,
     race_words,
@@ -25,9 +28,11 @@ from powerband.report.findings import (
     rule_nearest,
     visitor_rows,
 )
+from powerband.report.memory import GROWTH_HEADS, growth_cells, growth_sentence, snapshot_trial
 from powerband.report.numbers import ABSENT
 
 LAST_COLUMN = 16
+TYPES_SHOWN = 8
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
@@ -85,6 +90,19 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     yield table
 
 
+def changes(analysis: Analysis) -> Iterator[RenderableType]:
+    """What each change costs; nothing unless factors vary one at a time."""
+    rows = change_rows(analysis)
+    if not rows:
+        return
+    table = _table("what each change costs", *CHANGE_HEADS[1:])
+    for change, ratio, verdict in rows:
+        table.add_row(Text(change), Text(ratio), Text(verdict))
+    yield Text()
+    yield table
+    yield Text(changes_lead(analysis), style="dim")
+
+
 def published(analysis: Analysis) -> Iterator[RenderableType]:
     """A publication's figures beside ours; nothing where none are cited."""
     for cited in analysis.published:
@@ -112,6 +130,26 @@ def visited(analysis: Analysis) -> Iterator[RenderableType]:
     for name, *cells in rows:
         table.add_row(Text(name), *cells)
     yield Text()
+    yield table
+
+
+def grown(analysis: Analysis) -> Iterator[RenderableType]:
+    """The types that grew most in memory; nothing where no snapshots were taken."""
+    found = snapshot_trial(analysis)
+    if found is None:
+        return
+    _, growth = found
+    yield Text()
+    yield Text(growth_sentence(*found))
+    if not growth.types:
+        return
+    table = bare_table()
+    table.add_column(GROWTH_HEADS[0], overflow="fold")
+    for heading in GROWTH_HEADS[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in growth.types[:TYPES_SHOWN]:
+        name, *cells = growth_cells(each)
+        table.add_row(Text(name), *cells)
     yield table
 
 

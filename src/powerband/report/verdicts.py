@@ -10,9 +10,12 @@ from powerband.analyze.results import Analysis, BottleneckName, Confirmation, Es
 from powerband.report.charts import Chart
 from powerband.report.figures import boxed, figure, scrolling, table
 from powerband.report.findings import (
+    CHANGE_HEADS,
     bottleneck_words,
     capacity_trials,
     capacity_words,
+    change_rows,
+    changes_lead,
     estimate_phrase,
     exploration_words,
     proposal_words,
@@ -93,6 +96,16 @@ def _share(value: float, low: float | None, high: float | None) -> str:
 
     between = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
     return f"{percent(value)} %{between}"
+
+
+def changes_section(analysis: Analysis) -> str:
+    """What each change of one factor costs; empty unless factors vary one at a time."""
+    rows = change_rows(analysis)
+    if not rows:
+        return ""
+    return f'<p class="lead">{escape(changes_lead(analysis))}</p>' + words_table(
+        "What each change costs", CHANGE_HEADS, rows, numbers=(1,)
+    )
 
 
 def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str:

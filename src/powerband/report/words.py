@@ -27,7 +27,7 @@ COLUMNS = (
     Column("subject_cpu_cores", "CPU cores", "CPU"),
     Column("rss_bytes_max", "memory", "memory"),
     Column("threads_max", "threads alive, most", "thr. max"),
-    Column("context_switches_per_request", "context switches / request", "sw/req"),
+    Column("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
 )
 
 
@@ -196,7 +196,13 @@ def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
 
 def present_columns(analysis: Analysis) -> tuple[Column, ...]:
     """The columns that at least one setting has an estimate for."""
-    return tuple(column for column in COLUMNS if any(column.metric in row.estimates for row in analysis.settings))
+    noun = analysis.noun
+    words = {"noun": noun, "short": noun[:3]}
+    return tuple(
+        Column(column.metric, column.heading.format(**words), column.short.format(**words))
+        for column in COLUMNS
+        if any(column.metric in row.estimates for row in analysis.settings)
+    )
 
 
 def trial_counts(analysis: Analysis) -> str:

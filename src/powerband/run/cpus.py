@@ -26,7 +26,8 @@ class CpuSplit:
 
 
 def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int = 1) -> CpuSplit:
-    """`cores`: the CPUs that may be used, grouped by physical core (SMT siblings together).
+    """`cores`: the CPUs that may be used, grouped by physical core (SMT siblings together). `engine_threads` 0: nothing
+    drives the subject, so that it may use all of them; a pinning that was asked for holds all the same.
 
     `auto`: one core: no pinning. Two or three: the last core drives and watches, the rest serve. Four or more: a
     quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
@@ -36,7 +37,7 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):
         return _as_asked(use.pinning, available)
-    if use.pinning == "off" or len(available) < 2:
+    if use.pinning == "off" or len(available) < 2 or engine_threads == 0:
         return CpuSplit()
     groups = [tuple(core) for core in cores] if len(cores) > 1 else [(cpu,) for cpu in available]
     count = len(groups)

@@ -20,6 +20,7 @@ from typing import Any
 
 from powerband import protocol as wire
 from powerband.errors import MeasurementError
+from powerband.run.answered import check_answered, check_joined, check_measured
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
 from powerband.run.process import EngineProcess, Pump, describe_status
@@ -151,6 +152,20 @@ class Fleet:
     def outcomes(self) -> Counter[str]:
         """Requests by outcome over the whole run, from the summaries."""
         return sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter())
+
+    def check_begun(self) -> None:
+        """Raises TrialFailed where nobody was answered so far."""
+        check_answered(self.seen)
+
+    def check_ended(self) -> None:
+        """Raises TrialFailed where the run has nothing to measure."""
+        check_joined(self.summaries)
+        check_answered(self.outcomes())
+        check_measured(self.summaries)
+
+    def overdue(self, what: str) -> TrialFailed:
+        """Why the trial does not go on."""
+        return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
 
     def send(self, command: wire.Wire) -> None:
         for process in self._processes:

@@ -23,10 +23,14 @@ class Code(StrEnum):
     NO_VALID_RESPONSE = "no_valid_response"
     ENDED_IN_WARMUP = "ended_in_warmup"
     NOT_JOINED = "not_joined"
+    NO_COUNTER = "no_counter"
+    NO_PROGRESS = "no_progress"
+    COUNTER_WENT_BACK = "counter_went_back"
     DESCRIPTOR_LIMIT = "descriptor_limit"
     PORT_LIMIT = "port_limit"
     ENGINE_FAILED = "engine_failed"
     PROBE_FAILED = "probe_failed"
+    LINK_FAILED = "link_failed"
     INTERRUPTED = "interrupted"
 
 

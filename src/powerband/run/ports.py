@@ -1,5 +1,5 @@
-"""TCP ports: free ones that stay free, from outside the range in which the kernel picks ports for outgoing connections;
-and whose a port in use is."""
+"""Ports, of TCP unless said otherwise: free ones that stay free, from outside the range in which the kernel picks ports
+for outgoing connections; and whose a port in use is."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ def pick_ports(count: int) -> list[int]:
     while len(picked) < count:
         picked.add(pick_port())
     return list(picked)
+
+
+def pick_udp_port() -> int:
+    """A UDP port of 127.0.0.1 that nobody has bound. Raises MeasurementError where none is found."""
+    for port in random.sample(_candidates(local_port_range()), 200):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise MeasurementError("no free UDP port was found among 200 tried: close some servers")
 
 
 def port_is_free(port: int) -> bool:

@@ -6,7 +6,8 @@ Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from powerband.run.files import LineFile
 from powerband.run.process import EngineProcess, Pump, describe_status
 
 LAUNCH_TIMEOUT_S = 20.0
-MEASURED = {"sample", "threads", "jvm", "scrape", "scrape_failed"}
+SERIES = {"scrape", "scrape_failed", "statsd"}
+MEASURED = {"sample", "threads", "jvm", *SERIES}
+JVMS_MAX = 64
+JVM_GONE_NS = 2_500_000_000  # JVMs tell of themselves once a second
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 
 
@@ -34,16 +38,25 @@ class Probe:
         self._lines = lines
         self._grace_s = grace_s
         self._ended = False
-        self._last_jvm: bytes | None = None
+        self._jvm_lines: deque[bytes] = deque(maxlen=JVMS_MAX)
+        self.on_series: Callable[[bytes], None] = lambda line: None
+        """Called with each reading of the subject's own series, as it came; may raise to end the wait."""
 
     @property
     def pid(self) -> int:
         """Of the process that all of the subject descends from."""
         return self._process.pid
 
-    def last_jvm(self) -> dict[str, Any] | None:
-        """What a JVM of the subject last told of itself (the probe's `jvm` event)."""
-        return None if self._last_jvm is None else dict(json.loads(self._last_jvm))
+    def jvms(self) -> list[dict[str, Any]]:
+        """What each JVM of the subject last told of itself (the probe's `jvm` event), the latest last. Those that have
+        been silent while others told are gone."""
+        latest: dict[int, dict[str, Any]] = {}
+        for line in self._jvm_lines:
+            told = json.loads(line)
+            latest.pop(told["pid"], None)
+            latest[told["pid"]] = told
+        newest_ns = max((told["at_ns"] for told in latest.values()), default=0)
+        return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
 
     def watch(self, name: str, pid: int) -> None:
         self._process.send(wire.WatchAlso(name=name, pid=pid))
@@ -70,7 +83,9 @@ class Probe:
         self._lines.write(line)
         kind = wire.kind_of(line)
         if kind == "jvm":
-            self._last_jvm = line
+            self._jvm_lines.append(line)
+        if kind in SERIES:
+            self.on_series(line)
         if kind in MEASURED:
             return
         match wire.PROBE_EVENT.validate_json(line):

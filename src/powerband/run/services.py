@@ -1,4 +1,5 @@
-"""What runs beside a subject for the length of a run: the database that some of its settings need.
+"""What runs beside a subject: for the length of a run the database that some of its settings need, for the length of a
+trial the link between its two processes.
 
 In: an experiment. Out: `Services`, which fill in placeholders, are renewed before each trial that uses them, and are
 watched as trees of their own. Which settings use one is said by `subject.services`.
@@ -9,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from powerband.errors import SubjectError
 from powerband.experiment import Experiment, Service, Subject
+from powerband.link_protocol import LinkSpec
 from powerband.plan import Setting, format_level
 from powerband.run.cpus import cpu_split
+from powerband.run.engine import find_engine
 from powerband.run.host import usable_cores
+from powerband.run.link import Link, check_link, link_up
 from powerband.run.postgresql import DATABASE, USER, Cluster, cluster_up
+from powerband.run.process import Pump
 from powerband.store import RunDir
-from powerband.subjects import values_of
+from powerband.subjects import link_of, values_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,19 @@ class Services:
         cluster = self._used_by(setting)
         return {} if cluster is None else {"postgresql": cluster.pid}
 
+    @contextmanager
+    def linked(self, setting: Setting, engine: Path, stderr_file: Path, pump: Pump) -> Iterator[Link | None]:
+        """The link of a setting that uses one, until the block is left; meanwhile the calling thread is at its end A.
+
+        Raises TrialFailed(link_failed)."""
+        service = self.subject.services.get("link")
+        if service is None or not uses(self.subject, service, setting):
+            yield None
+            return
+        delay_ns, rate = link_of(self.subject, setting)
+        with link_up(engine, LinkSpec(delay_ns=delay_ns, rate_bits_per_s=rate), stderr_file, pump) as link:
+            yield link
+
     def _used_by(self, setting: Setting) -> Cluster | None:
         service = self.subject.services.get("postgresql")
         return self.postgresql if service is not None and uses(self.subject, service, setting) else None
@@ -61,6 +81,22 @@ def uses(subject: Subject, service: Service, setting: Setting) -> bool:
     """Whether a setting needs a service: every value that its `when` names is as it says."""
     values = values_of(subject, setting, {})
     return all(values.get(name) == format_level(level) for name, level in service.when.items())
+
+
+def check_services(experiment: Experiment) -> None:
+    """Before anything is built or started: raises SubjectError where a setting uses a link and this machine cannot make
+    one, or where it would be cut off from its database by it."""
+    subject = experiment.subject
+    link, database = subject.services.get("link"), subject.services.get("postgresql")
+    users = [] if link is None else [setting for setting in experiment.settings() if uses(subject, link, setting)]
+    for setting in users:
+        if database is not None and uses(subject, database, setting):
+            raise SubjectError(
+                f"{setting.id} asks for a link and for PostgreSQL, which cannot be reached from the link's network "
+                "namespaces: let `when` of subject.services keep them apart"
+            )
+    if users:
+        check_link(find_engine())
 
 
 @contextmanager
@@ -73,6 +109,7 @@ def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -
     if not users:
         yield Services(subject, given)
         return
-    cpus = cpu_split(usable_cores(), experiment.host, experiment.load_for(users[0]).engine_threads).subject
+    driving = 0 if experiment.is_self_driven else experiment.load_for(users[0]).engine_threads
+    cpus = cpu_split(usable_cores(), experiment.host, driving).subject
     with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
         yield Services(subject, given, cluster)

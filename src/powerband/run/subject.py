@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from powerband import protocol as wire
@@ -26,15 +27,25 @@ from powerband.logs import end_of
 from powerband.logs import out_of_memory as found_out_of_memory
 from powerband.plan import Setting
 from powerband.run.attach import thread_names
+from powerband.run.counted import READ_EVERY_NS, Counted
 from powerband.run.cpus import CpuSplit
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
-from powerband.run.ports import older_listener, pick_ports, someone_listens
+from powerband.run.ports import older_listener, pick_ports, pick_udp_port, someone_listens
 from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
 from powerband.run.requests import Client, RequestFailedError, connection_to
 from powerband.run.toolchain import given_values
-from powerband.subjects import PORTS, render_command, render_env, render_step, render_text, templates_of
+from powerband.subjects import (
+    PORTS,
+    STATSD,
+    is_told_statsd,
+    render_command,
+    render_env,
+    render_step,
+    render_text,
+    templates_of,
+)
 from powerband.templates import placeholders
 from powerband.units import format_bytes
 
@@ -43,6 +54,7 @@ APPLY_TIMEOUT_S = 10.0
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
+SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
 TAIL_BYTES = 8192
 
 _PORT_TAKEN = re.compile(
@@ -65,6 +77,8 @@ class Rendered:
     visitor_url: str | None
     own_port: bool  # the url's port was picked by us, so another may be picked
     apply: tuple[Step, ...] = ()
+    statsd_port: int | None = None  # UDP, of the sink
+    statsd_socket: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +90,8 @@ class RunningSubject:
     log_file: Path
 
     def thread_names(self) -> dict[int, str]:
-        """Of a JVM: its threads' full names by thread id. Stops it for a moment: not while anything is measured."""
-        jvm = self.probe.last_jvm()
-        return {} if jvm is None else thread_names(jvm["pid"])
+        """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
+        return {tid: name for jvm in self.probe.jvms() for tid, name in thread_names(jvm["pid"]).items()}
 
     def check_alive(self) -> None:
         """Raises TrialFailed(died) if it has ended unasked."""
@@ -107,13 +120,16 @@ def render(
     port: int | None = None,
     given: Mapping[str, str] | None = None,
 ) -> Rendered:
-    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, found
-    here where it is None. Raises ExperimentError where a template cannot be filled."""
+    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, ports
+    apart, found here where it is None. Raises ExperimentError where a template cannot be filled."""
     given = given_values(subject, engine) if given is None else dict(given)
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
     if port is not None:
         given["port"] = str(port)
+    udp, unix = STATSD
+    if udp in wanted:
+        given[udp] = str(pick_udp_port())
 
     def text(template: str) -> str:
         return render_text(subject, setting, given, template)
@@ -136,7 +152,9 @@ def render(
         ),
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
-        own_port="port" in placeholders([subject.url]),
+        own_port="port" in placeholders([subject.url]) or subject.counts is not None,
+        statsd_port=int(given[udp]) if udp in wanted else None,
+        statsd_socket=given[unix] if unix in wanted else None,
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
     )
 
@@ -153,35 +171,51 @@ def subject_up(
     on_launched: Callable[[Probe], None],
     scraped: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
+    counted: Counted | None = None,
 ) -> Iterator[RunningSubject]:
     """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
 
-    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. A subject that
-    ends because another program took its port meanwhile is started again on another port.
+    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counted`: the
+    counter of a self-driven subject, which needs to listen nowhere. A subject that ends because another program took
+    its port meanwhile is started again on another port.
     Raises TrialFailed with any of the codes of a subject that does not start."""
-    for attempt in range(1, PORT_ATTEMPTS + 1):
-        rendered = render(subject, setting, engine, given=given)
-        check_command(rendered)
-        if not rendered.own_port and someone_listens(rendered.host, rendered.port):
-            raise TrialFailed(
-                Code.PORT_IN_USE,
-                f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband pick a "
-                "free port by writing {port} in the command and in subject.url",
-            )
-        with probe_up(
-            engine, _probe_spec(subject, rendered, cpus, files, scraped), files.probe_lines, files.engine_log, pump
-        ) as (probe):
-            on_launched(probe)
-            try:
-                _wait_ready(rendered, probe, files.log, pump)
-            except PortTaken:
-                if attempt < PORT_ATTEMPTS and rendered.own_port:
-                    continue
-                raise
-            check_listener(rendered, probe)
-            apply_knobs(rendered)
-            yield RunningSubject(rendered, probe, files.log)
-            return
+    with _statsd_folder(subject) as socket:
+        found = {**(given_values(subject, engine) if given is None else given), **socket}
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            rendered = render(subject, setting, engine, given=found)
+            check_command(rendered)
+            if not rendered.own_port and someone_listens(rendered.host, rendered.port):
+                raise TrialFailed(
+                    Code.PORT_IN_USE,
+                    f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
+                    "pick a free port by writing {port} in the command and in subject.url",
+                )
+            spec = _probe_spec(subject, rendered, cpus, files, scraped)
+            with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
+                on_launched(probe)
+                if counted is not None:
+                    counted.page = rendered.metrics_url
+                try:
+                    _wait_ready(rendered, probe, files.log, pump, counted)
+                except PortTaken:
+                    if attempt < PORT_ATTEMPTS and rendered.own_port:
+                        continue
+                    raise
+                if counted is None:
+                    check_listener(rendered, probe)
+                apply_knobs(rendered)
+                yield RunningSubject(rendered, probe, files.log)
+                return
+
+
+@contextmanager
+def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
+    """A short path for the sink's socket, which is gone with the trial: the kernel takes no long ones."""
+    if not is_told_statsd(subject):
+        yield {}
+        return
+    with TemporaryDirectory(prefix="powerband-") as folder:
+        yield {STATSD[1]: f"{folder}/statsd.sock"}
 
 
 class PortTaken(TrialFailed):
@@ -260,7 +294,8 @@ def out_of_memory(subject: RunningSubject) -> str:
     if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
         return ""
     text = f": it ran out of memory ({said})"
-    if (jvm := subject.probe.last_jvm()) is not None:
+    if jvms := subject.probe.jvms():
+        jvm = jvms[-1]
         used, taken = jvm.get("heap_used_bytes_now"), jvm.get("heap_committed_bytes_now")
         if used and taken:
             text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last told"
@@ -282,6 +317,8 @@ def _probe_spec(
     subject: Subject, rendered: Rendered, cpus: CpuSplit, files: SubjectFiles, scraped: Sequence[str]
 ) -> wire.ProbeSpec:
     page = rendered.metrics_url if scraped else None
+    counts = subject.counts is not None
+    every_ns = READ_EVERY_NS if counts else SERIES_EVERY_NS
     return wire.ProbeSpec(
         launch=wire.Launch(
             name="subject",
@@ -293,15 +330,24 @@ def _probe_spec(
             stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
             grace_ns=subject.stop.grace_ns,
         ),
-        ports=(rendered.port,),
-        scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped)),
+        ports=() if counts else (rendered.port,),
+        scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
+        statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
         host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )
 
 
-def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump) -> None:
-    is_ready = ready_check(rendered, log_file)
+def _sink(rendered: Rendered, interval_ns: int) -> wire.StatsdSink | None:
+    port, socket = rendered.statsd_port, rendered.statsd_socket
+    if port is None and socket is None:
+        return None
+    return wire.StatsdSink(udp=None if port is None else f"127.0.0.1:{port}", unix=socket, interval_ns=interval_ns)
+
+
+def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump, counted: Counted | None = None) -> None:
+    counter = counted if rendered.ready.http is None and rendered.ready.log is None else None
+    is_ready = ready_check(rendered, log_file, counter)
     timeout_s = rendered.ready.timeout_ns / 1e9
     deadline = time.monotonic() + timeout_s
     pause_s = POLL_FIRST_S
@@ -309,6 +355,8 @@ def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump) ->
         if pump.wait(lambda: probe.exited is not None, pause_s):
             break
         if time.monotonic() > deadline:
+            if counter is not None:
+                raise counter.missing()
             raise TrialFailed(
                 Code.NOT_READY,
                 f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
@@ -319,7 +367,8 @@ def _wait_ready(rendered: Rendered, probe: Probe, log_file: Path, pump: Pump) ->
     if probe.exited is not None:
         words = last_words(log_file)
         if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES)):
-            raise PortTaken(f"the subject could not listen on port {rendered.port}, which is in use{words}")
+            which = "on its port" if counted is not None else f"on port {rendered.port}"
+            raise PortTaken(f"the subject could not listen {which}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY, f"the subject ended before it was ready ({describe_exit(probe.exited)}){words}"
         )
@@ -333,8 +382,10 @@ def _how_ready(rendered: Rendered) -> str:
     return f"{rendered.host}:{rendered.port} accepts no connection"
 
 
-def ready_check(rendered: Rendered, log_file: Path) -> Callable[[], bool]:
+def ready_check(rendered: Rendered, log_file: Path, counter: Counted | None = None) -> Callable[[], bool]:
     """A function that tells whether the subject is ready now; it may block for a second at most."""
+    if counter is not None:
+        return lambda: counter.is_told
     if rendered.ready.http is not None:
         url = _http_url(rendered)
         return lambda: _answers(url)

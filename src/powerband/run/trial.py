@@ -1,4 +1,5 @@
-"""Runs one trial: subject up, ready, probed, engines armed, go, warm-up until steady, measure, drain, stop.
+"""Runs one trial: subject up, ready, probed, engines armed, go, warm-up until steady, measure, drain, stop. What drives
+a trial is a fleet of engines, or the subject itself, of which its counter tells.
 
 Each resource is a context manager inside the one before, so whatever happens, everything ends in reverse order. A trial
 that fails is data: it becomes a record with a failure. Only our own impossibilities (a full disk, no engine) raise.
@@ -7,10 +8,11 @@ Nothing is computed from what was measured; when the warm-up has lasted long eno
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,19 +20,23 @@ from urllib.parse import urlsplit
 
 from powerband import protocol as wire
 from powerband.experiment import Experiment
+from powerband.logs import final_figures
 from powerband.plan import Stage, TrialSpec
 from powerband.protocol import WarmupSeries
 from powerband.run.acknowledged import Round, check_acknowledged
+from powerband.run.counted import Counted
 from powerband.run.cpus import CpuSplit, cpu_split
-from powerband.run.engine import Fleet, FleetInterval, descriptor_limit, find_engine, fleet_up
-from powerband.run.failures import Code, TrialFailed, TrialInterrupted
+from powerband.run.engine import FleetInterval, descriptor_limit, find_engine, fleet_up
+from powerband.run.failures import TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
 from powerband.run.host import cpu_quota, usable_cores
+from powerband.run.link import Link
 from powerband.run.loadspec import fleet_specs
 from powerband.run.ports import local_ports
 from powerband.run.probe import Probe
 from powerband.run.process import Pump
 from powerband.run.services import Services
+from powerband.run.snapshots import LONGEST_S, Snapshot, When, take_snapshots
 from powerband.run.stop import StopRequest
 from powerband.run.subject import RunningSubject, SubjectFiles, subject_up
 from powerband.run.toolchain import given_values
@@ -43,7 +49,6 @@ STEADY_EVERY_NS = 500_000_000
 OBSERVE_EVERY_INTERVALS = 2
 REPORT_SLACK_S = 10.0
 GATHER_S = 0.02
-SILENT = {"timeout", "unfinished", "connect_timeout"}
 
 
 class TrialObserver(Protocol):
@@ -52,6 +57,32 @@ class TrialObserver(Protocol):
     def phase(self, name: str) -> None: ...
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None: ...
+
+
+class Driver(Protocol):
+    """What a trial is driven by: a fleet of engines, or a subject that drives itself (`Counted`). Told to go and to
+    measure by `send`; all else is what it has said so far."""
+
+    intervals: list[FleetInterval]
+    phases: dict[str, int]
+    seen: Counter[str]
+
+    @property
+    def pids(self) -> list[int]: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def summaries(self) -> tuple[Mapping[str, Any], ...]: ...
+
+    def send(self, command: wire.Wire) -> None: ...
+
+    def check_begun(self) -> None: ...
+
+    def check_ended(self) -> None: ...
+
+    def overdue(self, what: str) -> TrialFailed: ...
 
 
 def run_trial(
@@ -71,7 +102,7 @@ def run_trial(
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
     engine = find_engine()
     load = experiment.load_for(spec.setting, spec.rate_per_s)
-    split = cpu_split(usable_cores(), experiment.host, load.engine_threads)
+    split = cpu_split(usable_cores(), experiment.host, 0 if experiment.is_self_driven else load.engine_threads)
     trial = _Trial(
         experiment=experiment,
         spec=spec,
@@ -122,13 +153,16 @@ class _Trial:
         self.phases: dict[str, int] = {}
         self.warmup_ended_by: str | None = None
         self.probe: Probe | None = None
-        self.fleet: Fleet | None = None
+        self.driver: Driver | None = None
+        self.counted: Counted | None = None
         self.observed = 0
         self.control_cpu_ns: int | None = None
         self.acknowledged: list[Round] = []
         self.thread_names: dict[int, str] = {}
         self.visits: list[Visit] = []
         self.no_visitor = ""
+        self.snapshots: list[Snapshot] = []
+        self.link: Link | None = None
 
     def run(self) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -157,7 +191,7 @@ class _Trial:
             monotonic_ns=self.monotonic_ns,
             phases=self.phases,
             warmup_ended_by=self.warmup_ended_by,
-            engines=self.fleet.summaries if self.fleet else (),
+            engines=self.driver.summaries if self.driver else (),
             subject=self.probe.facts() if self.probe else {},
             cpus=self.split.to_json(),
             cpu_quota=cpu_quota(),
@@ -166,10 +200,20 @@ class _Trial:
             thread_names={str(tid): name for tid, name in self.thread_names.items()},
             visits=tuple(visit.to_json() for visit in self.visits),
             no_visitor=self.no_visitor,
+            last_words=final_figures(self.directory.log, self.experiment.subject.last_words),
+            snapshots=tuple(snapshot.to_json() for snapshot in self.snapshots),
+            link={} if self.link is None else self.link.facts(),
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
+        with self.services.linked(self.spec.setting, self.engine, self.directory.engine_log, pump) as self.link:
+            self._measure_here(pump, events, probe_lines)
+
+    def _measure_here(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
         files = SubjectFiles(self.directory.log, self.directory.engine_log, probe_lines)
+        if (counts := self.experiment.subject.counts) is not None:
+            warmup_ns = None if self._ends_warmup else self._warmup_ns
+            self.counted = Counted(counts, events, warmup_ns=warmup_ns, duration_ns=self.load.duration_ns)
         self.observer.phase("launch")
         self.services.renew(self.spec.setting)
         with subject_up(
@@ -180,26 +224,36 @@ class _Trial:
             files=files,
             pump=pump,
             on_launched=self._launched,
-            scraped=self.experiment.measure.scraped,
-            given=self.services.given(self.spec.setting),
+            scraped=self.experiment.scraped,
+            given={**self.services.given(self.spec.setting), **(self.link.given() if self.link else {})},
+            counted=self.counted,
         ) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             for name, pid in self.services.watched(self.spec.setting).items():
                 subject.probe.watch(name, pid)
-            specs = self._specs(subject.rendered.url)
-            with fleet_up(self.engine, specs, events, self.directory.engine_log, pump) as fleet:
-                self.fleet = fleet
-                for index, pid in enumerate(fleet.pids):
-                    subject.probe.watch("engine" if len(specs) == 1 else f"engine-{index}", pid)
+            if self.link is not None:
+                subject.probe.watch("link", self.link.pid)
+            with self._driven(subject, events, pump) as driver:
+                self.driver = driver
+                for index, pid in enumerate(driver.pids):
+                    subject.probe.watch("engine" if len(driver.pids) == 1 else f"engine-{index}", pid)
                 with self._visited(subject):
-                    self._drive(pump, fleet, subject)
-            check_joined(fleet.summaries)
-            check_answered(fleet.outcomes())
-            check_measured(fleet.summaries)
+                    self._drive(pump, driver, subject)
+            driver.check_ended()
+            self._snapshot("after", pump, subject)
             self._check_acknowledged(subject)
             self.thread_names = subject.thread_names()
             self.observer.phase("stop")
+
+    @contextmanager
+    def _driven(self, subject: RunningSubject, events: LineFile, pump: Pump) -> Iterator[Driver]:
+        if self.counted is not None:
+            yield self.counted
+            return
+        specs = self._specs(subject.rendered.url)
+        with fleet_up(self.engine, specs, events, self.directory.engine_log, pump) as fleet:
+            yield fleet
 
     @contextmanager
     def _visited(self, subject: RunningSubject) -> Iterator[None]:
@@ -222,7 +276,7 @@ class _Trial:
     def _check_acknowledged(self, subject: RunningSubject) -> None:
         """After the load, so that what is timed is the subject's own work; once for each fresh start that counts."""
         wanted = self.experiment.measure.acknowledged
-        if wanted is None or self.spec.stage not in (Stage.COMPARE, Stage.CONFIRM):
+        if wanted is None or not self._counts:
             return
 
         def go_on() -> None:
@@ -233,9 +287,27 @@ class _Trial:
         self.observer.phase("acknowledged")
         self.acknowledged = check_acknowledged(wanted, subject.rendered.url, go_on)
 
+    def _snapshot(self, when: When, pump: Pump, subject: RunningSubject) -> None:
+        """Of the heaps of JVMs, where that is asked for."""
+        if self._takes_snapshots:
+            self.observer.phase("snapshot")
+            self.snapshots += take_snapshots(when, subject, self.directory.snapshots, pump)
+
+    @property
+    def _counts(self) -> bool:
+        """A fresh start that is compared with others, not one that only searches."""
+        return self.spec.stage in (Stage.COMPARE, Stage.CONFIRM)
+
+    @property
+    def _takes_snapshots(self) -> bool:
+        return self.experiment.measure.snapshots and self._counts
+
     def _launched(self, probe: Probe) -> None:
         assert probe.launched is not None
         self.probe = probe
+        if self.counted is not None:
+            self.counted.forget()
+            probe.on_series = self.counted.on_series
         self.phases["launched"] = probe.launched.at_ns
 
     @property
@@ -253,6 +325,11 @@ class _Trial:
         return self._joining_ns + warmup_ns
 
     @property
+    def _ends_warmup(self) -> bool:
+        """Whether the engines wait to be told: until steady, or until a snapshot is taken."""
+        return self._warmup_ns is None or (self._takes_snapshots and self._warmup_ns > 0)
+
+    @property
     def _warmup_max_ns(self) -> int:
         return max(self._joining_ns + self.experiment.measure.warmup_max_ns, self.load.joining_ns)
 
@@ -265,47 +342,60 @@ class _Trial:
             local_ports=local_ports(),
             cpus=self.split.engine,
             allow_remote=urlsplit(url).hostname in self.experiment.allow_hosts,
-            warmup_ns=self._warmup_ns,
-            warmup_max_ns=self._warmup_max_ns,
+            warmup_ns=None if self._ends_warmup else self._warmup_ns,
+            warmup_max_ns=max(self._warmup_max_ns, self._warmup_ns or 0)
+            + (round(LONGEST_S * 1e9) if self._takes_snapshots else 0),
         )
 
-    def _drive(self, pump: Pump, fleet: Fleet, subject: RunningSubject) -> None:
+    def _drive(self, pump: Pump, driver: Driver, subject: RunningSubject) -> None:
         """From go to the last summary."""
 
         def passed(done: Callable[[], bool]) -> Callable[[], bool]:
             def check() -> bool:
                 subject.check_alive()
-                self._observe(fleet)
-                return fleet.finished or done()
+                self._observe(driver)
+                return driver.finished or done()
 
             return check
 
-        go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)
-        fleet.send(wire.Go(at_ns=go_ns))
+        if self._warmup_ns == 0:
+            self._snapshot("before", pump, subject)
+        go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
+        driver.send(wire.Go(at_ns=go_ns))
         self.phases["go"] = go_ns
         cpu_at_go_ns = time.process_time_ns()
         if self._joining_ns and self._warmup_ns != 0:
             self.observer.phase("join")
             pump.wait(passed(lambda: time.monotonic_ns() >= go_ns + self._joining_ns), self._joining_ns / 1e9)
         self.observer.phase("warmup")
-        self._warm_up(pump, fleet, go_ns, passed)
-        self._enter(pump, fleet, "measure", REPORT_SLACK_S, passed)
+        self._warm_up(pump, driver, subject, go_ns, passed)
+        self._enter(pump, driver, "measure", REPORT_SLACK_S, passed)
         duration_s = self.load.duration_ns / 1e9
-        self._enter(pump, fleet, "drain", duration_s + REPORT_SLACK_S, passed)
+        self._enter(pump, driver, "drain", duration_s + REPORT_SLACK_S, passed)
         drain_s = self.load.drain_ns / 1e9
-        if not pump.wait(passed(lambda: fleet.finished), drain_s + REPORT_SLACK_S):
-            raise TrialFailed(Code.ENGINE_FAILED, "the engine did not report the end of the run in time")
-        self.phases["end"] = max((summary["end_ns"] for summary in fleet.summaries), default=time.monotonic_ns())
+        if not pump.wait(passed(lambda: driver.finished), drain_s + REPORT_SLACK_S):
+            raise driver.overdue("report the end of the run")
+        self.phases["end"] = max((summary["end_ns"] for summary in driver.summaries), default=time.monotonic_ns())
         self.control_cpu_ns = time.process_time_ns() - cpu_at_go_ns
 
     def _warm_up(
-        self, pump: Pump, fleet: Fleet, go_ns: int, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
+        self,
+        pump: Pump,
+        driver: Driver,
+        subject: RunningSubject,
+        go_ns: int,
+        passed: Callable[[Callable[[], bool]], Callable[[], bool]],
     ) -> None:
         """Until the fixed time is over, `steady` says so, or the limit is reached."""
         if self._warmup_ns is not None:
             self.warmup_ended_by = "fixed"
-            fixed_s = self._warmup_ns / 1e9 + REPORT_SLACK_S
-            pump.wait(passed(lambda: "measure" in fleet.phases), fixed_s, gather_s=GATHER_S)
+            end_ns = go_ns + self._warmup_ns
+            left_s = (end_ns - time.monotonic_ns()) / 1e9
+            if self._ends_warmup:
+                pump.wait(passed(lambda: time.monotonic_ns() >= end_ns), left_s, gather_s=GATHER_S)
+                self._begin_window(pump, driver, subject)
+            else:
+                pump.wait(passed(lambda: "measure" in driver.phases), left_s + REPORT_SLACK_S, gather_s=GATHER_S)
             return
         # Before each user has sent and paused once, a closed load is still building up, which no series shows.
         built_up_ns = self.load.joining_ns + self.load.longest_pause_ns
@@ -314,56 +404,63 @@ class _Trial:
 
         def is_steady() -> bool:
             nonlocal next_ns
-            if not fleet.intervals or fleet.intervals[-1].end_ns < next_ns or not fleet.seen["ok"]:
+            if not driver.intervals or driver.intervals[-1].end_ns < next_ns or not driver.seen["ok"]:
                 return False
-            next_ns = fleet.intervals[-1].end_ns + STEADY_EVERY_NS
-            return self.steady(series_of(fleet.intervals, go_ns))
+            next_ns = driver.intervals[-1].end_ns + STEADY_EVERY_NS
+            return self.steady(series_of(driver.intervals, go_ns))
 
         limit_s = (self._warmup_max_ns - (time.monotonic_ns() - go_ns)) / 1e9
         steady = pump.wait(passed(is_steady), limit_s, gather_s=GATHER_S)
         if not steady:
-            self._check_begun(pump, fleet, passed)
+            self._check_begun(pump, driver, passed)
         self.warmup_ended_by = "steady" if steady else "limit"
-        fleet.send(wire.StartMeasure(at_ns=time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(fleet.pids)))
+        self._begin_window(pump, driver, subject)
+
+    def _begin_window(self, pump: Pump, driver: Driver, subject: RunningSubject) -> None:
+        self._snapshot("before", pump, subject)
+        lead_ns = GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
+        driver.send(wire.StartMeasure(at_ns=time.monotonic_ns() + lead_ns))
 
     def _check_begun(
-        self, pump: Pump, fleet: Fleet, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
+        self, pump: Pump, driver: Driver, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
     ) -> None:
         """Raises TrialFailed where there is nothing to measure: nobody was answered, or nobody joined. Why nobody could
         join is in the engines' last words, for which they are asked."""
-        if self.load.websocket is not None and not fleet.seen:
-            fleet.send(wire.Drain())
-            pump.wait(passed(lambda: fleet.finished), self.load.drain_ns / 1e9 + REPORT_SLACK_S)
-            check_joined(fleet.summaries)
-        check_answered(fleet.seen)
+        if self.load.websocket is not None and not driver.seen:
+            driver.send(wire.Drain())
+            pump.wait(passed(lambda: driver.finished), self.load.drain_ns / 1e9 + REPORT_SLACK_S)
+            driver.check_ended()
+        driver.check_begun()
 
     def _enter(
         self,
         pump: Pump,
-        fleet: Fleet,
+        driver: Driver,
         phase: str,
         timeout_s: float,
         passed: Callable[[Callable[[], bool]], Callable[[], bool]],
     ) -> None:
-        if not pump.wait(passed(lambda: phase in fleet.phases), timeout_s, gather_s=GATHER_S):
-            raise TrialFailed(Code.ENGINE_FAILED, f"the engine did not enter the phase {phase} in time")
-        if phase in fleet.phases:  # else the engines have ended already
-            self.phases[phase] = fleet.phases[phase]
+        if not pump.wait(passed(lambda: phase in driver.phases), timeout_s, gather_s=GATHER_S):
+            raise driver.overdue(f"enter the phase {phase}")
+        if phase in driver.phases:  # else the engines have ended already
+            self.phases[phase] = driver.phases[phase]
             self.observer.phase(phase)
 
-    def _observe(self, fleet: Fleet) -> None:
-        while len(fleet.intervals) - self.observed >= OBSERVE_EVERY_INTERVALS:
-            recent = fleet.intervals[self.observed : self.observed + OBSERVE_EVERY_INTERVALS]
+    def _observe(self, driver: Driver) -> None:
+        while len(driver.intervals) - self.observed >= OBSERVE_EVERY_INTERVALS:
+            recent = driver.intervals[self.observed : self.observed + OBSERVE_EVERY_INTERVALS]
             self.observed += OBSERVE_EVERY_INTERVALS
             self.observer.interval(*over(recent))
 
 
 def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
-    """Rate of ok requests per second, their mean response time in ns (None without any), in flight at the end."""
+    """Rate of ok requests per second, their mean response time in ns (None where none is known), in flight at the
+    end."""
     length_ns = intervals[-1].end_ns - intervals[0].start_ns
     ok = sum(interval.ok for interval in intervals)
-    time_ns = sum(interval.response_time_ns_mean * interval.ok for interval in intervals if interval.ok)
-    return ok * 1e9 / max(1, length_ns), time_ns / ok if ok else None, intervals[-1].in_flight
+    timed = [each for each in intervals if each.ok and not math.isnan(each.response_time_ns_mean)]
+    time_ns = sum(interval.response_time_ns_mean * interval.ok for interval in timed)
+    return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
 
 
 def series_of(intervals: list[FleetInterval], go_ns: int) -> WarmupSeries:
@@ -374,47 +471,6 @@ def series_of(intervals: list[FleetInterval], go_ns: int) -> WarmupSeries:
         response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
         elapsed_s=(last.end_ns - go_ns) / 1e9,
     )
-
-
-def check_answered(outcomes: Counter[str]) -> None:
-    """Raises TrialFailed where not one request ended ok: there is nothing to measure then."""
-    if outcomes["ok"]:
-        return
-    ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
-    if set(outcomes) <= SILENT:
-        raise TrialFailed(
-            Code.NO_RESPONSE,
-            f"the subject never answered a request ({ended}): check load.scenario and subject.url, or raise "
-            "load.timeout and measure.warmup_max if it is that slow",
-        )
-    raise TrialFailed(
-        Code.NO_VALID_RESPONSE,
-        f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
-    )
-
-
-def check_joined(summaries: Sequence[Mapping[str, Any]]) -> None:
-    """Raises TrialFailed where not one user of a WebSocket load could join."""
-    joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
-    if not joins or any(part["joined"] for part in joins):
-        return
-    failed: Counter[str] = sum((Counter(part["joins_failed"]) for part in joins), Counter())
-    ended = ", ".join(f"{count} {name}" for name, count in failed.most_common() if count) or "none ended"
-    raise TrialFailed(
-        Code.NOT_JOINED,
-        f"not one user could join ({ended}): check the path of subject.url, load.websocket (headers, subprotocols, "
-        "dialect) and the server's log, or raise load.connect_timeout if it is that slow",
-    )
-
-
-def check_measured(summaries: Sequence[Mapping[str, Any]]) -> None:
-    """Raises TrialFailed where all users had left before the measured window began."""
-    if all(summary["ended_by"] == "work" and not summary["cohort"]["scheduled"] for summary in summaries):
-        raise TrialFailed(
-            Code.ENDED_IN_WARMUP,
-            "the load was over before the measured window began: shorten measure.warmup, or raise "
-            "load.requests_per_user",
-        )
 
 
 @contextmanager

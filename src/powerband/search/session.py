@@ -21,7 +21,7 @@ from powerband.experiment import Experiment
 from powerband.observer import Observer
 from powerband.plan import REVISION, TrialSpec
 from powerband.run.opening import build_subject, check_first_trial
-from powerband.run.services import services_up
+from powerband.run.services import check_services, services_up
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
 from powerband.search.planners import Planner, planner_for
@@ -58,6 +58,7 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     observer.run_started(experiment, run, planner.planned_total, len(results))
     _mend_plan(run)
     planned = len(run.planned())
+    check_services(experiment)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
     with services_up(experiment, run, given) as services:
         while not stop.requested and (spec := planner.ask()) is not None:

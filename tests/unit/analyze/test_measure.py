@@ -29,8 +29,8 @@ def codes(result: TrialResult) -> set[str]:
 def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
     result = measured(tmp_path, Figures())
     assert result.valid and result.problems == ()
-    # No WebSockets, no JVM, no burst, no writes checked, no set number of requests, nothing beside the subject; and the
-    # record of a fake trial does not tell of the control plane.
+    # No WebSockets, no JVM, no burst, no writes checked, no set number of requests, nothing beside the subject,
+    # no link; and the record of a fake trial does not tell of the control plane.
     kinds = (
         "join",
         "drop",
@@ -44,7 +44,9 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "visible_",
         "missing_",
         "services_",
+        "link_",
         "rate_counter_",
+        "bar_",
     )
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {

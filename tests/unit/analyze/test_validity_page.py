@@ -14,7 +14,17 @@ def test_the_page_and_the_gate_know_the_same_codes() -> None:
     folder = ROOT / "src/powerband/analyze"
     source = "".join(
         (folder / name).read_text()
-        for name in ("honesty.py", "measure.py", "acknowledged.py", "crowd.py", "errors.py", "visitor.py")
+        for name in (
+            "honesty.py",
+            "measure.py",
+            "acknowledged.py",
+            "crowd.py",
+            "errors.py",
+            "visitor.py",
+            "self_driven.py",
+            "snapshots.py",
+            "link.py",
+        )
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
     given |= {f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports")}

@@ -1,10 +1,13 @@
-"""Thread names from dumps of old and new JVMs, and what is not asked."""
+"""Thread names from dumps of old and new JVMs, what is not asked, and answers as they come."""
 
 from __future__ import annotations
 
 import os
+import socket
 
-from powerband.run.attach import parse_dump, thread_names
+import pytest
+
+from powerband.run.attach import Answer, NotAnsweredError, asked, parse_dump, thread_names
 
 JDK_17 = """
 2026-11-21 07:39:21
@@ -34,3 +37,35 @@ def test_ids_are_hexadecimal_or_decimal() -> None:
 
 def test_who_is_gone_has_no_names() -> None:
     assert thread_names(2**22 + os.getpid()) == {}
+
+
+def test_who_is_gone_cannot_be_asked() -> None:
+    with pytest.raises(NotAnsweredError, match="cannot be asked: No such file"), asked(2**22 + os.getpid(), "jcmd"):
+        pass
+
+
+def test_an_answer_is_whole_once_the_jvm_has_closed() -> None:
+    jvm, ours = socket.socketpair()
+    with ours:
+        answer = Answer(ours)
+        assert not answer.arrived()
+        jvm.sendall(b"0\nfirst ")
+        assert not answer.arrived()
+        with pytest.raises(NotAnsweredError, match="did not answer in time"):
+            answer.text()
+        jvm.sendall(b"second")
+        jvm.close()
+        assert answer.arrived() and answer.arrived()
+        assert answer.text() == "first second"
+
+
+@pytest.mark.parametrize(("said", "why"), [(b"", "it said nothing"), (b"1\nUnknown\ncommand\n", "Unknown command")])
+def test_a_jvm_may_refuse_or_end_meanwhile(said: bytes, why: str) -> None:
+    jvm, ours = socket.socketpair()
+    with ours:
+        jvm.sendall(said)
+        jvm.close()
+        answer = Answer(ours)
+        assert answer.arrived()
+        with pytest.raises(NotAnsweredError, match=why):
+            answer.text()

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from powerband.run.answered import check_answered, check_joined
 from powerband.run.engine import FleetInterval
 from powerband.run.failures import Code, TrialFailed
-from powerband.run.trial import check_answered, check_joined, over, pinned_to, series_of
+from powerband.run.trial import over, pinned_to, series_of
 
 NAN = float("nan")
 

@@ -1,0 +1,102 @@
+"""What each change costs, against ratios known otherwise; ranked, and said in every report."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from fakes.trials import experiment
+from powerband.analyze.compare import analyse
+from powerband.analyze.results import TrialResult, Verdict
+from powerband.experiment import Experiment, Objective
+from powerband.plan import Setting
+from powerband.report.charts import main_charts
+from powerband.report.json import to_document
+from powerband.report.text import print_answer
+from powerband.report.verdicts import changes_section
+
+SCHEMA = Path(__file__).parents[3] / "docs/reference/analysis.schema.json"
+FACTORS = {"metrics": ("off", "datagram", "library"), "debug": (False, True)}
+DRIFT = (1.0, 1.3, 0.8, 1.1, 0.95, 1.2)
+# By setting, towards the baseline, with a noise of some tenths of a per cent from block to block.
+RATIOS = {
+    ("off", False): 1.0,
+    ("datagram", False): 0.02,
+    ("library", False): 1.1,
+    ("off", True): 0.999,
+}
+
+
+def case(**changes: object) -> Experiment:
+    return experiment(FACTORS, design={"seed": 7, "vary": "one-at-a-time"}, **changes)
+
+
+def trials(lacking: tuple[object, ...] | None = None) -> list[TrialResult]:
+    found = []
+    for index, (levels, ratio) in enumerate(RATIOS.items()):
+        setting = Setting(tuple(zip(FACTORS, levels, strict=True)))  # type: ignore[arg-type]
+        for block, drift in enumerate(DRIFT):
+            value = 1e6 * drift * ratio * (1 + 0.002 * ((block * 7 + index * 3) % 5 - 2))
+            metrics = {} if levels == lacking else {"goodput_per_s": value, "error_rate": 0.0}
+            found.append(TrialResult(len(found) + 1, block, 1, setting, "measured", (), metrics))
+    return found
+
+
+def test_changes_are_ranked_by_what_they_cost() -> None:
+    found = analyse(case(), trials()).changes
+    assert [(cost.factor, cost.level, cost.baseline) for cost in found] == [
+        ("metrics", "datagram", "off"),
+        ("debug", True, False),
+        ("metrics", "library", "off"),
+    ]
+    assert [cost.verdict for cost in found] == [Verdict.WORSE, Verdict.EQUIVALENT, Verdict.BETTER]
+    for cost, ratio in zip(found, (0.02, 0.999, 1.1), strict=True):
+        assert cost.ratio is not None and cost.ratio.low is not None and cost.ratio.high is not None
+        assert cost.ratio.value == pytest.approx(ratio, rel=0.005)
+        assert cost.ratio.low < ratio < cost.ratio.high
+        # Drift is a hundred times as large: it has cancelled.
+        assert cost.ratio.high / cost.ratio.low < 1.02
+        assert cost.ratio.confidence == pytest.approx(1 - 0.05 / 3)
+
+
+def test_of_what_shall_be_small_the_dearest_is_the_largest() -> None:
+    found = analyse(case(objective=Objective(direction="minimise")), trials()).changes
+    assert [cost.level for cost in found] == ["library", True, "datagram"]
+    assert found[0].verdict is Verdict.WORSE
+
+
+def test_a_change_that_was_not_measured_comes_last_with_the_reason() -> None:
+    found = analyse(case(), trials(lacking=("datagram", False))).changes
+    assert found[-1].level == "datagram"
+    assert found[-1].ratio is None and found[-1].because
+
+
+def test_a_grid_has_none() -> None:
+    assert analyse(experiment({"threads": (1, 2)}), []).changes == ()
+
+
+def test_every_report_says_them() -> None:
+    analysis = analyse(case(), trials())
+    out = io.StringIO()
+    print_answer(Console(file=out, width=120), analysis)
+    said = out.getvalue()
+    assert "what each change costs" in said
+    assert said.index("metrics: off → datagram") < said.index("debug: false → true") < said.index("off → library")
+    rows = {line.split("  ")[0].strip(): line for line in said.splitlines() if "→" in line}
+    assert "×0.0" in rows["metrics: off → datagram"] and "costs" in rows["metrics: off → datagram"]
+    assert "makes no difference" in rows["debug: false → true"]
+    assert "+10" in rows["metrics: off → library"] and "gains" in rows["metrics: off → library"]
+    page = changes_section(analysis)
+    assert "metrics: off → datagram" in page and "the baseline" in page
+    document = json.loads(json.dumps(to_document(analysis, None)))
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    assert document["changes"][0]["level"] == "datagram"
+
+
+def test_charts_do_not_take_it_for_a_grid() -> None:
+    assert all(chart.kind != "heat" for chart in main_charts(analyse(case(), trials())))
