@@ -1,0 +1,210 @@
+import com.sun.management.GarbageCollectorMXBean;
+import com.sun.management.GcInfo;
+import com.sun.management.ThreadMXBean;
+import com.typesafe.config.Config;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
+import org.apache.pekko.actor.ActorRef;
+import org.apache.pekko.actor.ActorSystem;
+import org.apache.pekko.actor.AllDeadLetters;
+import org.apache.pekko.actor.ExtendedActorSystem;
+import org.apache.pekko.actor.Props;
+import org.apache.pekko.actor.UntypedAbstractActor;
+import org.slf4j.Logger;
+
+/**
+ * The players of one JVM: both sides of every pair, or one side whose partners are in another JVM. Makes the actors, throws
+ * in balls, and sums up what the seats counted.
+ */
+final class Hall implements Game {
+    private static final String NAME = "hall";
+
+    private final Options options;
+    private final ActorSystem system;
+    private final StatsD statsd;
+    private final List<Seat> seats = new ArrayList<>();
+    private final Seat lost = new Seat("dead letters");
+    private final List<ActorRef> first = new ArrayList<>();
+    private final List<ActorRef> second = new ArrayList<>();
+    private volatile long thrown;
+
+    /** Both sides. */
+    static Hall ofBoth(Options options) throws IOException {
+        Hall hall = new Hall(options, PekkoConfig.of(options, null));
+        Logger log = LogFile.open(options.debugLog());
+        hall.inside(context -> {
+            for (int pair = 0; pair < options.pairs(); pair++) {
+                Seat a = hall.seat("a-" + pair);
+                Seat b = hall.seat("b-" + pair);
+                hall.first.add(context.getContext().actorOf(hall.player(a, log), a.name));
+                hall.second.add(context.getContext().actorOf(hall.player(b, log), b.name));
+                a.partner = hall.second.get(pair);
+                b.partner = hall.first.get(pair);
+            }
+        });
+        return hall;
+    }
+
+    /** One side, `a` or `b`; Artery listens at this address. Partners follow by {@link #meet}. */
+    static Hall ofSide(Options options, String side, String address) throws IOException {
+        Hall hall = new Hall(options, PekkoConfig.of(options, address));
+        Logger log = LogFile.open(options.debugLog());
+        hall.inside(context -> {
+            for (int pair = 0; pair < options.pairs(); pair++) {
+                Seat seat = hall.seat(side + "-" + pair);
+                hall.first.add(context.getContext().actorOf(hall.player(seat, log), seat.name));
+            }
+        });
+        return hall;
+    }
+
+    private Hall(Options options, Config config) throws IOException {
+        this.options = options;
+        statsd = StatsD.open(options);
+        system = ActorSystem.create("reflection", config);
+        ActorRef listener = system.actorOf(Props.create(LostBalls.class, () -> new LostBalls(lost)));
+        system.eventStream().subscribe(listener, AllDeadLetters.class);
+    }
+
+    /** Has players made inside of one actor: what an actor makes is reached more directly than what the system makes. */
+    private void inside(Consumer<UntypedAbstractActor> makes) {
+        CompletableFuture<Void> made = new CompletableFuture<>();
+        system.actorOf(Props.create(Parent.class, () -> new Parent(makes, made)), NAME);
+        made.join();
+    }
+
+    private Seat seat(String name) {
+        Seat seat = new Seat(name);
+        seats.add(seat);
+        return seat;
+    }
+
+    private Props player(Seat seat, Logger log) {
+        return Props.create(Player.class, () -> new Player(seat, options.reusesMessage(), statsd.updates(), log))
+                .withDispatcher(PekkoConfig.DISPATCHER)
+                .withMailbox(PekkoConfig.MAILBOX);
+    }
+
+    /** Where the players of this JVM are reached from another one. */
+    String address() {
+        return ((ExtendedActorSystem) system).provider().getDefaultAddress().toString();
+    }
+
+    /** Pairs the players of this side with those at that address. */
+    void meet(String side, String address) {
+        for (int pair = 0; pair < options.pairs(); pair++) {
+            String path = address + "/user/" + NAME + "/" + side + "-" + pair;
+            ActorRef partner = ((ExtendedActorSystem) system).provider().resolveActorRef(path);
+            seats.get(pair).partner = partner;
+            second.add(partner);
+        }
+    }
+
+    @Override
+    public void throwIn() {
+        String filler = Ball.filler(options.payload());
+        for (int ball = 0; ball < options.balls(); ball++) {
+            for (int pair = 0; pair < options.pairs() && !Player.stopping; pair++) {
+                ActorRef a = first.get(pair);
+                ActorRef b = second.get(pair);
+                thrown = thrown + 1;
+                if (ball % 2 == 0) {
+                    a.tell(new Ball(0, filler), b);
+                } else {
+                    b.tell(new Ball(0, filler), a);
+                }
+            }
+        }
+    }
+
+    @Override
+    public Totals totals() {
+        Totals totals = new Totals();
+        seats.forEach(seat -> seat.addTo(totals));
+        lost.addTo(totals);
+        totals.add(Count.THROWN, thrown);
+        totals.add(Count.ALLOCATED_BYTES,
+                ((ThreadMXBean) ManagementFactory.getThreadMXBean()).getTotalThreadAllocatedBytes());
+        totals.add(Count.HEAP_AFTER_GC_BYTES, heapAfterCollection());
+        return totals;
+    }
+
+    /** 0 before the first. */
+    private static long heapAfterCollection() {
+        return ManagementFactory.getPlatformMXBeans(GarbageCollectorMXBean.class).stream()
+                .map(GarbageCollectorMXBean::getLastGcInfo)
+                .filter(Objects::nonNull)
+                .max(Comparator.comparingLong(GcInfo::getEndTime))
+                .map(last -> heapBytes(last))
+                .orElse(0L);
+    }
+
+    private static long heapBytes(GcInfo collection) {
+        return ManagementFactory.getMemoryPoolMXBeans().stream()
+                .filter(pool -> pool.getType() == java.lang.management.MemoryType.HEAP)
+                .map(pool -> collection.getMemoryUsageAfterGc().get(pool.getName()))
+                .filter(Objects::nonNull)
+                .mapToLong(java.lang.management.MemoryUsage::getUsed)
+                .sum();
+    }
+
+    @Override
+    public void stop() {
+        Player.stopping = true;
+    }
+
+    @Override
+    public void close() {
+        statsd.close();
+    }
+
+    /** The players' parent: makes them, and does nothing else. */
+    private static final class Parent extends UntypedAbstractActor {
+        private final Consumer<UntypedAbstractActor> makes;
+        private final CompletableFuture<Void> made;
+
+        Parent(Consumer<UntypedAbstractActor> makes, CompletableFuture<Void> made) {
+            this.makes = makes;
+            this.made = made;
+        }
+
+        @Override
+        public void preStart() {
+            try {
+                makes.accept(this);
+                made.complete(null);
+            } catch (RuntimeException | Error cannot) {
+                made.completeExceptionally(cannot);
+                throw cannot;
+            }
+        }
+
+        @Override
+        public void onReceive(Object message) {
+            unhandled(message);
+        }
+    }
+
+    /** Counts balls that no mailbox took, and how often they had been received. */
+    private static final class LostBalls extends UntypedAbstractActor {
+        private final Seat seat;
+
+        LostBalls(Seat seat) {
+            this.seat = seat;
+        }
+
+        @Override
+        public void onReceive(Object message) {
+            if (message instanceof AllDeadLetters letter && letter.message() instanceof Ball ball) {
+                seat.add(Count.LOST_COUNTS, ball.count);
+                seat.add(Count.LOST, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+import java.io.IOException;
+import java.util.List;
+
+/** Other load on the machine: a process with so many threads that are always busy. */
+public final class Neighbours {
+    /** Held, since its end of the pipe closes with it. */
+    private static Process process;
+
+    private Neighbours() { }
+
+    /** Its own memory is kept small, and it tells no one of it: what is told of the subject's JVMs leaves it out. */
+    static void start(int threads) throws IOException {
+        if (threads > 0) {
+            List<String> jvm = List.of("-Xmx16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData");
+            process = ChildJvm.command(List.of(), jvm, Neighbours.class, List.of(Integer.toString(threads)))
+                    .redirectOutput(ProcessBuilder.Redirect.INHERIT)
+                    .start();
+        }
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        for (int thread = Integer.parseInt(arguments[0]); thread > 0; thread--) {
+            Thread.ofPlatform().name("neighbour-" + thread).daemon().start(() -> {
+                while (true) {
+                    Thread.onSpinWait();
+                }
+            });
+        }
+        ChildJvm.endWithParent();
+    }
+}

@@ -1,0 +1,333 @@
+"""The subject `pekko` by itself: what it refuses, that it loses no ball and leaves no process on any dispatcher and
+transport; and the experiments on it in their smoke profile. Needs a JDK of 21 or later and Maven: skipped without
+them, unless POWERBAND_NO_SKIP=1."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import MARK, marked_processes
+from fakes.needs import need_jdk, without
+from fakes.smoke import measured, measured_by, run
+from powerband.errors import ExperimentError
+from powerband.experiment import Subject
+from powerband.experiment_file import load_subject, parse_experiment
+from powerband.plan import Level, Setting
+from powerband.run.ports import pick_ports
+from powerband.run.toolchain import built_once, given_values, mark_built
+from powerband.subjects import BUILT_IN, render_command, render_text
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+
+MAINS = ["Neighbours", "PeerMain", "Reflection"]
+READY_S = 60
+FINAL_S = 20
+
+
+@pytest.fixture(autouse=True)
+def jdk_and_maven() -> None:
+    need_jdk(maven=True)
+
+
+@dataclass(frozen=True)
+class Playing:
+    """A subject that has said that it is ready."""
+
+    process: subprocess.Popen[str]
+    page: str
+    log: Path
+
+    def series(self) -> dict[str, float]:
+        with urllib.request.urlopen(self.page, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
+
+    def wait_for(self, reached: Callable[[Mapping[str, float]], bool]) -> dict[str, float]:
+        deadline = time.monotonic() + READY_S
+        while not reached(series := self.series()):
+            assert time.monotonic() < deadline, series
+            time.sleep(0.05)
+        return series
+
+    def final(self) -> dict[str, int]:
+        """Asks it to stop, as the bench does: the whole group at once."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(FINAL_S)
+        text = self.log.read_text()
+        (line,) = re.findall(r"^final: (.*)$", text, re.MULTILINE)
+        return {name: int(value) for name, value in re.findall(r"(\w+)=(-?\d+)", line)}
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return load_subject("pekko")
+
+
+@pytest.fixture
+def given(subject: Subject, engine: Path) -> dict[str, str]:
+    """What its placeholders stand for, once it is built."""
+    given = {**dict.fromkeys(BUILT_IN, ""), **given_values(subject, engine)}
+    with built_once(given) as is_built:
+        if not is_built:
+            build = [render_text(subject, Setting(()), given, word) for word in subject.build or ()]
+            env = {**os.environ, "JAVA_HOME": given["java_home"]}
+            subprocess.run(build, check=True, env=env, timeout=600)
+            mark_built(given)
+    return given
+
+
+@pytest.fixture
+def command(subject: Subject, given: dict[str, str]) -> Callable[..., list[str]]:
+    def render(page_port: int = 0, statsd_port: int = 0, **levels: Level) -> list[str]:
+        ports = {"metrics_port": str(page_port), "statsd_port": str(statsd_port)}
+        return render_command(subject, Setting(tuple(levels.items())), {**given, **ports})
+
+    return render
+
+
+@pytest.fixture
+def play(command: Callable[..., list[str]], tmp_path: Path) -> Callable[..., Any]:
+    @contextmanager
+    def playing(**levels: Any) -> Iterator[Playing]:
+        (port,) = pick_ports(1)
+        log = tmp_path / "subject.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                command(port, **levels), stdout=out, stderr=out, text=True, start_new_session=True, env=os.environ
+            )
+        try:
+            deadline = time.monotonic() + READY_S
+            while "ready: " not in log.read_text():
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield Playing(process, f"http://127.0.0.1:{port}/metrics", log)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    return playing
+
+
+def assert_no_ball_lost(final: Mapping[str, int], balls: int) -> None:
+    assert final["balls"] == balls and final["balls_lost"] == 0
+    assert final["received"] == final["sent"] == final["ball_counts"] == final["messages"] > balls
+    assert final["uncounted"] == 0 and final["unreceived"] == 0
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ({"balls": 0}, "--balls 0 is no whole number from 1 to"),
+        ({"pairs": 0}, "--pairs 0 is no whole number from 1 to"),
+        ({"parallelism": 0}, "--parallelism 0 is no whole number from 1 to"),
+        ({"throughput": 0}, "--throughput 0 is no whole number from 1 to"),
+        ({"counters": 3}, "--counters 3 is no whole number from 1 to 2"),
+        ({"mailbox": "bounded:0"}, "--mailbox bounded:0 is no whole number from 1 to"),
+        ({"mailbox": "endless"}, "--mailbox endless: write unbounded, single-consumer or bounded:N"),
+        ({"dispatcher": "forkjoin"}, "--dispatcher forkjoin: write one of fork-join, thread-pool, affinity"),
+        ({"metrics": "datagram"}, "--metrics datagram needs somewhere to send to: --statsd HOST:PORT"),
+        ({"transport": "artery-tcp", "balls": 4_000_001}, "more than the 4000000 balls that may be in play"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(
+    command: Callable[..., list[str]], levels: dict[str, Level], said: str
+) -> None:
+    done = subprocess.run(command(**levels), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("pekko: ") and said in line
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("dispatcher: forkjoin", "did you mean fork-join"), ("parallelism: many", "many is no whole number")],
+)
+def test_what_no_level_can_be_is_refused_before_anything_starts(setting: str, said: str) -> None:
+    text = f"subject: {{use: pekko, set: {{{setting}}}}}\nload: {{duration: 1s}}\n"
+    with pytest.raises(ExperimentError) as refused:
+        parse_experiment(text, "wrong.yaml")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("dispatcher", ["fork-join", "thread-pool", "affinity", "virtual", "pinned"])
+def test_no_ball_is_lost_on_any_dispatcher(play: Callable[..., Any], dispatcher: str) -> None:
+    with play(dispatcher=dispatcher, parallelism=2, pairs=3, balls=5) as game:
+        first = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
+        then = game.wait_for(
+            lambda series: series["reflection_messages_total"] > first["reflection_messages_total"] + 1000
+        )
+        assert then["reflection_balls"] == 15 and then["reflection_pairs"] == 3
+        assert then["reflection_throws_total"] >= then["reflection_messages_total"] > 2000
+        assert then["reflection_allocated_bytes_total"] > first["reflection_allocated_bytes_total"]
+        assert_no_ball_lost(game.final(), 15)
+
+
+@pytest.mark.parametrize(
+    "levels", [{"message": "reused"}, {"mailbox": "single-consumer"}, {"debug_log": True}, {"gc": "Parallel"}]
+)
+def test_no_ball_is_lost_whatever_else_is_changed(play: Callable[..., Any], levels: dict[str, Level]) -> None:
+    with play(**levels) as game:
+        game.wait_for(lambda series: series["reflection_messages_total"] > 60_000)
+        assert_no_ball_lost(game.final(), 6)
+
+
+def test_a_mailbox_that_overflows_loses_balls_and_counts_them(play: Callable[..., Any]) -> None:
+    with play(mailbox="bounded:4", balls=100, throughput=1) as game:
+        series = game.wait_for(lambda series: series["reflection_balls"] == 100)
+        assert series["reflection_balls_lost_total"] > 0
+        final = game.final()
+    assert 0 < final["balls_lost"] < 100
+    assert final["uncounted"] == 0 and final["unreceived"] == 0
+    assert final["sent"] == final["received"] + final["balls_lost"]
+
+
+def test_a_mailbox_that_eats_the_heap_ends_the_process(command: Callable[..., list[str]]) -> None:
+    done = subprocess.run(
+        command(heap="48m", balls=20_000_000), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 3
+    assert done.stdout.startswith("ready: ") and "java.lang.OutOfMemoryError" in done.stdout
+
+
+@pytest.mark.parametrize("counters", [1, 2])
+def test_each_increment_is_a_datagram(play: Callable[..., Any], counters: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
+        sink.bind(("127.0.0.1", 0))
+        sink.settimeout(30)
+        with play(metrics="datagram", counters=counters, statsd_port=sink.getsockname()[1]) as game:
+            heard = {sink.recv(1000) for _ in range(100)}
+            final = game.final()
+    names = [b"reflection.received:1|c", b"reflection.player.received:1|c"]
+    assert heard == set(names[:counters])
+    # What is only caught at the end is not told any more.
+    assert counters * (final["messages"] - 6) <= final["metric_updates"] <= counters * final["messages"]
+    assert_no_ball_lost(final, 6)
+
+
+@pytest.mark.parametrize("metrics", ["library-drop", "library-block"])
+def test_the_library_packs_increments(play: Callable[..., Any], metrics: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
+        sink.bind(("127.0.0.1", 0))
+        sink.settimeout(30)
+        with play(metrics=metrics, statsd_port=sink.getsockname()[1]) as game:
+            lines = [line for _ in range(20) for line in sink.recv(10_000).decode().splitlines()]
+            assert len(lines) > 100
+            assert {line.split("|")[0] for line in lines} == {"reflection.received:1", "reflection.player.received:1"}
+            assert_no_ball_lost(game.final(), 6)
+
+
+@pytest.mark.parametrize("serializer", ["binary", "jackson-cbor", "jackson-json", "java"])
+@pytest.mark.parametrize("compression", ["off", "on"])
+def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: str, compression: str) -> None:
+    levels = {"transport": "artery-tcp", "serializer": serializer, "compression": compression, "heap": "128m"}
+    with play(**levels, pairs=2, balls=50, payload=200) as game:
+        series = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
+        assert series["reflection_balls"] == 100
+        assert_no_ball_lost(game.final(), 100)
+
+
+def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
+    with play(transport="artery-tcp", heap="128m", neighbours=1) as game:
+        game.wait_for(lambda series: series["reflection_messages_total"] > 100)
+        running = [line.split() for line in marked_processes(f"{MARK}={os.environ[MARK]}").values()]
+        assert sorted(name for words in running for name in words if name in MAINS) == sorted(MAINS)
+        os.kill(game.process.pid, signal.SIGKILL)
+    # That nothing is left of them, the fixture sees.
+
+
+FULL = """
+question: What becomes of a mailbox that is too full?
+subject: {use: pekko, set: {heap: 48m}}
+factors: {mailbox: ["bounded:4", unbounded], balls: [BALLS]}
+load: {duration: 1s}
+measure: {warmup: 1s, metrics: {app_balls_lost: final(balls_lost)}, invariants: [app_balls_lost == 0]}
+profiles: {smoke: {measure: {repeats: 1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("balls", "outcomes"),
+    [
+        (100, {"bounded:4": "invariant", "unbounded": None}),
+        (20_000_000, {"bounded:4": "invariant", "unbounded": "died"}),
+    ],
+)
+def test_a_mailbox_that_is_too_full_is_reported(tmp_path: Path, balls: int, outcomes: dict[str, str | None]) -> None:
+    file = tmp_path / "full.yaml"
+    file.write_text(FULL.replace("BALLS", str(balls)))
+    analysis = run(str(file), tmp_path / "runs")
+    for trial in analysis["trials"]:
+        said = json.dumps(trial)
+        match outcomes[trial["setting"]["levels"]["mailbox"]]:
+            case "died":
+                assert trial["status"] == "failed" and "it ran out of memory (java.lang.OutOfMemoryError" in said
+            case "invariant":
+                assert "invariant" in {problem["code"] for problem in trial["problems"]}
+                assert trial["metrics"]["app_balls_lost"] > 0
+            case _:
+                assert trial["metrics"]["app_balls_lost"] == 0
+    assert {trial["setting"]["levels"]["mailbox"] for trial in analysis["trials"]} == set(outcomes)
+
+
+def test_infinite_reflection(tmp_path: Path) -> None:
+    analysis = run("infinite-reflection", tmp_path)
+    found = measured_by(analysis, "dispatcher")
+    assert set(found) == {"fork-join", "thread-pool"}
+    for metrics in found.values():
+        assert metrics["goodput_per_s"] > 1000 and metrics["context_switches_per_request"] >= 0
+        assert metrics["app_balls_lost"] == 0 and metrics["app_receipts_less_ball_counts"] == 0
+        assert metrics["app_allocated_per_message_bytes"] > 0 and metrics["bar_rate_per_s_min"] > 0
+    assert not any(problem["code"] == "invariant" for trial in analysis["trials"] for problem in trial["problems"])
+    records = [json.loads(path.read_text()) for path in tmp_path.rglob("record.json")]
+    assert len(records) == 2 and all(record["last_words"]["balls"] == 6 for record in records)
+
+
+def test_reflection_plateau(tmp_path: Path) -> None:
+    found = measured_by(run("reflection-plateau", tmp_path), "metrics")
+    assert found["off"]["app_updates_per_s"] == 0
+    assert found["datagram"]["app_updates_per_s"] == pytest.approx(2 * found["datagram"]["goodput_per_s"], rel=0.3)
+    assert found["datagram"]["goodput_per_s"] < found["off"]["goodput_per_s"]
+
+
+def test_reflection_suspicions(tmp_path: Path) -> None:
+    analysis = run("reflection-suspicions", tmp_path)
+    found = measured(analysis)
+    assert sorted((levels["metrics"], levels["parallelism"]) for levels, _ in found) == [
+        ("datagram", 8), ("off", 1), ("off", 8),
+    ]  # fmt: skip
+    (datagram,) = [metrics for levels, metrics in found if levels["metrics"] == "datagram"]
+    assert 0 < datagram["app_updates_at_sink_share"] < 1.5
+
+
+def test_reflection_remote(tmp_path: Path) -> None:
+    found = measured_by(run("reflection-remote", tmp_path), "serializer")
+    assert set(found) == {"binary", "java"}
+    assert all(metrics["goodput_per_s"] > 10 and metrics["app_balls_lost"] == 0 for metrics in found.values())
+
+
+def test_reflection_link(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        without("network namespaces need root")
+    ((_, metrics),) = measured(run("reflection-link", tmp_path))
+    assert metrics["app_balls_lost"] == 0
+    assert 0 < metrics["goodput_per_s"] <= 6000, "six balls that need 1 ms each way"
+
+
+def test_reflection_record(tmp_path: Path) -> None:
+    found = measured_by(run("reflection-record", tmp_path), "pairs")
+    assert set(found) == {2, 8} and all(metrics["goodput_per_s"] > 1000 for metrics in found.values())
