@@ -16,11 +16,13 @@ RIGHT_LEAST = 0.95
 PLANTED_LEAST, HEALTHY_LEAST = 20, 8
 HELD_OUT_LEAST, HELD_OUT_HEALTHY_LEAST, SAMPLE_MOST = 24, 10, 8
 SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
+# The other two are of subjects that drive themselves: planted in test_self_driven.py.
+NAMES = set(BottleneckName) - {BottleneckName.NONE, BottleneckName.WAKE_UPS, BottleneckName.ONE_THREAD}
 HOPELESS = 4  # disturbed ones before the first that is not
 
 
 def test_there_are_cases_for_every_name() -> None:
-    assert {case.expected for case in CASES} == set(BottleneckName) - {BottleneckName.NONE}
+    assert {case.expected for case in CASES} == NAMES
     assert len(CASES) >= PLANTED_LEAST and len(HEALTHY) >= HEALTHY_LEAST
 
 
@@ -42,7 +44,7 @@ def test_healthy_trials_are_not_accused() -> None:
 
 
 def test_held_out_cases_cover_every_name_and_are_no_tuned_ones() -> None:
-    assert {case.expected for case in HELD_OUT} == set(BottleneckName) - {BottleneckName.NONE}
+    assert {case.expected for case in HELD_OUT} == NAMES
     assert len(HELD_OUT) >= HELD_OUT_LEAST and len(HELD_OUT_HEALTHY) >= HELD_OUT_HEALTHY_LEAST
     assert not {case.options for case in (*HELD_OUT, *HELD_OUT_HEALTHY)} & {case.options for case in CASES + HEALTHY}
     assert len(SAMPLE) == len(SAMPLE_NAMES) <= SAMPLE_MOST

@@ -11,6 +11,7 @@ import pytest
 
 from fakes.stand import FAKES, MS, Watcher, always_steady, never_steady, run_one
 from powerband.analyze.measure import measure
+from powerband.analyze.results import BottleneckName
 from powerband.cli import invoke
 from powerband.experiment import Experiment, Measure, Ready, Stop, Subject
 from powerband.load import Load
@@ -69,6 +70,18 @@ def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     assert result.metrics["subject_cpu_cores"] >= 0
     assert "error_rate" not in result.metrics
     assert {event["type"] for event in directory.read_events()} == {"interval", "summary"}
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [("counts-busy:1000", BottleneckName.ONE_THREAD), ("counts-turns:1000", BottleneckName.WAKE_UPS)],
+)
+def test_what_holds_a_program_back_is_named(tmp_path: Path, how: str, name: BottleneckName) -> None:
+    case = experiment(counting(how), load=Load(users=1, duration_ns=2_500 * MS))  # threads are told once a second
+    record = run_one(case, tmp_path)
+    assert (record.status, record.failure) == ("measured", None)
+    bottleneck = measure(TrialDir(tmp_path / "0001"), record, case).bottleneck
+    assert bottleneck is not None and bottleneck.name == name, bottleneck
 
 
 def test_a_fixed_warm_up_and_readiness_by_the_log(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ needs S seconds to stop; `many-children` leaves children behind that ignore SIGT
 `crash-on-load` dies at the 50th request.
 
 It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,S` begins anew
-after S seconds; `counts-still:R,S` stands still from then on; `counts-nothing` has another counter. Asked to stop, it
-says `final: done=N lost=0` (`lost=1` of `counts-lossy:R`).
+after S seconds; `counts-still:R,S` stands still from then on; `counts-nothing` has another counter; `counts-busy:R` has
+a busy thread beside it, `counts-turns:R` two processes that pass a byte to and fro. Asked to stop, it says
+`final: done=N lost=0` (`lost=1` of `counts-lossy:R`).
 """
 
 import os
@@ -83,12 +84,27 @@ def drive_itself(how):
     Page.change_s = figures[1] if len(figures) > 1 else float("inf")
     Page.begins_anew = kind == "counts-back"
 
+    if kind == "counts-busy" and os.fork() == 0:
+        while True:
+            pass
+    if kind == "counts-turns":
+        take_turns()
+
     def stop(*_):
         say(f"final: done={Page.count()} lost={int(kind == 'counts-lossy')}")
         os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
     return Page
+
+
+def take_turns():
+    here, there = os.pipe(), os.pipe()
+    for (mine, _), (_, others) in ((here, there), (there, here)):
+        if os.fork() == 0:
+            while True:
+                os.write(others, os.read(mine, 1))
+    os.write(here[1], b"x")
 
 
 def port_is_taken(how, state_file):

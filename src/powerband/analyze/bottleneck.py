@@ -47,6 +47,8 @@ GC_SHARE = 0.10
 CROWD = 4.0
 GREAT_CROWD = 16.0
 SWITCH_NS = 2000.0
+# Going to sleep and being woken, at the least: two processes that pass a byte to and fro used 18 us of CPU each time.
+TURN_NS = 5000.0
 SWITCHING_SHARE = 0.10
 MEMORY_PRESSURE = 0.10
 # Pressure is the whole host's: the subject must be seen to suffer from it.
@@ -353,15 +355,15 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
     waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
     slept = sum(pool.switches_per_s for pool in scene.pools)
     used = scene.value("subject_cpu_cores")
-    if not scene.rate_per_s or used < LEAST_CORES or slept * SWITCH_NS < SWITCHING_SHARE * used * SECOND_NS:
+    if not scene.rate_per_s or used < LEAST_CORES or slept * TURN_NS < SWITCHING_SHARE * used * SECOND_NS:
         return None
     each = slept / scene.rate_per_s
     pool = max(scene.pools, key=lambda pool: pool.switches_per_s)
     return verdict(
         BottleneckName.WAKE_UPS,
         [
-            f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times a {scene.noun}, most of "
-            f"them {pool.name}",
+            f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times per {scene.noun}, most "
+            f"of them {pool.name}",
             f"{share(scene.value('subject_cpu_system_share'))} of the subject's CPU time is the kernel's",
             f"the subject uses {share(scene.cpu_share)} of its CPU time",
         ],

@@ -224,7 +224,7 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
 @pytest.mark.parametrize(
     ("of", "name", "said"),
     [
-        (scene(pool("actors", 1.0, switches_per_s=250_000)), BottleneckName.WAKE_UPS, "0.25 times a message"),
+        (scene(pool("actors", 1.0, switches_per_s=250_000)), BottleneckName.WAKE_UPS, "0.25 times per message"),
         (scene(pool("actors", 1.9, switches_per_s=400), cpu_share=0.95), BottleneckName.SUBJECT_CPU, "of it a message"),
         (scene(pool("actors", 1.0, busiest=0.97)), BottleneckName.ONE_THREAD, "one thread of actors is on a CPU 97 %"),
         (scene(pool("actors", 0.5, switches_per_s=100)), None, ""),
