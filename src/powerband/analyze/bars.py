@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-SECOND_NS = 1e9
+from powerband.analyze.fleet import SECOND_NS
+
 WHOLE = 0.99  # of a bar: windows end with a reading, a little early or late
 
 

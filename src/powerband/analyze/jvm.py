@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.probes import Array, Counters
-
-SECOND_NS = 1e9
 
 
 def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:

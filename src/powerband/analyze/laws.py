@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.results import PoolUse
 
-SECOND_NS = 1e9
 # What threads without a request wait on, too.
 IDLE_KINDS = ("lock", "poll")
 

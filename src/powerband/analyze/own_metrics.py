@@ -12,11 +12,10 @@ from functools import partial
 
 import numpy as np
 
+from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.probes import Array, Counters
 from powerband.arithmetic import value
 from powerband.own_expression import COUNTERS, OwnExpression, Series, labels_of
-
-SECOND_NS = 1e9
 
 
 def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns: int, end_ns: int) -> dict[str, float]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SECOND_NS = 1e9
+from powerband.analyze.fleet import SECOND_NS
+
 WINDOW_NS = 3e9
 
 
