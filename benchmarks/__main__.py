@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import analysis, control_plane, http, link, probe, race, statsd, websocket
+from benchmarks import analysis, control_plane, http, link, probe, race, statsd, watching, websocket
 
 SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "http": http.cpu_per_request,
@@ -26,6 +26,7 @@ SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "websocket-crowd": websocket.crowd,
     "websocket-waiting": websocket.waiting_users,
     "probe": probe.cost,
+    "watching": watching.cost,
     "statsd": statsd.updates_per_core,
     "link": link.limits,
     "control-plane": control_plane.cost,

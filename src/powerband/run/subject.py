@@ -190,7 +190,7 @@ def subject_up(
                     f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
                     "pick a free port by writing {port} in the command and in subject.url",
                 )
-            spec = _probe_spec(subject, rendered, cpus, files, scraped)
+            spec = probe_spec(subject, rendered, cpus, files.log, scraped)
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
                 if counted is not None:
@@ -313,9 +313,10 @@ def describe_exit(exited: wire.Exited) -> str:
     return f"exit code {exited.exit_code}"
 
 
-def _probe_spec(
-    subject: Subject, rendered: Rendered, cpus: CpuSplit, files: SubjectFiles, scraped: Sequence[str]
+def probe_spec(
+    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]
 ) -> wire.ProbeSpec:
+    """What the probe of a trial is told: the command to launch, and what to read of it. `log` gets its output."""
     page = rendered.metrics_url if scraped else None
     counts = subject.counts is not None
     every_ns = READ_EVERY_NS if counts else SERIES_EVERY_NS
@@ -325,7 +326,7 @@ def _probe_spec(
             argv=rendered.argv,
             env=rendered.env,
             cwd=rendered.cwd,
-            log_file=str(files.log.absolute()),
+            log_file=str(log.absolute()),
             cpus=cpus.subject,
             stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
             grace_ns=subject.stop.grace_ns,

@@ -1,0 +1,139 @@
+"""What watching takes from a subject that never waits: messages a second of actors, with the probe on against off.
+
+One JVM runs all along, on all CPUs; the probe of a trial is attached to it and ended again, in pairs of windows whose
+order alternates. Its counter is read at both ends of every window, so that reading it favours neither."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+from scipy import stats
+
+from benchmarks.pairs import met
+from powerband import protocol as wire
+from powerband.experiment import Experiment
+from powerband.experiment_file import load_experiment
+from powerband.library import find_experiment
+from powerband.plan import Setting
+from powerband.run.cpus import CpuSplit
+from powerband.run.opening import build_subject
+from powerband.run.stop import StopRequest
+from powerband.run.subject import probe_spec, render
+from powerband.store import RunDir
+
+WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.5, 3.0
+PAIRS = 25
+COUNTER = "reflection_messages_total"
+TARGET = 0.01
+SETTINGS = (
+    ("1 pair, 6 balls, fork-join of 8", 1, 6, 8),
+    ("4 pairs, 100 balls, fork-join of 2", 4, 100, 2),
+)
+
+
+def cost(engine: str, pairs: int) -> Iterator[str]:
+    """`pairs` of the command line is for peers; so small a difference takes PAIRS."""
+    del pairs
+    yield "| actors | messages/s, probe off | probe on / off (95 % interval) | target | |"
+    yield "|---|---|---|---|---|"
+    for name, actors, balls, threads in SETTINGS:
+        levels = {"dispatcher": "[fork-join]", "throughput": "[100]", "pairs": f"[{actors}]", "balls": f"[{balls}]"}
+        overrides = {f"factors.{factor}": level for factor, level in levels.items()}
+        overrides["subject.set.parallelism"] = str(threads)
+        experiment = load_experiment(find_experiment("infinite-reflection"), "smoke", overrides)
+        off, ratios = _ratios(engine, experiment)
+        logs = [math.log(ratio) for ratio in ratios]
+        half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+        ratio, low, high = (math.exp(statistics.mean(logs) + side * half) for side in (0, -1, 1))
+        target = 1 - TARGET
+        yield f"| {name} | {off:,.0f} | {ratio:.4f} ({low:.4f} to {high:.4f}) | {target:.2f} | {met(ratio >= target)} |"
+
+
+def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:
+    """The median rate with the probe off, and of each pair the ratio on / off."""
+    off, ratios = [], []
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals("") as stop:
+        given = build_subject(experiment.subject, RunDir.create(Path(folder), "watching", "", {}), stop)
+        setting = Setting(tuple((name, levels[0]) for name, levels in experiment.factors.items()))
+        rendered = render(experiment.subject, setting, Path(engine), given=given)
+        log, errors = Path(folder) / "subject.log", Path(folder) / "engine.log"
+        spec = probe_spec(experiment.subject, rendered, CpuSplit(), log, experiment.scraped)
+        with _subject(rendered.argv, log) as pid:
+            page = str(rendered.metrics_url)
+            time.sleep(WARMUP_S)
+            for nth in range(PAIRS):
+                rates = {}
+                for is_on in (nth % 2 == 0, nth % 2 == 1):
+                    with _probe(engine, spec, pid, errors) if is_on else _nobody():
+                        time.sleep(SETTLED_S)
+                        rates[is_on] = _rate_per_s(page)
+                off.append(rates[False])
+                ratios.append(rates[True] / rates[False])
+    return statistics.median(off), ratios
+
+
+@contextmanager
+def _subject(argv: tuple[str, ...], log: Path) -> Iterator[int]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(argv, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 60
+        while "ready: " not in log.read_text():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the actors do not start: {log.read_text()[-400:]}")
+            time.sleep(0.1)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@contextmanager
+def _probe(engine: str, spec: wire.ProbeSpec, pid: int, errors: Path) -> Iterator[None]:
+    """As in a trial, but for who started the subject."""
+    attached = spec.model_copy(update={"launch": None, "watch": (wire.Watch(name="subject", pid=pid),)})
+    with tempfile.TemporaryFile() as lines, errors.open("ab") as stderr:
+        process = subprocess.Popen([engine, "probe"], stdin=subprocess.PIPE, stdout=lines, stderr=stderr)
+        assert process.stdin is not None
+        process.stdin.write(attached.model_dump_json().encode() + b"\n")
+        process.stdin.flush()
+        try:
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"the probe ended: {errors.read_text()[-400:]}")
+        finally:
+            process.stdin.close()
+            process.wait(timeout=10)
+        lines.seek(0)
+        if b'"type":"scrape"' not in lines.read():
+            raise RuntimeError("the probe read no counter: it does not watch as in a trial")
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    yield
+
+
+def _rate_per_s(page: str) -> float:
+    count, at_s = _count(page)
+    time.sleep(WINDOW_S)
+    later, later_s = _count(page)
+    return (later - count) / (later_s - at_s)
+
+
+def _count(page: str) -> tuple[float, float]:
+    with urlopen(page, timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{COUNTER} (\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"{page} has no {COUNTER}")
+    return float(found[1]), time.monotonic()
