@@ -11,7 +11,7 @@ from powerband.analyze.results import Analysis, Estimate, Look, SettingResult
 from powerband.experiment import Experiment
 from powerband.report.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.numbers import ABSENT, format_estimate, format_interval
-from powerband.report.words import change_words
+from powerband.report.words import change_words, short_id
 from powerband.units import plural
 
 RANKING_ROWS = 12
@@ -36,7 +36,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
         if capacity:
             third = ABSENT if result.capacity is None else rates_tried(result.capacity)
         table.add_row(
-            Text(result.setting.id),
+            Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),
             format_interval(objective, analysis.objective),
             third,
@@ -117,7 +117,7 @@ def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
 
 def _race(analysis: Analysis, look: Look, width: int) -> Table:
     shown = ranked(analysis)[:RANKING_ROWS]
-    drawn = max(len(result.setting.id) for result in shown) + _BESIDE_BAR <= width
+    drawn = max(len(short_id(result.setting, analysis)) for result in shown) + _BESIDE_BAR <= width
     table = _table(metric_name(analysis.objective), "to the leader", *([""] if drawn else []))
     for result in shown:
         objective = result.estimates.get(analysis.objective)
@@ -126,7 +126,7 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
         effect = look.effects.get(result.setting.id) if left is None else left.effect
         bar = "" if effect is None or leads else interval_bar(effect, analysis.margin, analysis.direction)
         table.add_row(
-            Text(result.setting.id),
+            Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),
             "" if leads else range_phrase(effect),
             *([Text(bar)] if drawn else []),

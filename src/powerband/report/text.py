@@ -38,6 +38,7 @@ from powerband.report.words import (
     factor_names,
     not_allowed,
     present_columns,
+    short_id,
     trial_counts,
     unusable_trials,
     verdict_note,
@@ -46,7 +47,6 @@ from powerband.report.words import (
 _UNUSABLE_SHOWN = 8
 _ERRORS_SHOWN = 8
 _FACTOR_COLUMNS = 3
-_NARROW = 16
 _FIRST_COLUMNS = 3  # measures of the server beside the verdict, where not all fit
 
 
@@ -97,7 +97,7 @@ class SettingsTable:
             yield whole
             return
         first = list(columns[:_FIRST_COLUMNS])
-        while len(first) > 1 and not fits(self._table(first, answer=True, bottleneck=False)):
+        while first and not fits(self._table(first, answer=True, bottleneck=False)):
             first.pop()
         named_first = named and fits(self._table(first, answer=True, bottleneck=True))
         yield self._table(first, answer=True, bottleneck=named_first)
@@ -109,7 +109,8 @@ class SettingsTable:
         objective = self.analysis.objective
         table = bare_table()
         for name in _setting_columns(self.analysis):
-            table.add_column(Text(name), justify="right", no_wrap=len(name) <= _NARROW, overflow="fold")
+            # The only columns that fold, and only where the figures would be cut off otherwise.
+            table.add_column(Text(name), justify="right", overflow="fold")
         if answer:
             table.add_column(_heading(objective), justify="right", no_wrap=True)
             table.add_column("interval", justify="right", no_wrap=True)
@@ -154,13 +155,14 @@ def _heading(metric: str) -> str:
 def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
     """One column per factor while that stays narrow, one of whole ids otherwise."""
     names = factor_names(analysis)
-    return names if 0 < len(names) <= _FACTOR_COLUMNS else ("setting",)
+    return names if 0 < len(names) <= _FACTOR_COLUMNS and not analysis.changes else ("setting",)
 
 
 def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
     """As text, not markup: a level may hold brackets."""
     levels = [format_level(level) for _, level in result.setting.levels]
-    cells = levels if len(_setting_columns(analysis)) == len(levels) else [result.setting.id]
+    by_factor = _setting_columns(analysis) == factor_names(analysis)
+    cells = levels if by_factor else [short_id(result.setting, analysis)]
     marker = "* " if result.setting == analysis.answer.setting else "  "
     return [Text(marker + cells[0]), *map(Text, cells[1:])]
 

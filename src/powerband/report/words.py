@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.metrics import METRICS
-from powerband.plan import Setting
+from powerband.plan import Setting, format_level
 from powerband.report.numbers import format_change, format_number, format_share
 
 
@@ -100,6 +100,14 @@ def standing_words(analysis: Analysis) -> str:
 
 def _ids(settings: Iterable[Setting]) -> str:
     return ", ".join(setting.id for setting in settings)
+
+
+def short_id(setting: Setting, analysis: Analysis) -> str:
+    """What tells a setting from the others: where factors vary one at a time, the one level that it changes."""
+    if not analysis.changes:
+        return setting.id
+    changed = {change.setting: f"{change.factor}={format_level(change.level)}" for change in analysis.changes}
+    return changed.get(setting, "baseline")
 
 
 def not_allowed(analysis: Analysis) -> list[tuple[str, str]]:
