@@ -162,7 +162,8 @@ def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
     """As text, not markup: a level may hold brackets."""
     levels = [format_level(level) for _, level in result.setting.levels]
     by_factor = _setting_columns(analysis) == factor_names(analysis)
-    cells = levels if by_factor else [short_id(result.setting, analysis)]
+    # Where an id folds, it does so between its levels.
+    cells = levels if by_factor else [short_id(result.setting, analysis).replace(",", ", ")]
     marker = "* " if result.setting == analysis.answer.setting else "  "
     return [Text(marker + cells[0]), *map(Text, cells[1:])]
 
