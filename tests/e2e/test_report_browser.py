@@ -4,49 +4,20 @@ Needs Chromium. Without it these tests are skipped, and fail instead where POWER
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.needs import need_browser
+from fakes.report_browser import DRAWN, EVIL, Open
 from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
 from powerband.analyze.threads import LabelTable, ThreadUse
 from powerband.report.html import render_page
 from powerband.report.page import InsideView
 
 pytestmark = pytest.mark.browser
-
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-EVIL = "</script><img src=x onerror=\"document.title='broken'\">"
-
-# What an element shows once drawn: marks that are lines, dots or areas, and the words on them.
-DRAWN = """e => ({svg: e.querySelectorAll('svg').length,
-  marks: e.querySelectorAll('svg path, svg circle, svg polyline, svg rect').length,
-  words: [...e.querySelectorAll('svg text')].map(t => t.textContent).join(' '),
-  width: e.querySelector('svg')?.getBoundingClientRect().width ?? 0,
-  room: e.getBoundingClientRect().width})"""
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = need_browser()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -64,36 +35,6 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     made[0].write_text(render_page(synthetic.page(synthetic_verdicts.explored_analysis())))
     made[1].write_text(render_page(synthetic.page(synthetic_verdicts.capacity_analysis())))
     return made
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Open]:
-    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
-    complaints: list[str] = []
-    requests: list[str] = []
-    contexts = []
-
-    def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if scheme == "dark" else "light",
-            offline=True,
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=30_000)
-        assert page.evaluate("document.documentElement.dataset.ready") == "yes"
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
 
 
 def test_every_chart_is_drawn_within_its_box(visit: Open, report: Path) -> None:
@@ -135,12 +76,12 @@ def test_a_trial_is_chosen_by_keyboard_and_by_click(visit: Open, report: Path) -
     assert page.locator("#trial-panels .chart").count() == 0
     page.locator(".map button[data-trial='12']").click()
     assert "0.61 cores" in page.locator("#trial-why").inner_text()
-    assert page.locator("#trial-panels .chart svg").count() == 6
+    assert page.locator("#trial-panels .chart svg").count() == 8
 
 
 def test_a_trials_series_can_be_read_as_a_table(visit: Open, report: Path) -> None:
     page = visit(report)
-    figure = page.locator("#trial-panels figure").nth(1)
+    figure = page.locator("#trial-panels figure").nth(2)
     figure.locator("summary").click()
     figure.locator("table").wait_for()
     assert figure.locator("thead th").all_inner_texts() == ["time", "p50", "p99"]
@@ -278,7 +219,7 @@ def test_text_is_readable_against_its_background(visit: Open, report: Path, verd
 def test_two_factors_and_named_levels_are_drawn_too(visit: Open, tmp_path: Path) -> None:
     path = tmp_path / "two.html"
     path.write_text(render_page(synthetic.page(synthetic.two_factor_analysis())))
-    drawn = visit(path).query_selector("#chart-heat").evaluate(DRAWN)  # type: ignore[union-attr]
+    drawn = visit(path).locator("#chart-surface").evaluate(DRAWN)
     assert drawn["marks"] >= 9
     assert "queue" in drawn["words"] and "threads" in drawn["words"]
 

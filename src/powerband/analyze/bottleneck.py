@@ -28,7 +28,7 @@ from powerband.analyze.honesty import WAKE_UP_NS
 from powerband.analyze.laws import active_threads
 from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
 from powerband.analyze.scene import LEAST_CORES, Scene
-from powerband.units import format_duration, significant
+from powerband.units import format_duration, significant, with_article
 
 CPU_SHORT = 0.90
 # Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
@@ -251,7 +251,9 @@ def _memory(scene: Scene) -> Bottleneck | None:
     slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
     if not (storm or slowed):
         return None
-    evidence = [f"{significant(faults)} page faults a {scene.noun} ({per_second(scene.value('page_faults_per_s'))})"]
+    evidence = [
+        f"{significant(faults)} page faults {with_article(scene.noun)} ({per_second(scene.value('page_faults_per_s'))})"
+    ]
     if major >= MAJOR_FAULTS_PER_REQUEST:
         evidence.append(f"{significant(major)} of them from disk")
     if pressed:
@@ -278,7 +280,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,
             [
                 _waiting_for_each_cpu(waiting),
-                f"{significant(preempted)} times a {scene.noun} a thread must leave its CPU unfinished",
+                f"{significant(preempted)} times {with_article(scene.noun)} a thread must leave its CPU unfinished",
                 used,
             ],
             "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
@@ -297,8 +299,8 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         )
     return verdict(
         BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it a {scene.noun}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
-        f"give the subject more CPUs, or make a {scene.noun} cheaper; more threads do not help",
+        [used, f"{each} of it {with_article(scene.noun)}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
+        f"give the subject more CPUs, or make {with_article(scene.noun)} cheaper; more threads do not help",
     )
 
 

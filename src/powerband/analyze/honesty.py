@@ -59,7 +59,17 @@ def problems_of(evidence: Evidence) -> tuple[Problem, ...]:
     """Every problem of a trial that was measured, the fatal ones first."""
     checks: tuple[Check, ...] = (_machine, _pressure, _steadiness)
     if not evidence.self_driven:
-        checks = (_conservation, _ended, _littles_law, _starved_users, _generator, _starved, _schedule, *checks)
+        checks = (
+            _conservation,
+            _ended,
+            _littles_law,
+            _starved_users,
+            _ran_out,
+            _generator,
+            _starved,
+            _schedule,
+            *checks,
+        )
     found = [problem for check in checks for problem in check(evidence)]
     return tuple(sorted(found, key=lambda problem: not problem.fatal))
 
@@ -149,8 +159,8 @@ def _starved_users(evidence: Evidence) -> Iterator[Problem]:
     )
 
 
-def _generator(evidence: Evidence) -> Iterator[Problem]:
-    fleet, load = evidence.fleet, evidence.load
+def _ran_out(evidence: Evidence) -> Iterator[Problem]:
+    fleet = evidence.fleet
     for outcome, remedy in (
         ("no_descriptors", "raise the limit (ulimit -n) or lower the load"),
         ("no_ports", "use keep_alive, or a wider net.ipv4.ip_local_port_range"),
@@ -159,6 +169,19 @@ def _generator(evidence: Evidence) -> Iterator[Problem]:
             yield Problem(
                 f"generator_{outcome}", f"this machine ran out of {outcome[3:]} for {count} requests: {remedy}"
             )
+
+
+def _generator(evidence: Evidence) -> Iterator[Problem]:
+    fleet, load = evidence.fleet, evidence.load
+    if load.jmeter is not None:
+        if fleet.cpu_share_max > THREAD_SHARE_MAX:
+            yield Problem(
+                "generator_cpu",
+                f"JMeter used {fleet.cpu_share_max:.0%} of the CPU time that it may have (limit "
+                f"{THREAD_SHARE_MAX:.0%}): it was the limit, not the subject; lower the plan's load, give it more CPUs "
+                "(load.engine_threads, host.pinning), or let powerband's own engine load (powerband import)",
+            )
+        return
     # An engine that is told to be exact to the nanosecond spins before each send: its CPU then says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
@@ -192,12 +215,15 @@ def _starved(evidence: Evidence) -> Iterator[Problem]:
     turn_ns = evidence.metrics.get("engine_run_wait_ns_mean", 0.0)
     waited_share, wanted_share = waited / fleet.threads, (waited + fleet.cpu_cores) / fleet.threads
     slowed = turn_ns > STARVED_RESPONSE_SHARE * evidence.response.moment(1)
+    whose, remedy = "engine", "use no more load.engine_threads than the engine has CPUs"
+    if evidence.load.jmeter is not None:
+        whose, remedy = "JMeter", "give the plan fewer threads, or more CPUs (load.engine_threads, host.pinning)"
     if turn_ns > WAKE_UP_NS and waited_share > STARVED_WINDOW_SHARE and (slowed or wanted_share > THREAD_SHARE_MAX):
         yield Problem(
             "generator_starved",
-            f"engine threads waited {format_duration(turn_ns)} for a CPU each time they were to run, "
+            f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were to run, "
             f"{waited_share:.0%} of the window: the response times hold that wait; stop other programs, pin "
-            "subject and engine apart (host.pinning), or use no more load.engine_threads than the engine has CPUs",
+            f"subject and engine apart (host.pinning), or {remedy}",
         )
 
 

@@ -1,7 +1,7 @@
 """Estimates with intervals: one setting's metric over its trials, and all settings against the leader at once.
 
 Pure functions on arrays; no I/O, no vocabulary of settings (`compare.py` joins both). The methods, why they were chosen
-and the simulations that show them right: docs/methods/comparing-settings.md and intervals.md.
+and the simulations that show them right: docs/methods/comparing-settings.md and estimates.md.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from powerband.analyze.crowd import crowd_metrics, crowd_of, crowd_problems
 from powerband.analyze.errors import error_kinds, memory_problem
 from powerband.analyze.fleet import QUANTILES, SECOND_NS, Fleet, Times, merge_fleet
 from powerband.analyze.honesty import Evidence, present_by_times, problems_of
+from powerband.analyze.jmeter import jmeter_metrics, jmeter_problems, with_jmeter
 from powerband.analyze.jvm import jvm_metrics
 from powerband.analyze.laws import held_ns
 from powerband.analyze.link import link_metrics, link_problems
@@ -26,7 +27,7 @@ from powerband.analyze.pools import WatchedPool, watched_pools
 from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.rate_counter import rate_counter_metrics
 from powerband.analyze.results import Problem, TrialResult
-from powerband.analyze.scene import Threads, scene_of
+from powerband.analyze.scene import Scene, Threads, scene_of
 from powerband.analyze.self_driven import counted_metrics, final_metrics, invariant_problems, lost_counts
 from powerband.analyze.snapshots import heap_growth, snapshot_metrics, snapshot_problems
 from powerband.analyze.steady import window_is_steady
@@ -51,6 +52,8 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     response = fleet.times("response_time_ns")
     send_lag = fleet.times("send_lag_ns")
     probe = read_probe(directory.read_probe())
+    if load.jmeter is not None:
+        fleet = with_jmeter(fleet, _engine_cores(probe, fleet), _engine_cpus(probe, fleet, record))
     intervals = [event for event in directory.read_events() if event.get("type") == "interval"]
     cpus = None if probe is None else _subject_cpus(probe, fleet, record)
     pools = () if probe is None else watched_pools(probe.threads, fleet.start_ns, fleet.end_ns)
@@ -61,6 +64,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         **(counted_metrics(fleet) if self_driven else _load_metrics(fleet, load, response, send_lag)),
         **({} if crowd is None else dict(crowd_metrics(crowd, load, fleet.total))),
         **({} if self_driven else _interval_metrics(intervals, fleet)),
+        **({} if load.jmeter is None else jmeter_metrics(fleet)),
         **({} if probe is None else _probe_metrics(probe, fleet, record)),
         **dict(_pool_metrics(pools, cpus)),
         **({} if probe is None else dict(jvm_metrics(probe.jvms, fleet.start_ns, fleet.end_ns))),
@@ -90,6 +94,9 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         self_driven=self_driven,
     )
     problems = (*invariant_problems(experiment.measure.invariants, metrics), *problems_of(evidence))
+    if load.jmeter is not None:
+        found = (*problems, *jmeter_problems(fleet, response, metrics, record.jmeter))
+        problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     if crowd is not None:
         found = (*problems, *crowd_problems(crowd, load, fleet.total))
         problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
@@ -119,14 +126,52 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     return replace(result, steady=steady, pools=uses, bottleneck=named, errors=errors, heap_growth=growth)
 
 
+def scene_between(
+    fleet: Fleet,
+    load: Load,
+    known: Mapping[str, float],
+    response: Times,
+    record: TrialRecord,
+    *,
+    probe: Probe,
+    intervals: Sequence[Mapping[str, Any]],
+    problems: Sequence[Problem],
+    self_driven: bool,
+) -> Scene:
+    """What the rules for bottlenecks look at, of any stretch of a trial. `fleet`: with the edges and rates of that
+    stretch; `known`: its metrics that neither the probe nor what engines sampled tells."""
+    cpus = _subject_cpus(probe, fleet, record)
+    pools = watched_pools(probe.threads, fleet.start_ns, fleet.end_ns)
+    metrics = {
+        **known,
+        **({} if self_driven else _interval_metrics(intervals, fleet)),
+        **_probe_metrics(probe, fleet, record),
+        **dict(_pool_metrics(pools, cpus)),
+    }
+    evidence = Evidence(
+        fleet=fleet,
+        load=load,
+        metrics=metrics,
+        response=response,
+        send_lag=Times(()),
+        host_cpus=None,
+        foreign_cpu_max=1.0,
+        pinned=_pinned(record),
+        steady=None,
+        self_driven=self_driven,
+    )
+    return scene_of(evidence, problems, probe, Threads(pools, cpus), intervals)
+
+
 def quantile_table(times: Times) -> tuple[tuple[float, float], ...]:
-    """(q, ns) at q = 0, then ten steps for each halving of what remains, down to one value in `count`."""
+    """(q, ns) at q = 0, then ten steps for each halving of what remains, down to one value in `count`; without those of
+    0, which JMeter tells below its resolution."""
     rows = [(0.0, times.quantile(0.0))]
     rest = 1.0
     while rest * times.count >= 1:
         rows += [(q, times.quantile(q)) for step in range(1, 11) if (q := 1 - rest * (1 - step / 20)) < 1]
         rest /= 2
-    return (*rows, (1.0, times.maximum))
+    return tuple(row for row in (*rows, (1.0, times.maximum)) if row[1] > 0)
 
 
 def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
@@ -186,11 +231,14 @@ def _load_metrics(fleet: Fleet, load: Load, response: Times, send_lag: Times) ->
 
 
 def _time_metrics(name: str, times: Times) -> Iterator[tuple[str, float]]:
+    """A time of 0 lies below the resolution of what told it (JMeter): not measured."""
     if times.count:
-        yield f"{name}_mean", times.moment(1)
-        yield f"{name}_max", times.maximum
-        for key, q in QUANTILES.items():
-            yield f"{name}_{key}", times.quantile(q)
+        found = {
+            "mean": times.moment(1),
+            "max": times.maximum,
+            **{key: times.quantile(q) for key, q in QUANTILES.items()},
+        }
+        yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
 
 
 def _interval_metrics(intervals: Iterable[Mapping[str, Any]], fleet: Fleet) -> dict[str, float]:
@@ -335,6 +383,18 @@ def _subject_cpus(probe: Probe, fleet: Fleet, record: TrialRecord) -> float | No
     """Where none are named the subject may use all of them; under a quota no more than that allows."""
     cpus = len(record.cpus.get("subject", ())) or _host_cpus(probe, fleet)
     return min(cpus, record.cpu_quota) if cpus and record.cpu_quota else cpus
+
+
+def _engine_cores(probe: Probe | None, fleet: Fleet) -> float | None:
+    """Of all engines that were watched; None where none was."""
+    trees = () if probe is None else probe.matching("engine")
+    cores = [used for tree in trees if (used := tree_cores(tree, fleet.start_ns, fleet.end_ns)) is not None]
+    return sum(cores) if cores else None
+
+
+def _engine_cpus(probe: Probe | None, fleet: Fleet, record: TrialRecord) -> float | None:
+    """Where none are named the load may use all of them."""
+    return len(record.cpus.get("engine", ())) or (None if probe is None else _host_cpus(probe, fleet))
 
 
 def _pinned(record: TrialRecord) -> bool:

@@ -10,6 +10,7 @@ Not here: what the figures mean (`measure.py`), the per-second series for plots 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,8 @@ class Probe:
 
 def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
     """None where the probe took no sample."""
-    samples: list[Mapping[str, Any]] = []
+    trees: dict[str, _Readings] = {}
+    host = _Readings()
     threads: list[Mapping[str, Any]] = []
     jvms: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     readings: list[Mapping[str, Any]] = []
@@ -112,7 +114,9 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
             case "hello":
                 hello_ns = event["monotonic_ns"]
             case "sample":
-                samples.append(event)
+                for tree in event["trees"]:
+                    trees.setdefault(tree["name"], _Readings()).add(event["at_ns"], tree)
+                host.add(event["at_ns"], event["host"])
             case "threads":
                 threads.append(event)
             case "jvm":
@@ -122,22 +126,44 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> Probe | None:
             case "scrape_failed":
                 failed.append(event)
             case "end":
-                begun = hello_ns if hello_ns is not None else (samples[0]["at_ns"] if samples else event["at_ns"])
+                begun = hello_ns if hello_ns is not None else (host.at_ns[0] if host.at_ns else event["at_ns"])
                 own_cores = event["cpu_ns"] / max(1, event["at_ns"] - begun)
-    if not samples:
+    if not host.at_ns:
         return None
-    names = dict.fromkeys(tree["name"] for sample in samples for tree in sample["trees"])
-    by_tree = {name: [(s["at_ns"], t) for s in samples for t in s["trees"] if t["name"] == name] for name in names}
     return Probe(
-        trees={name: _counters(rows) for name, rows in by_tree.items()},
-        host=_counters([(sample["at_ns"], sample["host"]) for sample in samples]),
+        trees={name: readings.counters() for name, readings in trees.items()},
+        host=host.counters(),
         threads=tuple(threads),
         own_cores=own_cores,
         jvms=tuple(_jvm(rows) for rows in jvms.values()),
-        scrapes=_own_series(readings),
+        scrapes=own_readings(readings),
         scrapes_failed=tuple(failed),
         on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
     )
+
+
+class _Readings:
+    """The samples of one source, kept as bare numbers: an hour of them is 36,000. Its fields are those of the first."""
+
+    def __init__(self) -> None:
+        self.at_ns = array("d")
+        self._fields: dict[str, array[float]] = {}
+
+    def add(self, at_ns: int, values: Mapping[str, Any]) -> None:
+        if not self.at_ns:
+            self._fields = {name: array("d") for name, value in values.items() if not isinstance(value, str)}
+        self.at_ns.append(at_ns)
+        for name, column in self._fields.items():
+            value = values.get(name)
+            column.append(math.nan if value is None else value)
+
+    def counters(self) -> Counters:
+        fields = {name: np.array(column, dtype=float) for name, column in self._fields.items()}
+        repeated = _repeated(fields)
+        for name in READ_TOGETHER:
+            if name in fields:
+                fields[name][repeated] = np.nan
+        return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
 
 
 def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
@@ -151,8 +177,9 @@ def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
     return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
 
 
-def _own_series(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
-    """The page's, and the sink's; where both tell of a series, the page's word counts."""
+def own_readings(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
+    """Of `scrape` and `statsd` events: the page's series, and the sink's. Where both tell of a series, the page's word
+    counts."""
     parts = [_read(mine) for kind in ("scrape", "statsd") if (mine := [r for r in readings if r["type"] == kind])]
     return _merged(parts) if parts else None
 
@@ -187,17 +214,6 @@ def _merged(parts: Sequence[Counters]) -> Counters:
                 fields[name] = np.interp(at[order], part.at_ns, values, left=np.nan, right=np.nan)
                 fields[name][mine] = values
     return Counters(at_ns=at[order], fields=fields)
-
-
-def _counters(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
-    names = [name for name, value in rows[0][1].items() if not isinstance(value, str)]
-    # dtype float makes NaN of None
-    fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in names}
-    repeated = _repeated(fields)
-    for name in READ_TOGETHER:
-        if name in fields:
-            fields[name][repeated] = np.nan
-    return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
 
 
 def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:

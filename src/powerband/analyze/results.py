@@ -274,6 +274,7 @@ class RuleVerdict:
     setting: Setting | None
     cost: Estimate | None
     refused: str | None = None
+    factor: str | None = None  # whose levels count the threads
 
 
 @dataclass(frozen=True)

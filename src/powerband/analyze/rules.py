@@ -216,7 +216,9 @@ class _Court:
     def verdict(self, name: str, source: str, proposal: Proposal) -> RuleVerdict:
         setting = None if proposal.threads is None else self._nearest(proposal.threads)
         cost = None if setting is None else self._cost(setting)
-        return RuleVerdict(name, proposal.formula, source, proposal.threads, setting, cost, proposal.refused)
+        return RuleVerdict(
+            name, proposal.formula, source, proposal.threads, setting, cost, proposal.refused, self.line.factor
+        )
 
     def _nearest(self, threads: float) -> Setting | None:
         """The tried setting whose number of threads is nearest as a ratio; None where none is within a factor of 2."""

@@ -5,21 +5,22 @@ In: a trial directory. Out: tuples of plain numbers, times in seconds since `go`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 from powerband.analyze.fleet import SECOND_NS, Times
 from powerband.analyze.own_metrics import own_series
-from powerband.analyze.probes import Counters, read_probe
+from powerband.analyze.probes import Counters, Probe, read_probe
 from powerband.analyze.rate_counter import rate_counter
+from powerband.analyze.thread_states import ThreadStates, thread_states
 from powerband.analyze.threads import LabelledSeries, labelled_series
 from powerband.experiment import Measure
 from powerband.store import TrialDir, TrialRecord
 
 Numbers = tuple[float | None, ...]
+POOLS_MAX = 4  # the busiest; nobody looks at more
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,28 @@ class LoadSeries:
     drops_per_s: Numbers = ()
     joins_failed_per_s: Numbers = ()
     delivered_per_s: Numbers = ()
+
+
+# What `one_second` calls the columns of the load.
+_OF_ONE_SECOND = {
+    "rate_per_s": "ok",
+    "failed_per_s": "failed",
+    "in_flight": "in_flight_now",
+    "response_time_ns_p50": "p50",
+    "response_time_ns_p99": "p99",
+    "joined": "joined_now",
+    "drops_per_s": "drops",
+    "joins_failed_per_s": "joins_failed",
+    "delivered_per_s": "delivered",
+}
+
+
+@dataclass(frozen=True)
+class LoadSecond:
+    """One second of the load: `values` by the names of `LoadSeries`."""
+
+    t_s: float
+    values: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -61,14 +84,10 @@ class HostSeries:
 
 @dataclass(frozen=True)
 class PoolSeries:
-    """Thread states of one pool, in threads (thread-seconds per second): their sum is the mean number alive."""
+    """What the threads of one pool did."""
 
     pool: str
-    t_s: tuple[float, ...] = ()
-    on_cpu: tuple[float, ...] = ()
-    run_wait: tuple[float, ...] = ()
-    blocked: tuple[float, ...] = ()
-    threads: tuple[float, ...] = ()
+    states: ThreadStates
 
 
 @dataclass(frozen=True)
@@ -107,6 +126,7 @@ class TrialSeries:
     load: LoadSeries = LoadSeries()
     subject: SubjectSeries = SubjectSeries()
     host: HostSeries = HostSeries()
+    states: ThreadStates = field(default_factory=ThreadStates)
     pools: tuple[PoolSeries, ...] = ()
     jvm: JvmSeries = JvmSeries()
     own: tuple[OwnSeries, ...] = ()
@@ -117,15 +137,25 @@ class TrialSeries:
 def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
     """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
     the experiment wants of the subject's own metrics and of a rate counter."""
+    return series_of(record, list(directory.read_events()), read_probe(directory.read_probe()), measured)
+
+
+def series_of(
+    record: TrialRecord,
+    events: Sequence[Mapping[str, Any]],
+    probe: Probe | None,
+    measured: Measure | None = None,
+) -> TrialSeries:
+    """The same, of files that were read already."""
     phases = record.phases
     origin_ns = phases.get("go", min(phases.values(), default=0))
-    probe = read_probe(directory.read_probe())
     subject = None if probe is None else probe.trees.get("subject")
     return TrialSeries(
         phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
-        load=_load(directory.read_events(), origin_ns),
+        load=_load(events, origin_ns),
         subject=SubjectSeries() if subject is None else _subject(subject, origin_ns),
         host=HostSeries() if probe is None else _host(probe.host, origin_ns),
+        states=ThreadStates() if probe is None else thread_states(probe.threads, origin_ns),
         pools=() if probe is None else _pools(probe.threads, origin_ns),
         jvm=JvmSeries() if probe is None or not probe.jvms else _jvm(probe.jvms[0], origin_ns),
         own=()
@@ -134,8 +164,39 @@ def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | N
         labelled=()
         if probe is None or probe.scrapes is None or measured is None
         else tuple(labelled_series(measured.series, probe.scrapes, origin_ns)),
-        counter=_counter(directory, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
+        counter=_counter(events, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
     )
+
+
+def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iterator[LoadSecond]:
+    """The intervals of all engines added up by second, one after the other; an interval belongs to the second in which
+    it ends. A second is told once every engine has said something later, or its last word: what an engine says is in
+    order, so that no more is held than the engines are apart."""
+    seconds: dict[int, list[Mapping[str, Any]]] = {}
+    heard: dict[int, float] = {}  # by engine, the second of its last interval
+    for event in events:
+        engine = event.get("engine", 0)
+        match event.get("type"):
+            case "hello":
+                heard.setdefault(engine, -1)
+            case "summary" | "error":
+                heard[engine] = inf
+            case "interval" if event["end_ns"] > origin_ns:
+                second = (event["end_ns"] - origin_ns - 1) // int(SECOND_NS)
+                seconds.setdefault(second, []).append(event)
+                heard[engine] = second
+            case _:
+                continue
+        whole_until = min(heard.values())
+        for second in sorted(second for second in seconds if second < whole_until):
+            yield _told_second(second, seconds.pop(second))
+    for second in sorted(seconds):
+        yield _told_second(second, seconds[second])
+
+
+def _told_second(second: int, intervals: Sequence[Mapping[str, Any]]) -> LoadSecond:
+    found = one_second(intervals)
+    return LoadSecond(second + 1.0, {name: found[key] for name, key in _OF_ONE_SECOND.items()})
 
 
 def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
@@ -155,8 +216,8 @@ def _own(measured: Measure, scrapes: Counters | None, origin_ns: int) -> tuple[O
     return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
 
 
-def _counter(directory: TrialDir, origin_ns: int) -> CounterSeries:
-    lines = rate_counter([event for event in directory.read_events() if event.get("type") == "interval"])
+def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeries:
+    lines = rate_counter([event for event in events if event.get("type") == "interval"])
     return CounterSeries(
         t_s=tuple((line.at_ns - origin_ns) / SECOND_NS for line in lines),
         window_per_s=tuple(line.window_per_s for line in lines),
@@ -165,32 +226,18 @@ def _counter(directory: TrialDir, origin_ns: int) -> CounterSeries:
 
 
 def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
-    """Adds the intervals of all engines by second; an interval belongs to the second in which it ends."""
-    seconds: dict[int, list[Mapping[str, Any]]] = {}
-    for event in events:
-        if event.get("type") == "interval" and event["end_ns"] > origin_ns:
-            seconds.setdefault((event["end_ns"] - origin_ns - 1) // int(SECOND_NS), []).append(event)
-    rows = [(second + 1.0, _second(seconds[second])) for second in sorted(seconds)]
+    seconds = list(seconds_of_load(events, origin_ns))
 
     def column(name: str) -> tuple[Any, ...]:
-        return tuple(row[name] for _, row in rows)
+        return tuple(second.values[name] for second in seconds)
 
-    return LoadSeries(
-        t_s=tuple(t for t, _ in rows),
-        rate_per_s=column("ok"),
-        failed_per_s=column("failed"),
-        in_flight=column("in_flight_now"),
-        response_time_ns_p50=column("p50"),
-        response_time_ns_p99=column("p99"),
-        joined=column("joined_now"),
-        drops_per_s=column("drops"),
-        joins_failed_per_s=column("joins_failed"),
-        delivered_per_s=column("delivered"),
-    )
+    columns = {name: column(name) for name in _OF_ONE_SECOND}
+    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **columns)
 
 
-def _second(intervals: list[Mapping[str, Any]]) -> dict[str, float | None]:
-    """One second's figures. The length is what the intervals of one engine cover, since edges may be cut short."""
+def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The figures of one second, of the intervals of all engines that end in it. Its length is what those of one engine
+    cover, since edges may be cut short."""
     engines = {event.get("engine", 0) for event in intervals}
     covered_s = sum(event["end_ns"] - event["start_ns"] for event in intervals) / len(engines) / SECOND_NS
     ok = sum(event["outcomes"].get("ok", 0) for event in intervals)
@@ -256,29 +303,15 @@ def _levels(source: Counters, name: str) -> Numbers:
     return tuple(None if isnan(value) else float(value) for value in values[1:])
 
 
-def _pools(events: Iterable[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
-    """Pools of the subject in order of thread time spent, the busiest first."""
-    samples: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+def _pools(events: Sequence[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
+    """Pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
         if event["tree"] == "subject":
             for pool in event["pools"]:
-                samples.setdefault(pool["pool"], []).append((event["at_ns"], pool))
-    made = [_pool(name, rows, origin_ns) for name, rows in samples.items() if len(rows) > 1]
-    return tuple(sorted(made, key=lambda pool: -sum(pool.on_cpu) - sum(pool.threads) / 1e6))
-
-
-def _pool(name: str, rows: list[tuple[int, Mapping[str, Any]]], origin_ns: int) -> PoolSeries:
-    def slope(field_name: str) -> tuple[float, ...]:
-        return tuple(
-            max(0.0, (later[field_name] - earlier[field_name]) / max(1, end - start))
-            for (start, earlier), (end, later) in pairwise(rows)
-        )
-
-    return PoolSeries(
-        pool=name,
-        t_s=tuple((at - origin_ns) / SECOND_NS for at, _ in rows[1:]),
-        on_cpu=slope("on_cpu_ns"),
-        run_wait=slope("run_wait_ns"),
-        blocked=slope("blocked_ns"),
-        threads=tuple(float(pool["threads_now"]) for _, pool in rows[1:]),
-    )
+                seen.setdefault(pool["pool"], []).append(pool)
+    busiest = sorted(
+        (name for name, rows in seen.items() if len(rows) > 1),
+        key=lambda name: (-seen[name][-1]["on_cpu_ns"] + seen[name][0]["on_cpu_ns"], -seen[name][-1]["threads_now"]),
+    )[:POOLS_MAX]
+    return tuple(PoolSeries(name, thread_states(events, origin_ns, name)) for name in busiest)

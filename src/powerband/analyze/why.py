@@ -9,7 +9,7 @@ from __future__ import annotations
 from powerband.analyze.results import Bottleneck, BottleneckName, SettingResult, Verdict
 from powerband.analyze.standing import Standing
 from powerband.plan import Setting
-from powerband.units import format_bytes, format_value, significant
+from powerband.units import format_bytes, format_value, significant, with_article
 
 CPU_BUSY = 0.90
 CPU_IDLE = 0.70
@@ -138,7 +138,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
-        ("context_switches_per_request", f"context switches a {standing.experiment.noun}", significant),
+        ("context_switches_per_request", f"context switches {with_article(standing.experiment.noun)}", significant),
     ):
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
         if here and there and there >= CHEAPER_BY * here:

@@ -4,6 +4,7 @@ Run directories enter through `gather`, escaped text leaves; the rates are those
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -11,7 +12,7 @@ from powerband.analyze.bars import bar_rates
 from powerband.analyze.fleet import merge_fleet
 from powerband.analyze.results import Analysis
 from powerband.experiment import Measure
-from powerband.report.figures import table
+from powerband.report.figures import foot, table
 from powerband.report.numbers import format_number
 from powerband.report.page import BarsView
 from powerband.report.verdict_charts import middle_trial
@@ -67,8 +68,8 @@ def _one(view: BarsView) -> str:
     ]
     return (
         f"<figure><figcaption><h3>{escape(view.setting)}</h3><p>{escape(f'trial {view.number}; {kept}')}</p>"
-        f'</figcaption><svg class="bars" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none" role="img" '
+        f'</figcaption><svg class="bars" data-width-s="{view.width_s:g}" data-rates="{json.dumps(view.rates_per_s)}" '
+        f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(spoken)}">{bars}</svg>'
-        f'<details class="no-print"><summary>As a table</summary><div class="scroll">{table(["from", "rate"], rows)}'
-        "</div></details></figure>"
+        f"{foot(table(['from', 'rate'], rows))}</figure>"
     )

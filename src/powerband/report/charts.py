@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis, Estimate, SettingResult
 from powerband.metrics import METRICS, OWN
-from powerband.plan import Level, Setting, format_level
+from powerband.plan import Level, format_level
+from powerband.report.names import short_names
 from powerband.report.numbers import format_estimate, format_interval, unit_scale
-from powerband.report.words import margin_words
+from powerband.report.words import is_as_good, margin_words
 
 LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
 LADDER_STEP = 1.5  # or every level over the one before, from three levels on
@@ -42,6 +43,7 @@ class Point:
     text: str
     setting: str
     answer: bool
+    equal: bool = False  # as good as the answer, within the margin
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """`kind`: estimates (points with intervals), stack (shares of a whole) or heat (two factors, one value)."""
+    """`kind`: estimates (points with intervals) or stack (shares of a whole)."""
 
     id: str
     kind: str
@@ -62,7 +64,6 @@ class Chart:
     axis: Axis
     lines: tuple[Line, ...]
     log_value: bool = False
-    second: Axis | None = None  # heat only
     flat: bool = False  # settings down the side, values across: for names too long to stand side by side
     band: tuple[float, float] | None = None  # values that count as equally good
     band_label: str = ""
@@ -97,12 +98,13 @@ def layout(analysis: Analysis) -> Layout:
         across = 0 if (_numeric(levels[0]), len(levels[0])) >= (_numeric(levels[1]), len(levels[1])) else 1
         if len(levels[1 - across]) <= MAX_LINES:
             return Layout(_factor_axis(settings[0].levels[across][0], levels[across]), across, 1 - across)
-    names = tuple(setting.id for setting in settings)
-    return Layout(Axis("setting", tuple(map(float, range(len(names)))), names, ordered=False), None, None)
+    short = short_names(analysis)
+    names = tuple(map(short.of, settings))
+    return Layout(Axis(short.heading, tuple(map(float, range(len(names)))), names, ordered=False), None, None)
 
 
 def main_charts(analysis: Analysis) -> list[Chart]:
-    """The objective, throughput and response time against the setting, and a heat map where there are two factors."""
+    """The objective, throughput and response time against the setting."""
     place = layout(analysis)
     interval = "Whiskers are confidence intervals over the trials of a setting."
     objective = analysis.objective
@@ -122,7 +124,6 @@ def main_charts(analysis: Analysis) -> list[Chart]:
         charts.append(
             _estimates(Head("response-time-p50", "Response time, median", interval), analysis, place, [median])
         )
-        charts.append(_heat(analysis, place))
     return [chart for chart in charts if _has_points(chart)]
 
 
@@ -161,7 +162,8 @@ def resource_charts(analysis: Analysis) -> list[Chart]:
 
 def state_chart(analysis: Analysis) -> Chart | None:
     """Where threads spent their time, as shares: on a CPU, runnable but waiting for one, blocked (all the rest)."""
-    names = [_short_name(result.setting) for result in analysis.settings]
+    short = short_names(analysis)
+    names = [short.of(result.setting) for result in analysis.settings]
     parts: dict[str, list[Point]] = {"on a CPU": [], "waiting for a CPU": [], "blocked": []}
     for index, result in enumerate(analysis.settings):
         needed = [result.estimates.get(name) for name in ("threads_mean", "subject_cpu_cores", "run_wait_cores")]
@@ -177,14 +179,11 @@ def state_chart(analysis: Analysis) -> Chart | None:
             parts[label].append(Point(float(index), share, None, None, text, result.setting.id, answer))
     if not parts["blocked"]:
         return None
-    by = analysis.settings[0].setting.levels
-    axis = Axis(by[0][0] if len(by) == 1 else "setting", tuple(map(float, range(len(names)))), tuple(names), False)
+    axis = Axis(short.heading, tuple(map(float, range(len(names)))), tuple(names), False)
     lines = tuple(Line(label, tuple(points)) for label, points in parts.items())
-    return Chart("states", "stack", "Thread states", "Share of the time of all its threads.", "%", axis, lines)
-
-
-def _short_name(setting: Setting) -> str:
-    return format_level(setting.levels[0][1]) if len(setting.levels) == 1 else setting.id
+    return Chart(
+        "states", "stack", "Thread states", f"Share of the time of all its threads.{short.told}", "%", axis, lines
+    )
 
 
 def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
@@ -206,7 +205,7 @@ def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[
         id=head.id,
         kind="estimates",
         title=head.title,
-        note=head.note,
+        note=f"{head.note}{short_names(analysis).told}" if place.across is None else head.note,
         unit=unit,
         axis=place.axis,
         lines=tuple(lines),
@@ -246,6 +245,7 @@ def _points(
                     estimate_words(estimate, metric),
                     result.setting.id,
                     result.setting == analysis.answer.setting,
+                    is_as_good(result.setting, analysis),
                 )
             )
     return tuple(points) if not place.axis.ordered else tuple(sorted(points, key=lambda point: point.x))
@@ -271,27 +271,6 @@ def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[flo
             x = place.axis.positions[place.axis.labels.index(format_level(levels[place.across][1]))]
         groups.setdefault(name, []).append((x, result))
     return list(groups.items())
-
-
-def _heat(analysis: Analysis, place: Layout) -> Chart:
-    assert place.lines is not None and place.across is not None
-    metric = analysis.objective
-    settings = [result.setting for result in analysis.settings]
-    across = _distinct([setting.levels[place.across][1] for setting in settings])
-    rows = _distinct([setting.levels[place.lines][1] for setting in settings])
-    axis = _index_axis(settings[0].levels[place.across][0], across)
-    second = _index_axis(settings[0].levels[place.lines][0], rows)
-    values = [result.estimates[metric].value for result in analysis.settings if metric in result.estimates]
-    scale, unit = unit_scale(max(map(abs, values), default=0.0), METRICS[metric].unit)
-    lines = []
-    for level in rows:
-        mine = [
-            (float(across.index(result.setting.levels[place.across][1])), result)
-            for result in analysis.settings
-            if result.setting.levels[place.lines][1] == level
-        ]
-        lines.append(Line(format_level(level), _points(mine, analysis, place, metric, scale)))
-    return Chart("heat", "heat", f"{_title(metric)}, both factors", "", unit, axis, tuple(lines), second=second)
 
 
 def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:

@@ -7,11 +7,12 @@ from html import escape
 
 from powerband.analyze.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict, PublishedTable
 from powerband.analyze.standing import metric_words
-from powerband.report.figures import scrolling, table
+from powerband.report.figures import scrolling, table, wrapping
 from powerband.report.findings import published_cells
 from powerband.report.numbers import ABSENT
 
 _TONES = {ClaimVerdict.HELD: "good", ClaimVerdict.REFUTED: "bad", ClaimVerdict.UNDECIDED: "unsure"}
+_LONG_EXPRESSION = 120  # characters
 
 
 def claims_table(analysis: Analysis) -> str:
@@ -33,7 +34,7 @@ def found_section(analysis: Analysis) -> str:
     """One paragraph, and the published figures beside ours; empty where nothing is claimed or cited."""
     if not analysis.found:
         return ""
-    return f"<p>{escape(' '.join(analysis.found))}</p>{''.join(map(_published, analysis.published))}"
+    return f"<p>{wrapping(' '.join(analysis.found))}</p>{''.join(map(_published, analysis.published))}"
 
 
 def _published(cited: PublishedTable) -> str:
@@ -54,15 +55,22 @@ def _row(claim: ClaimResult, *, published: bool) -> str:
         parts = "".join(f"<li>{_part(part)}</li>" for part in claim.parts)
         more = f"<details><summary>All {len(claim.parts)} comparisons</summary><ul>{parts}</ul></details>"
     return (
-        f'<tr><th scope="row">{escape(claim.says)}<small>{escape(claim.holds)}</small></th>{said}'
-        f'<td class="words">{escape(claim.sentence)}{more}</td>'
+        f'<tr><th scope="row">{escape(claim.says)}{_written(claim.holds)}</th>{said}'
+        f'<td class="words">{wrapping(claim.sentence)}{more}</td>'
         f'<td class="words {_TONES[claim.verdict]}">{escape(claim.verdict)}</td></tr>'
     )
+
+
+def _written(expression: str) -> str:
+    """A long one is folded away: it would stand in a column higher than all else of its claim."""
+    if len(expression) <= _LONG_EXPRESSION:
+        return f"<small>{wrapping(expression)}</small>"
+    return f"<details><summary>As it is checked</summary><small>{wrapping(expression)}</small></details>"
 
 
 def _part(part: ClaimPart) -> str:
     where = f" at {part.where}" if part.where else ""
     return (
         f'<b class="{_TONES[part.verdict]}">{escape(part.verdict)}</b> '
-        f"{escape(part.comparison)}{escape(where)}: {escape(part.sentence)}"
+        f"{wrapping(part.comparison)}{escape(where)}: {wrapping(part.sentence)}"
     )

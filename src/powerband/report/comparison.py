@@ -20,26 +20,35 @@ from powerband.units import RATIO_SHOWN_MAX, signed_percent
 def render_comparison(comparison: RunComparison) -> RenderableType:
     """The verdict, a row for each setting that both measured, the names of the others, what to mind."""
     table = Table(box=None, pad_edge=False)
-    first, second = ("old", "new") if comparison.paired else ("first", "second")
-    headings = ("setting", first, second, "change", "interval", "smallest", "verdict")
-    for heading in headings:
+    for heading in headings(comparison):
         name = heading == "setting"  # it alone folds where the terminal is narrow: no figure may be cut
         justify: JustifyMethod = "left" if name or heading == "verdict" else "right"
         table.add_column(heading, justify=justify, no_wrap=not name, overflow="fold")
     for change in comparison.changes:
-        table.add_row(*map(Text, _row(change, comparison)))
-    notes = [
-        *_reasons(comparison),
-        _note(comparison),
+        table.add_row(*map(Text, change_cells(change, comparison)))
+    warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
+    style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
+    notes = map(Text, comparison_notes(comparison))
+    return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *notes, *warnings)
+
+
+def headings(comparison: RunComparison) -> tuple[str, ...]:
+    """Of the table of changes."""
+    first, second = ("old", "new") if comparison.paired else ("first", "second")
+    return "setting", first, second, "change", "interval", "smallest", "verdict"
+
+
+def comparison_notes(comparison: RunComparison) -> list[str]:
+    """What the verdicts rest on and mean, and what was not compared."""
+    return [
+        *change_reasons(comparison),
+        comparison_note(comparison),
         *_absent("first", comparison.only_first),
         *_absent("second", comparison.only_second),
     ]
-    warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
-    style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
-    return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *map(Text, notes), *warnings)
 
 
-def _reasons(comparison: RunComparison) -> list[str]:
+def change_reasons(comparison: RunComparison) -> list[str]:
     """Why verdicts rest on something else than an interval, where the sentence does not say it already."""
     return [
         f"{change.setting.id}: {change.because}"
@@ -48,7 +57,7 @@ def _reasons(comparison: RunComparison) -> list[str]:
     ]
 
 
-def _note(comparison: RunComparison) -> str:
+def comparison_note(comparison: RunComparison) -> str:
     """What the verdicts mean."""
     direction = "more" if comparison.direction == "maximise" else "less"
     drift = (
@@ -64,7 +73,8 @@ def _note(comparison: RunComparison) -> str:
     )
 
 
-def _row(change: Change, comparison: RunComparison) -> list[str]:
+def change_cells(change: Change, comparison: RunComparison) -> list[str]:
+    """Setting, first, second, change, its interval, the smallest difference that would be told, and the verdict."""
     return [
         change.setting.id,
         format_estimate(change.first, comparison.objective),

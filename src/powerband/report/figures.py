@@ -4,6 +4,7 @@ Every value from outside passes `escape`; templates/*.js fill the boxes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -14,23 +15,47 @@ from powerband.report.numbers import ABSENT
 def figure(chart: Chart) -> str:
     """One chart of `charts.py`."""
     down = len(chart.axis.positions)
-    rows_rem = {"stack": 5 + down * 1.75, "heat": 0.0, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
+    rows_rem = {"stack": 5 + down * 1.75, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
     unit = {"": "", "/s": "per second"}.get(chart.unit, chart.unit)
     title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit and chart.kind != "stack" else "")
     return boxed(chart.id, title, chart.note, _spoken(chart), _chart_table(chart), height_rem=rows_rem[chart.kind])
 
 
-def boxed(name: str, title: str, note: str, spoken: str, numbers: str, *, height_rem: float = 0.0) -> str:
-    """The frame of any chart. `title` and `numbers` (a table) are markup, the others plain text; a height of 0 leaves
-    it to the style sheet."""
+def boxed(
+    name: str, title: str, note: str, spoken: str, numbers: str, *, height_rem: float = 0.0, controls: str = ""
+) -> str:
+    """The frame of any chart. `title`, `numbers` (a table) and `controls` (what a reader chooses by) are markup, the
+    others plain text; a height of 0 leaves it to the style sheet. Buttons to save it come by script."""
     said = f"<p>{escape(note)}</p>" if note else ""
     style = f' style="height:{height_rem:.2f}rem"' if height_rem else ""
     return (
-        f'<figure><figcaption><h3 id="title-{name}">{title}</h3>{said}</figcaption>'
+        f'<figure><figcaption><h3 id="title-{name}">{title}</h3>{said}</figcaption>{controls}'
         f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(spoken)}"{style}></div>'
-        '<details class="no-print"><summary>As a table</summary>'
-        f'<div class="scroll">{numbers}</div></details></figure>'
+        f"{foot(numbers)}</figure>"
     )
+
+
+def foot(numbers: str, words: str = "As a table") -> str:
+    """What stands under a picture: its numbers, folded away. `numbers` is markup."""
+    return (
+        f'<div class="foot no-print"><details><summary>{escape(words)}</summary>'
+        f'<div class="scroll" tabindex="0">{numbers}</div></details></div>'
+    )
+
+
+def chooser(name: str, label: str, options: Sequence[str], chosen: int, *, kind: str = "") -> str:
+    """A list to choose one of, by its index."""
+    shown = "".join(
+        f'<option value="{index}"{" selected" if index == chosen else ""}>{escape(text)}</option>'
+        for index, text in enumerate(options)
+    )
+    marked = f' class="{kind}"' if kind else ""
+    return f'<label{marked}>{escape(label)} <select id="{name}">{shown}</select></label>'
+
+
+def wrapping(text: str) -> str:
+    """Text as markup in which the id of a setting of many factors may go on in the next line."""
+    return re.sub(r",(?=[A-Za-z_])", ",<wbr>", escape(text))
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -63,7 +88,7 @@ def _chart_table(chart: Chart) -> str:
         for point in line.points:
             by_setting.setdefault(point.setting, {})[index] = point.text
     used = [index for index in range(len(heads)) if any(index in row for row in by_setting.values())]
-    if chart.kind == "heat" or (len(used) > 1 and all(len(row) == 1 for row in by_setting.values())):
+    if len(used) > 1 and all(len(row) == 1 for row in by_setting.values()):
         rows = [(setting, next(iter(row.values()))) for setting, row in by_setting.items()]
         return table(["setting", chart.title], rows)
     return table(

@@ -14,7 +14,7 @@ from typing import Any
 
 from powerband.analyze.results import Analysis
 from powerband.errors import PowerbandError
-from powerband.experiment import Measure
+from powerband.experiment import Experiment
 from powerband.experiment_file import load_experiment
 from powerband.report.bars import bars_views
 from powerband.report.inside import inside_views
@@ -28,7 +28,7 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
     """Everything that the page of this run shows."""
     host = read_host(run.host)
     records = run.records()
-    measured = _measure_of(run)
+    experiment = _experiment_of(run)
     return Page(
         analysis=analysis,
         run=str(run.path),
@@ -41,9 +41,9 @@ def gather(run: RunDir, analysis: Analysis) -> Page:
             if facts.rows
         ),
         distributions=distributions(analysis, records),
-        trials=trial_views(run, analysis, records, measured),
+        trials=trial_views(run, analysis, records, experiment),
         inside=inside_views(run, analysis, records),
-        bars=bars_views(run, analysis, records, measured),
+        bars=bars_views(run, analysis, records, None if experiment is None else experiment.measure),
     )
 
 
@@ -57,10 +57,10 @@ def _own_share(analysis: Analysis) -> Facts:
     return Facts("What the bench used itself", tuple(rows))
 
 
-def _measure_of(run: RunDir) -> Measure | None:
-    """What the experiment measures; None where its file cannot be read any more."""
+def _experiment_of(run: RunDir) -> Experiment | None:
+    """None where its file cannot be read any more."""
     try:
-        return load_experiment(run.experiment).measure
+        return load_experiment(run.experiment)
     except PowerbandError:
         return None
 

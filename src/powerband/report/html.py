@@ -19,12 +19,31 @@ from typing import Any
 
 from powerband import __version__
 from powerband.analyze.results import Analysis
-from powerband.report.charts import layout, main_charts, resource_charts, state_chart
+from powerband.report.charts import main_charts, resource_charts, state_chart
 from powerband.report.gather import gather
-from powerband.report.page import Page, Quantiles
-from powerband.report.sections import Charts, body
-from powerband.report.verdict_charts import AnyChart, capacity_charts, exploration_chart, pool_chart, race_chart
+from powerband.report.limits import limit_chart, span_words
+from powerband.report.names import short_names
+from powerband.report.page import Page, Quantiles, TrialView
+from powerband.report.rule_chart import rule_chart
+from powerband.report.sections import Charts, Drawn, body
+from powerband.report.standings import ranked
+from powerband.report.surface import surface_chart
+from powerband.report.trade_off_chart import trade_off_chart
+from powerband.report.verdict_charts import capacity_charts, exploration_chart, pool_chart, race_chart
 from powerband.store import RunDir, disk_error, write_atomically
+
+SCRIPTS = (
+    "charts.js",
+    "verdicts.js",
+    "limits.js",
+    "surface.js",
+    "distribution.js",
+    "csv.js",
+    "save.js",
+    "trials.js",
+    "report.js",
+)
+LINES_SHOWN = 8  # of the distributions, until a reader chooses others
 
 
 def write_report(run: RunDir, analysis: Analysis) -> Path:
@@ -40,7 +59,7 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
 def render_page(page: Page) -> str:
     """The whole file."""
     charts = _charts(page.analysis)
-    script = "\n".join(_template(name) for name in ("charts.js", "verdicts.js", "report.js"))
+    script = "\n".join(_template(name) for name in SCRIPTS)
     packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()
     library = gzip.decompress(packed_library)
     data = _data(page, charts.all())
@@ -59,48 +78,65 @@ def render_page(page: Page) -> str:
 def _charts(analysis: Analysis) -> Charts:
     return Charts(
         main=tuple(main_charts(analysis)),
+        surface=surface_chart(analysis),
+        trade_offs=trade_off_chart(analysis),
         race=race_chart(analysis),
         exploration=exploration_chart(analysis),
         capacity=tuple(capacity_charts(analysis)),
         pools=pool_chart(analysis),
+        limits=limit_chart(analysis),
+        rules=rule_chart(analysis),
         costs=tuple(resource_charts(analysis)),
         states=state_chart(analysis),
     )
 
 
-def _data(page: Page, charts: Sequence[AnyChart]) -> str:
-    place = layout(page.analysis)
+def _data(page: Page, charts: Sequence[Drawn]) -> str:
+    short = short_names(page.analysis)
     answer = page.analysis.answer.setting
+    first = _lines_shown(page.analysis)
     document: dict[str, Any] = {
+        "name": page.analysis.name,
         "charts": [asdict(chart) for chart in charts],
         "distributions": [
             {
                 "setting": each.setting,
-                "label": each.setting.partition("=")[2] if place.across == 0 and place.lines is None else each.setting,
+                "label": short.names.get(each.setting, each.setting),
                 "answer": answer is not None and each.setting == answer.id,
+                "shown": each.setting in first,
                 "response_time": {"points": _points(each.response_time)},
                 "service_time": {"points": _points(each.service_time)},
             }
             for each in page.distributions
         ],
-        "trials": [
-            {
-                "number": trial.number,
-                "measured_s": trial.measured_s,
-                "tracks": [
-                    {
-                        "panel": track.panel,
-                        "label": track.label,
-                        "unit": track.unit,
-                        "points": [[_short(s), None if value is None else _short(value)] for s, value in track.points],
-                    }
-                    for track in trial.tracks
-                ],
-            }
-            for trial in page.trials
-        ],
+        "trials": [_trial(trial) for trial in page.trials],
     }
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _trial(trial: TrialView) -> dict[str, Any]:
+    return {
+        "number": trial.number,
+        "measured_s": trial.measured_s,
+        "limits": [[_short(span.from_s), _short(span.to_s), *span_words(span)] for span in trial.limits],
+        "tracks": [
+            {
+                "panel": track.panel,
+                "label": track.label,
+                "unit": track.unit,
+                **({"band": True} if track.band else {}),
+                "points": [[_short(s), None if value is None else _short(value)] for s, value in track.points],
+            }
+            for track in trial.tracks
+        ],
+    }
+
+
+def _lines_shown(analysis: Analysis) -> frozenset[str]:
+    """The answer, and the best of the others."""
+    chosen = [analysis.answer.setting] if analysis.answer.setting is not None else []
+    settings = dict.fromkeys([*chosen, *(row.setting for row in ranked(analysis))])
+    return frozenset(setting.id for setting in list(settings)[:LINES_SHOWN])
 
 
 def _points(quantiles: Quantiles) -> list[list[float]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.results import Analysis
 from powerband.analyze.threads import LabelTable, ThreadUse
+from powerband.analyze.timeline import LimitSpan
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,18 @@ class Track:
     label: str
     unit: str
     points: tuple[tuple[float, float | None], ...]
+    band: bool = False  # the tracks of its panel are parts of a whole, and stand on each other
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there."""
+    """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there.
+    `limits`: what held its throughput, without gaps."""
 
     number: int
     tracks: tuple[Track, ...] = ()
     measured_s: tuple[float, float] | None = None
+    limits: tuple[LimitSpan, ...] = ()
 
 
 @dataclass(frozen=True)

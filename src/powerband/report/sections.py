@@ -6,26 +6,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 
 from powerband.analyze.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.plan import format_level
 from powerband.report.bars import bars_section
 from powerband.report.charts import Chart
 from powerband.report.claims import claims_table, found_section
-from powerband.report.figures import figure, scrolling, table
+from powerband.report.figures import figure, foot, scrolling, table, wrapping
 from powerband.report.findings import VISITOR_HEADS, bottleneck_short, restless_settings, state_words, visitor_rows
 from powerband.report.inside import inside_section
+from powerband.report.limits import LimitChart
 from powerband.report.memory import memory_section
 from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.page import Distribution, Facts, Page
+from powerband.report.rule_chart import RuleChart
+from powerband.report.surface import SurfaceChart, surface_section
+from powerband.report.trade_off_chart import TradeOffChart, trade_off_section
 from powerband.report.trial_map import trial_map
 from powerband.report.verdict_charts import AnyChart, CapacityChart, RaceChart
-from powerband.report.verdicts import capacity_section, changes_section, race_section, rules_section, why_section
+from powerband.report.verdicts import (
+    capacity_section,
+    changes_section,
+    race_section,
+    rules_section,
+    why_section,
+    words_table,
+)
 from powerband.report.words import (
     change_words,
     counted,
     error_rows,
     factor_names,
+    is_as_good,
+    margin_words,
     not_allowed,
     present_columns,
     standing_words,
@@ -33,7 +47,9 @@ from powerband.report.words import (
     verdict_note,
     verdict_words,
 )
-from powerband.units import plural
+from powerband.units import joined, plural
+
+Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
 
 
 @dataclass(frozen=True)
@@ -41,16 +57,23 @@ class Charts:
     """Every chart of a page but the ones that a reader's choices fill."""
 
     main: tuple[Chart, ...]
+    surface: SurfaceChart | None
+    trade_offs: TradeOffChart | None
     race: RaceChart | None
     exploration: Chart | None
     capacity: tuple[CapacityChart, ...]
     pools: Chart | None
+    limits: LimitChart | None
+    rules: RuleChart | None
     costs: tuple[Chart, ...]
     states: Chart | None
 
-    def all(self) -> list[AnyChart]:
-        single = [chart for chart in (self.race, self.exploration, self.pools, self.states) if chart is not None]
-        return [*self.main, *self.capacity, *self.costs, *single]
+    def all(self) -> list[Drawn]:
+        """In the order of the page, so that what is seen first is drawn first."""
+        single = [self.surface, self.trade_offs, self.race, self.exploration]
+        behind = [self.limits, self.pools, self.rules]
+        drawn = [*self.main, *single, *self.capacity, *behind, *self.costs, self.states]
+        return [chart for chart in drawn if chart is not None]
 
 
 def body(page: Page, charts: Charts) -> str:
@@ -58,12 +81,14 @@ def body(page: Page, charts: Charts) -> str:
     analysis = page.analysis
     sections = [
         ("settings", "Settings compared", _settings(page, charts.main)),
+        ("surface", "Two factors at once", surface_section(charts.surface)),
+        ("trade-offs", "What is bought with what", trade_off_section(charts.trade_offs)),
         ("changes", "What each change costs", changes_section(analysis)),
         ("bars", "Rate over time", bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
-        ("why", "Why", why_section(analysis, charts.pools)),
-        ("rules", "Rules of thumb", rules_section(analysis)),
+        ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
+        ("rules", "Rules of thumb", rules_section(analysis, charts.rules)),
         ("found", "What we found", found_section(analysis)),
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
@@ -106,7 +131,7 @@ def _top(page: Page) -> str:
     # The figures behind the colon are for reading, not for display type.
     headline, _, figures = first.partition(": ")
     headline = headline if headline.endswith(".") else f"{headline}."
-    because = "".join(f'<p class="because">{escape(text)}</p>' for text in (_capital(figures), *rest) if text)
+    because = "".join(_because(label, text) for label, text in _reasons(analysis, figures, rest) if text)
     size = " long" if len(headline) > _HEADLINE_CHARACTERS else ""
     question = f"<h1>{escape(analysis.question or analysis.name)}</h1>"
     notes = "".join(f"<li>{escape(warning)}</li>" for warning in analysis.warnings)
@@ -114,8 +139,19 @@ def _top(page: Page) -> str:
     when = f" · {escape(page.when)}" if page.when else ""
     return (
         f'<header class="top" id="content"><p class="eyebrow"><b>{escape(analysis.name)}</b>{when}</p>{question}'
-        f'<p class="answer{size}">{escape(headline)}</p>{because}{_keys(analysis)}{notes}'
+        f'<p class="answer{size}">{wrapping(headline)}</p>{because}{_keys(analysis)}{notes}'
     )
+
+
+def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
+    """What follows the headline. Of a setting that is named it is said how sure that is, and why."""
+    labels = ["How sure: ", "Why: ", "But: "] if analysis.answer.setting is not None else []
+    return [("", _capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
+
+
+def _because(label: str, text: str) -> str:
+    strong = f"<b>{label}</b>" if label else ""
+    return f'<p class="because">{strong}{wrapping(text)}</p>'
 
 
 _HEADLINE_CHARACTERS = 48
@@ -145,6 +181,9 @@ def _keys(analysis: Analysis) -> str:
                     f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
                 )
                 items.append((_label(name), format_estimate(estimate, name), small))
+    if chosen is not None and chosen.bottleneck is not None:
+        proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
+        items.append(("Limit", _capital(bottleneck_short(chosen.bottleneck)), proof))
     items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
     trials = counted(analysis.trials)
     valid = sum(trial.valid for trial in trials)
@@ -152,7 +191,7 @@ def _keys(analysis: Analysis) -> str:
     rest = f"{left} more not counted" if left else "every trial was valid" if valid else "nothing was run yet"
     items.append(("Evidence", plural(valid, "trial"), rest))
     cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(small)}</small></dd></div>"
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{wrapping(small)}</small></dd></div>"
         for name, value, small in items
     )
     return f'<dl class="keys">{cells}</dl>'
@@ -161,7 +200,7 @@ def _keys(analysis: Analysis) -> str:
 def _settings(page: Page, main: Sequence[Chart]) -> str:
     if not page.analysis.settings:
         return ""
-    charts = f'<div class="grid two">{"".join(map(figure, main))}</div>' if main else ""
+    charts = f'{_marks(page.analysis)}<div class="grid two">{"".join(map(figure, main))}</div>' if main else ""
     rules = [
         f"{'Most' if page.analysis.direction == 'maximise' else 'Least'} {_label(page.analysis.objective).lower()}"
     ]
@@ -172,12 +211,25 @@ def _settings(page: Page, main: Sequence[Chart]) -> str:
     return f"{lead}{charts}{_table(page.analysis)}"
 
 
+def _marks(analysis: Analysis) -> str:
+    """What the points of all charts say of a setting."""
+    answer = analysis.answer
+    parts = [('<i class="dot big full"></i>the answer', answer.setting is not None)]
+    margin = escape(margin_words(analysis.margin, analysis.objective))
+    parts.append((f'<i class="dot full"></i>as good, within {margin}', len(answer.equivalent) > 1))
+    parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(answer.equivalent)))
+    shown = "".join(f"<span>{part}</span>" for part, told in parts if told)
+    if sum(told for _, told in parts) < 2:
+        return ""  # one mark needs no key
+    return f'<p class="key standing">{shown}</p>'
+
+
 def _errors(analysis: Analysis) -> str:
-    rows = [(row.setting, row.kind, f"{row.count:,}", row.cause or ABSENT) for row in error_rows(analysis)]
+    rows = [(row.setting, row.kind, row.cause or ABSENT, f"{row.count:,}") for row in error_rows(analysis)]
     if not rows:
         return ""
     lead = '<p class="lead">Of all valid trials, with their warm-ups; causes are read from what the trial left.</p>'
-    return f'{lead}<div class="scroll">{table(["setting", "how", "requests", "cause"], rows)}</div>'
+    return lead + words_table("Requests that failed", ("setting", "how", "cause", "requests"), rows, numbers=(3,))
 
 
 def _table(analysis: Analysis) -> str:
@@ -194,14 +246,24 @@ def _table(analysis: Analysis) -> str:
     rows = "".join(
         _row(result, analysis, [column.metric for column in extra], limited=limited) for result in analysis.settings
     )
-    allowed = "".join(f"<li>{escape(name)} is not allowed: {escape(why)}</li>" for name, why in not_allowed(analysis))
+    allowed = "".join(f"<li>{wrapping(said)}</li>" for said in _not_allowed(analysis))
     allowed = f'<ul class="notes">{allowed}</ul>' if allowed else ""
     shown = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     return (
-        f'<p class="under">{escape(verdict_note(analysis))} '
+        f'<p class="under">{wrapping(verdict_note(analysis))} '
         f"Small figures: {format_share(analysis.confidence)} intervals.</p>"
         f"{scrolling('All settings', shown)}{allowed}"
     )
+
+
+def _not_allowed(analysis: Analysis) -> list[str]:
+    """A line for each reason, with all settings that have it."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in not_allowed(analysis):
+        by_reason.setdefault(why, []).append(name)
+    return [
+        f"{joined(names)} {'is' if len(names) == 1 else 'are'} not allowed: {why}" for why, names in by_reason.items()
+    ]
 
 
 def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, limited: bool) -> str:
@@ -216,7 +278,8 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
     invalid = f"<small>+{result.invalid} not counted</small>" if result.invalid else ""
     moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
-    chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
+    equal = ' class="equal"' if is_as_good(result.setting, analysis) else ""
+    chosen = ' class="chosen"' if result.setting == analysis.answer.setting else equal
     return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{moving}</td></tr>"
 
 
@@ -252,14 +315,16 @@ def _distributions(page: Page) -> str:
     chart = (
         '<div class="chart tall" id="chart-distribution" role="img" '
         'aria-label="Chart: time against percentile, one line per setting. The values are in the table below."></div>'
-        '<p class="key" id="distribution-key" hidden></p>'
+        '<fieldset class="key toggles no-print" id="distribution-key" hidden><legend>Lines</legend></fieldset>'
     )
     tables = _quantile_table("Response time", page.distributions, response=True)
     tables += _quantile_table("Service time", page.distributions, response=False)
     return (
         '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of all '
-        "valid trials of a setting, merged. The answer is drawn thick.</p>"
-        f"<figure>{choice}{chart}<details><summary>As tables</summary>{tables}</details></figure>"
+        "valid trials of a setting, merged. The answer is drawn thick; each further nine takes the same room, so that "
+        "the slowest requests are seen.</p>"
+        f'<figure><figcaption><h3 id="title-distribution">Time by percentile</h3></figcaption>'
+        f"{choice}{chart}{foot(tables, 'As tables')}</figure>"
     )
 
 
@@ -304,9 +369,11 @@ def _again(page: Page) -> str:
     facts = "".join(_facts(each) for each in page.facts)
     return (
         f'<h3>To run it again</h3><pre class="command" tabindex="0">{escape(page.command)}</pre>'
+        '<p class="under">Elsewhere: save the experiment below, which has every default and the seed, and give its '
+        "file to <code>powerband run</code>.</p>"
         f'<div class="facts">{facts}</div>'
         '<details style="margin-top:1.4rem"><summary>The experiment as resolved</summary>'
-        f'<pre tabindex="0">{escape(page.experiment_yaml)}</pre></details>'
+        f'<pre tabindex="0" id="experiment">{escape(page.experiment_yaml)}</pre></details>'
     )
 
 

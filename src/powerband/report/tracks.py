@@ -5,20 +5,28 @@ Series and quantiles come from `analyze`; nothing is computed here but the chang
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from powerband.analyze.fleet import Times, merge_fleet
 from powerband.analyze.measure import quantile_table
-from powerband.analyze.results import Analysis
-from powerband.analyze.series import PoolSeries, TrialSeries, trial_series
+from powerband.analyze.probes import read_probe
+from powerband.analyze.results import Analysis, TrialResult
+from powerband.analyze.series import TrialSeries, series_of
+from powerband.analyze.thread_states import ThreadStates
 from powerband.analyze.threads import LabelledSeries, is_counter
-from powerband.experiment import Measure
+from powerband.analyze.timeline import LimitSpan, limits_over_time
+from powerband.experiment import Experiment
 from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
 from powerband.report.numbers import unit_scale
 from powerband.report.page import Distribution, Quantiles, Track, TrialView
+from powerband.report.words import STATES
 from powerband.store import RunDir, TrialRecord
 
 POINTS_MAX = 400  # of one line; a longer one keeps every n-th
+POINTS_LEAST = 60  # however many trials there are
+POINTS_OF_ALL = 20_000  # of one line in all trials together, so that the file of a long run stays small
+POINTS_OF_PAGE = 450_000  # of all lines: about 4 MB of the file
 TRIALS_MAX = 200  # with series on the page; 500 of them would make it three times as long to open
 _UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # as Prometheus' names end
 POOLS_SHOWN = 2  # the busiest
@@ -28,15 +36,43 @@ Values = Sequence[float | None]
 
 
 def trial_views(
-    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], measured: Measure | None = None
+    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], experiment: Experiment | None = None
 ) -> tuple[TrialView, ...]:
-    """The recorded trials over time: all of them, or of a long run those of `trials_shown`."""
+    """The recorded trials over time: all of them, or of a long run those of `trials_shown`. Without the experiment
+    neither the subject's own metrics nor what was the limit is known."""
     shown = trials_shown(analysis, TRIALS_MAX)
-    return tuple(
-        _view(trial_series(run.trial(number), record, measured), number)
+    points_max = max(POINTS_LEAST, min(POINTS_MAX, POINTS_OF_ALL // max(1, len(shown))))
+    results = {trial.number: trial for trial in analysis.trials}
+    views = [
+        _read(run, record, results.get(record.spec.number), experiment, points_max)
         for record in records
-        if (number := record.spec.number) in shown
+        if record.spec.number in shown
+    ]
+    return _within(views, POINTS_OF_PAGE)
+
+
+def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
+    """All lines thinned alike, where there are so many of them that the page would be too long to open."""
+    step = -(-sum(len(track.points) for view in views for track in view.tracks) // most)
+    if step <= 1:
+        return tuple(views)
+    return tuple(
+        replace(view, tracks=tuple(replace(track, points=track.points[::step]) for track in view.tracks))
+        for view in views
     )
+
+
+def _read(
+    run: RunDir, record: TrialRecord, result: TrialResult | None, experiment: Experiment | None, points_max: int
+) -> TrialView:
+    """Each file is read once: they are long."""
+    directory = run.trial(record.spec.number)
+    events, probe = list(directory.read_events()), read_probe(directory.read_probe())
+    series = series_of(record, events, probe, None if experiment is None else experiment.measure)
+    if result is None or experiment is None:
+        return _view(series, record.spec.number, (), points_max)
+    limits = limits_over_time(result, record, events, probe, experiment)
+    return _view(series, record.spec.number, limits, points_max)
 
 
 def trials_shown(analysis: Analysis, most: int) -> frozenset[int]:
@@ -102,7 +138,9 @@ def _quantiles(times: Times) -> Quantiles:
     return Quantiles(times.count, quantile_table(times), named)
 
 
-def _view(series: TrialSeries, number: int) -> TrialView:
+def _view(
+    series: TrialSeries, number: int, limits: tuple[LimitSpan, ...] = (), points_max: int = POINTS_MAX
+) -> TrialView:
     load, subject, host, jvm, counter = series.load, series.subject, series.host, series.jvm, series.counter
     start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
     failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
@@ -133,15 +171,17 @@ def _view(series: TrialSeries, number: int) -> TrialView:
         *(_panel(own.name, METRICS[own.name].unit, own.t_s, [("", own.values)]) for own in series.own),
         *map(_labelled_panel, series.labelled),
         _panel("Threads", "count", subject.t_s, [("alive", subject.threads)]),
-        *(_pool_panel(pool) for pool in series.pools[:POOLS_SHOWN]),
+        _bands("Thread states", series.states),
+        *(_bands(f"Threads named {pool.pool}", pool.states) for pool in series.pools[:POOLS_SHOWN]),
         _panel("Context switches", "per_s", subject.t_s, [("all", subject.context_switches_per_s)]),
         _panel("In flight", "count", load.t_s, [("requests", load.in_flight)]),
         _panel("Whole machine", "ratio", host.t_s, [("CPU in use", host.busy_share), ("stolen", host.steal_share)]),
     )
     return TrialView(
         number,
-        tuple(track for panel in panels for track in panel),
+        tuple(_thinned(track, points_max) for panel in panels for track in panel),
         None if start is None or end is None else (start, end),
+        limits,
     )
 
 
@@ -154,11 +194,11 @@ def _labelled_panel(found: LabelledSeries) -> list[Track]:
     return _panel(found.name, unit, found.t_s, found.lines)
 
 
-def _pool_panel(pool: PoolSeries) -> list[Track]:
-    """What the threads of one pool did, in threads. Sampled once a second where the subject's total is not: run-queue
-    waits are read then."""
-    lines = [("on a CPU", pool.on_cpu), ("waiting for a CPU", pool.run_wait), ("blocked", pool.blocked)]
-    return _panel(f"Threads named {pool.pool}", "count", pool.t_s, lines)
+def _bands(name: str, states: ThreadStates) -> list[Track]:
+    """What threads did, in threads, each state on top of the others. Sampled once a second: run-queue waits and what
+    blocked threads wait on are read then."""
+    lines = [(STATES.get(state, STATES["other"]), values) for state, values in states.bands]
+    return [replace(track, band=True) for track in _panel(name, "count", states.t_s, lines)]
 
 
 def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str, Values]]) -> list[Track]:
@@ -169,6 +209,10 @@ def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str
     tracks = []
     for label, values in present:
         points = [(t, None if value is None else value / scale) for t, value in zip(t_s, values, strict=True) if t >= 0]
-        step = -(-len(points) // POINTS_MAX) or 1
-        tracks.append(Track(name, label, {"cores": "cores"}.get(unit, suffix), tuple(points[::step])))
+        tracks.append(Track(name, label, {"cores": "cores"}.get(unit, suffix), tuple(points)))
     return tracks
+
+
+def _thinned(track: Track, points_max: int) -> Track:
+    step = -(-len(track.points) // points_max) or 1
+    return track if step == 1 else replace(track, points=track.points[::step])

@@ -15,23 +15,16 @@ from powerband.metrics import METRICS
 from powerband.plan import Setting, Stage
 from powerband.report.charts import Axis, Chart, Line, Point
 from powerband.report.findings import capacity_words, departure_of, ratio_phrase, state_words
+from powerband.report.names import short_names
 from powerband.report.numbers import format_number, unit_scale
 from powerband.report.standings import metric_name, ranked
-from powerband.report.words import margin_words
+from powerband.report.words import STATES, margin_words
 from powerband.units import plural
 
 RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
 RACE_BARS = 10  # of one setting that are drawn; of more looks every second or third, the last one always
 POOL_ROWS = 12  # above so many only the busiest pool of each setting is drawn
-_BLOCKED = {
-    "lock": "waiting for a lock or for work",  # the kernel tells no difference
-    "socket": "blocked on a socket",
-    "disk": "blocked on a disk",
-    "memory": "blocked on memory",
-    "sleep": "asleep",
-    "poll": "polling for events",
-    "other": "blocked on other things",
-}
+_BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
 
 
 @dataclass(frozen=True)
@@ -48,6 +41,7 @@ class RaceBar:
 @dataclass(frozen=True)
 class RaceRow:
     setting: str
+    label: str
     state: str
     leads: bool
     out: bool
@@ -109,9 +103,11 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
     if race is None or not race.looks:
         return None
     leader = race.looks[-1].leader
+    short = short_names(analysis)
     rows = tuple(
         RaceRow(
             result.setting.id,
+            short.row(result.setting),
             "leader" if result.setting == leader else state_words(result, analysis),
             result.setting == leader,
             departure_of(result.setting, race) is not None,
@@ -121,7 +117,7 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
     )
     shown = tuple(row for row in rows if row.bars or row.leads)
     margin = (1 - analysis.margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + analysis.margin)
-    note = "Each block adds a bar, the palest first: the ratio to whatever led then, with its interval."
+    note = f"Each block adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
     label = f"within {margin_words(analysis.margin, analysis.objective)}"
     return RaceChart("race", "race", "Ratio to the leader, block by block", note, shown, _span(analysis), margin, label)
 
@@ -265,9 +261,10 @@ def pool_chart(analysis: Analysis) -> Chart | None:
         return None
     parts: dict[str, list[Point]] = {}
     labels = []
+    short = short_names(analysis)
     for index, (setting, pool) in enumerate(rows):
         name = f"{setting.id}: {pool.pool}"
-        labels.append(name)
+        labels.append(f"{short.row(setting)}: {pool.pool}")
         for label, threads in pool_parts(pool):
             share = 100 * threads / pool.threads
             text = f"{format_number(threads, 'count')} threads, {share:.1f} %"
@@ -275,8 +272,9 @@ def pool_chart(analysis: Analysis) -> Chart | None:
             parts.setdefault(label, []).append(point)
     order = ["on a CPU", "waiting for a CPU", *_BLOCKED.values(), "blocked"]
     lines = tuple(Line(label, tuple(parts[label])) for label in order if label in parts)
-    axis = Axis("", tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
-    note = "Share of the time of a pool’s threads, in each setting’s middle trial."
+    heading = short.heading if short.has_parts else ""
+    axis = Axis(heading, tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
+    note = f"Share of the time of a pool’s threads, in each setting’s middle trial.{short.told}"
     return Chart("pools", "stack", "What the threads of a pool did", note, "%", axis, lines)
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.analyze.results import Analysis, BottleneckName, Confirmation, Estimate, Race, SettingResult
+from powerband.analyze.results import Analysis, BottleneckName, Confirmation, Race, SettingResult
 from powerband.report.charts import Chart
-from powerband.report.figures import boxed, figure, scrolling, table
+from powerband.report.figures import boxed, figure, scrolling, table, wrapping
 from powerband.report.findings import (
     CHANGE_HEADS,
     bottleneck_words,
@@ -25,7 +25,9 @@ from powerband.report.findings import (
     rule_result,
     whole_sentence,
 )
+from powerband.report.limits import LimitChart, limit_figure
 from powerband.report.numbers import ABSENT, format_number
+from powerband.report.rule_chart import RuleChart, rule_tone
 from powerband.report.verdict_charts import RACE_BARS, CapacityChart, RaceChart, pool_trial
 from powerband.units import plural
 
@@ -144,8 +146,8 @@ def _capacity_figure(chart: CapacityChart) -> str:
     return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows))
 
 
-def why_section(analysis: Analysis, pools: Chart | None) -> str:
-    """Each setting's bottleneck with its proof and what to do, and what its threads did."""
+def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | None) -> str:
+    """Each setting's bottleneck with its proof and what to do, the same by trial, and what its threads did."""
     named = [row for row in analysis.settings if row.bottleneck is not None]
     if not named and pools is None:
         return ""
@@ -161,7 +163,8 @@ def why_section(analysis: Analysis, pools: Chart | None) -> str:
     shown = f'<table class="claims brief"><thead>{head}</thead><tbody>{rows}</tbody></table>'
     named_table = scrolling("Bottlenecks", shown) if named else ""
     picture = "" if pools is None else f'<div class="below">{figure(pools)}</div>{_pool_table(analysis)}'
-    return lead + named_table + picture
+    over_the_run = "" if limits is None else f'<div class="below">{limit_figure(limits, analysis)}</div>'
+    return lead + named_table + over_the_run + picture
 
 
 def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
@@ -175,7 +178,7 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
     name = bottleneck_words(found)
     return (
-        f'<tr{chosen}><th scope="row">{escape(result.setting.id)}</th>'
+        f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
         f'<td class="words"><b class="{tone}">{escape(name[:1].upper() + name[1:])}</b>{share}</td>'
         f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(whole_sentence(found.advice))}</td></tr>'
     )
@@ -216,7 +219,7 @@ def _pool_table(analysis: Analysis) -> str:
     return f'<details class="no-print"><summary>All pools, in threads</summary>{inner}</details>'
 
 
-def rules_section(analysis: Analysis) -> str:
+def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
     """Each rule of thumb: what it proposes with the measured figures, and what following it would change."""
     if not analysis.rules:
         return ""
@@ -226,8 +229,8 @@ def rules_section(analysis: Analysis) -> str:
         rows.append(
             f'<tr><th scope="row">{escape(rule.name)}<small>{escape(rule.source)}</small></th>'
             f'<td class="words">{escape(rule.formula)}</td><td>{escape(proposal_words(rule))}</td>'
-            f'<td class="words">{escape(nearest)}</td>'
-            f'<td class="words {_rule_tone(rule.cost, analysis)}">{escape(rule_result(rule))}</td></tr>'
+            f'<td class="words">{wrapping(nearest)}</td>'
+            f'<td class="words {rule_tone(rule.cost, analysis)}">{escape(rule_result(rule))}</td></tr>'
         )
     heads = (
         '<th scope="col">rule</th><th scope="col" class="words">with the figures measured here</th>'
@@ -239,19 +242,17 @@ def rules_section(analysis: Analysis) -> str:
     return (
         '<p class="lead">What common rules say for this server, with the figures measured here, beside the measured '
         f"answer{escape(chosen)}. The last column is the objective at the nearest setting that was tried, towards the "
-        "answer’s. A rule whose conditions are not met is refused.</p>" + scrolling("Rules of thumb", shown)
+        "answer’s. A rule whose conditions are not met is refused.</p>"
+        + ("" if chart is None else _rule_figure(chart))
+        + f'<div class="below">{scrolling("Rules of thumb", shown)}</div>'
     )
 
 
-def _rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
-    """Red where the whole interval is worse than the margin allows, green where none of it is."""
-    if cost is None or cost.low is None or cost.high is None:
-        return ""
-    if analysis.direction == "minimise":
-        edge = 1 + analysis.margin
-        return "bad" if cost.low > edge else "good" if cost.high < edge else ""
-    edge = 1 - analysis.margin
-    return "bad" if cost.high < edge else "good" if cost.low > edge else ""
+def _rule_figure(chart: RuleChart) -> str:
+    numbers = table(["rule", "proposes"], [(row.name, row.text) for row in chart.rows])
+    told = "; ".join(f"{row.name} {row.text}" for row in chart.rows)
+    spoken = f"Chart: {chart.title}: {chart.factor}={chart.answer:g}. {told}. The values are in the table below."
+    return boxed(chart.id, escape(chart.title), chart.note, spoken, numbers, height_rem=4.5 + 1.9 * len(chart.rows))
 
 
 def words_table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

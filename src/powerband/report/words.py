@@ -30,6 +30,20 @@ COLUMNS = (
     Column("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
 )
 
+# What a thread does, by the name that analysis has for it.
+STATES = {
+    "on_cpu": "on a CPU",
+    "run_wait": "waiting for a CPU",
+    "lock": "waiting for a lock or for work",  # the kernel tells no difference
+    "socket": "blocked on a socket",
+    "disk": "blocked on a disk",
+    "memory": "blocked on memory",
+    "sleep": "asleep",
+    "poll": "polling for events",
+    "other": "blocked on other things",
+    "blocked": "blocked",
+}
+
 
 def verdict_words(result: SettingResult, analysis: Analysis) -> str:
     """A setting's standing towards the leader, in two words at most."""
@@ -96,6 +110,11 @@ def standing_words(analysis: Analysis) -> str:
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
         parts.append("none of the others is as good")
     return "; ".join(parts)
+
+
+def is_as_good(setting: Setting, analysis: Analysis) -> bool:
+    """It serves as well as the answer, or is the answer; nothing does where there is none."""
+    return analysis.answer.setting is not None and setting in analysis.answer.equivalent
 
 
 def _ids(settings: Iterable[Setting]) -> str:

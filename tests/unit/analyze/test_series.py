@@ -25,9 +25,10 @@ def test_the_series_of_an_even_trial_are_flat(tmp_path: Path) -> None:
     assert set(subject.threads) == {4.0}
     assert series.host.busy_share == pytest.approx([0.425] * len(series.host.t_s), rel=1e-3)
     (pool,) = series.pools
-    assert [sum(parts) for parts in zip(pool.on_cpu, pool.run_wait, pool.blocked, strict=True)] == pytest.approx(
-        pool.threads
-    )
+    assert pool.pool == "worker" and pool.states == series.states
+    assert [name for name, _ in pool.states.bands] == ["on_cpu", "run_wait", "blocked"]
+    together = [sum(parts) for parts in zip(*(values for _, values in pool.states.bands), strict=True)]
+    assert together == pytest.approx([4.0] * len(pool.states.t_s))
 
 
 def test_a_trial_that_never_began_has_empty_series(tmp_path: Path) -> None:

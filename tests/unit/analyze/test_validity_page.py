@@ -19,6 +19,7 @@ def test_the_page_and_the_gate_know_the_same_codes() -> None:
             "measure.py",
             "acknowledged.py",
             "crowd.py",
+            "jmeter.py",
             "errors.py",
             "visitor.py",
             "self_driven.py",

@@ -17,14 +17,12 @@ def test_a_short_range_of_numbers_stays_linear() -> None:
     assert layout(synthetic.analysis(levels=(4, 8, 16))).axis.positions == (2.0, 3.0, 4.0)
 
 
-def test_of_two_factors_one_becomes_lines_and_both_make_a_map() -> None:
+def test_of_two_factors_one_becomes_lines() -> None:
     charts = {chart.id: chart for chart in main_charts(synthetic.two_factor_analysis())}
     assert [line.name for line in charts["goodput"].lines] == ["queue=10", "queue=100", "queue=1000"] or [
         line.name for line in charts["goodput"].lines
     ] == ["threads=4", "threads=8", "threads=16"]
-    heat = charts["heat"]
-    assert heat.second is not None
-    assert sum(len(line.points) for line in heat.lines) == 9
+    assert "heat" not in charts  # the response surface has both
 
 
 def test_values_of_a_chart_share_one_unit_and_carry_their_text() -> None:
@@ -63,3 +61,12 @@ def test_the_answer_is_marked_once_per_line() -> None:
     for chart in main_charts(synthetic.analysis()):
         for line in chart.lines:
             assert [point.setting for point in line.points if point.answer] == ["threads=32"]
+
+
+def test_what_is_as_good_as_the_answer_is_marked() -> None:
+    analysis = synthetic.analysis()
+    equal = {setting.id for setting in analysis.answer.equivalent}
+    assert len(equal) > 1
+    for chart in main_charts(analysis):
+        for line in chart.lines:
+            assert {point.setting for point in line.points if point.equal} == equal

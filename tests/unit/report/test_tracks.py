@@ -4,9 +4,20 @@ from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.series import LoadSeries, TrialSeries
+from powerband.analyze.thread_states import ThreadStates
 from powerband.analyze.threads import LabelledSeries
 from powerband.plan import Stage
-from powerband.report.tracks import POINTS_MAX, _comparable, _labelled_panel, _panel, _view, trials_shown
+from powerband.report.tracks import (
+    POINTS_MAX,
+    _bands,
+    _comparable,
+    _labelled_panel,
+    _panel,
+    _thinned,
+    _view,
+    _within,
+    trials_shown,
+)
 
 
 def test_lines_of_a_panel_share_the_unit_of_the_largest() -> None:
@@ -27,7 +38,8 @@ def test_a_line_without_values_is_left_out() -> None:
 
 def test_long_lines_are_thinned_evenly() -> None:
     seconds = tuple(i / 10 for i in range(10_000))
-    (track,) = _panel("Rate", "per_s", seconds, [("ok", seconds)])
+    (whole,) = _panel("Rate", "per_s", seconds, [("ok", seconds)])
+    track = _thinned(whole, POINTS_MAX)
     assert POINTS_MAX / 2 <= len(track.points) <= POINTS_MAX
     steps = {round(b[0] - a[0], 6) for a, b in zip(track.points, track.points[1:], strict=False)}
     assert steps == {2.5}
@@ -84,3 +96,22 @@ def test_labelled_series_have_the_unit_of_their_name() -> None:
     assert shown("resident_bytes", 2.0**20) == ("resident_bytes", "MiB", 1.0)
     assert shown("pings_total", 7.0) == ("pings_total/s", "/s", 7.0)
     assert shown("load_1m", 3.0)[0] == "load_1m"
+
+
+def test_thread_states_stand_on_each_other_under_the_words_that_people_know() -> None:
+    tracks = _bands("Thread states", ThreadStates((1.0, 2.0), (("on_cpu", (0.5, 1.0)), ("novel", (3.5, 3.0)))))
+    assert [(track.label, track.unit, track.band) for track in tracks] == [
+        ("on a CPU", "", True),
+        ("blocked on other things", "", True),
+    ]
+    assert tracks[0].points == ((1.0, 0.5), (2.0, 1.0))
+
+
+def test_a_page_of_very_many_lines_is_thinned_as_a_whole() -> None:
+    views = synthetic.page().trials
+    whole = sum(len(track.points) for view in views for track in view.tracks)
+    assert _within(views, whole) == views
+    thinned = _within(views, whole // 2)
+    assert sum(len(track.points) for view in thinned for track in view.tracks) <= whole // 2 + len(views) * 12
+    assert [len(view.tracks) for view in thinned] == [len(view.tracks) for view in views]
+    assert thinned[0].tracks[0].points[0] == views[0].tracks[0].points[0]

@@ -1,6 +1,7 @@
 // Writes ../static/echarts.min.js.gz: bundled, minified, gzipped with a fixed header so that the same sources give
-// the same bytes. Licence texts of what is inside stay in ../static/NOTICE-echarts.txt.
-import { readFileSync, writeFileSync } from "node:fs";
+// the same bytes. Licence texts of what is inside stay in ../static/NOTICE-echarts.txt. Then copies uPlot, as its
+// authors publish it, to the live page.
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
@@ -37,3 +38,10 @@ writeFileSync(
   `echarts.min.js.gz holds parts of the following, bundled by ../bundle/build.mjs.${rule}${parts.join(rule)}\n`,
 );
 console.log(`${code.length} bytes, ${packed.length} gzipped`);
+
+const live = "../../live/static";
+copyFileSync("node_modules/uplot/dist/uPlot.iife.min.js", `${live}/uplot.min.js`);
+copyFileSync("node_modules/uplot/dist/uPlot.min.css", `${live}/uplot.min.css`);
+const uplot = JSON.parse(readFileSync("node_modules/uplot/package.json"));
+const licence = readFileSync("node_modules/uplot/LICENSE", "utf8").trim();
+writeFileSync(`${live}/NOTICE-uplot.txt`, `uplot.min.js and uplot.min.css are of uPlot ${uplot.version}.\n\n${licence}\n`);

@@ -1,7 +1,7 @@
 // Only the chart types and components that the report uses; everything else of ECharts is left out by the bundler.
 // SVG: it prints sharply, and a browser can search and select its text.
 import { use, init, getInstanceByDom } from "echarts/core";
-import { LineChart, BarChart, ScatterChart, HeatmapChart, CustomChart } from "echarts/charts";
+import { LineChart, BarChart, ScatterChart, CustomChart } from "echarts/charts";
 import {
   AriaComponent,
   GridComponent,
@@ -9,15 +9,14 @@ import {
   MarkAreaComponent,
   MarkLineComponent,
   TooltipComponent,
-  VisualMapContinuousComponent,
 } from "echarts/components";
+import { LabelLayout } from "echarts/features";
 import { SVGRenderer } from "echarts/renderers";
 
 use([
   LineChart,
   BarChart,
   ScatterChart,
-  HeatmapChart,
   CustomChart,
   AriaComponent,
   GridComponent,
@@ -25,7 +24,7 @@ use([
   MarkAreaComponent,
   MarkLineComponent,
   TooltipComponent,
-  VisualMapContinuousComponent,
+  LabelLayout,
   SVGRenderer,
 ]);
 

@@ -1,4 +1,5 @@
 // Chart descriptions (charts.py) to ECharts options. No number is computed here but pixel positions and round ticks.
+"use strict";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -11,6 +12,7 @@ function theme() {
     accent: css("--accent"),
     soft: css("--accent-soft"),
     bad: css("--bad"),
+    good: css("--good"),
     series: [1, 2, 3, 4, 5, 6].map((n) => css(`--c${n}`)),
     dark: css("color-scheme") === "dark",
   };
@@ -68,6 +70,7 @@ function base(t) {
       backgroundColor: t.card,
       borderColor: t.rule,
       textStyle: { color: t.ink },
+      extraCssText: "max-width: min(28rem, 80vw); white-space: normal;",
       axisPointer: { type: "line", lineStyle: { color: t.muted, type: "dashed" }, label: { show: false } },
     },
     grid: { left: 6, right: 14, top: 12, bottom: 30, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
@@ -132,8 +135,14 @@ function logAxis(values, format, t) {
   };
 }
 
+/** How wide names down the side may be, before they are cut. */
+const labelRoom = (width) => Math.min(230, width * 0.36);
+
+/** What the names down the side are, above them; names of several parts are told in the note. */
+const namedAbove = (name, t) => ({ name: name.includes(" / ") ? "" : name, nameLocation: "start", nameGap: 8, nameTextStyle: { color: t.muted, fontSize: 12, align: "right", padding: [0, 8, 0, 0] } });
+
 /** Points with intervals; joined by a line where the axis has an order. Settings by name lie on the vertical axis. */
-function estimates(chart, t) {
+function estimates(chart, t, width) {
   const flat = chart.flat;
   const scale = chart.log_value ? Math.log10 : (value) => value;
   const place = (point) => (flat ? [scale(point.value), point.x] : [point.x, scale(point.value)]);
@@ -147,8 +156,8 @@ function estimates(chart, t) {
         value: place(point),
         point,
         symbol: "circle",
-        symbolSize: point.answer ? 13 : 7,
-        itemStyle: { color: point.answer ? colour : t.card, borderColor: colour, borderWidth: 2 },
+        symbolSize: point.answer ? 13 : point.equal ? 9 : 7,
+        itemStyle: { color: point.answer || point.equal ? colour : t.card, borderColor: colour, borderWidth: 2 },
       })),
       showSymbol: true,
       lineStyle: { color: colour, width: chart.axis.ordered ? 2 : 0 },
@@ -159,12 +168,12 @@ function estimates(chart, t) {
     series.push(whiskers(line, colour, flat, scale));
   });
   const position = positionAxis(chart.axis, t);
-  if (flat) Object.assign(position, { inverse: true, name: "", axisLabel: { ...position.axisLabel, width: 150, overflow: "truncate" } });
+  if (flat) Object.assign(position, { inverse: true, ...namedAbove(chart.axis.name, t), axisLabel: { ...position.axisLabel, color: t.ink, width: labelRoom(width), overflow: "truncate" } });
   const values = valueAxis(chart, t);
   const legend = chart.lines.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink }, data: chart.lines.map((line) => line.name) } : undefined;
   const options = base(t);
   if (legend) options.grid.top = 30;
-  if (flat) options.grid.bottom = 8;
+  if (flat) Object.assign(options.grid, { bottom: 8, top: legend || chart.band || position.name ? 30 : 8 });
   return {
     ...options,
     xAxis: flat ? values : position,
@@ -191,7 +200,7 @@ function band(chart, t, flat, scale) {
   return {
     silent: true,
     itemStyle: { color: t.soft, opacity: 0.9 },
-    label: { show: true, position: flat ? "insideTop" : "insideTopLeft", color: t.accent, fontSize: 11, formatter: chart.band_label },
+    label: { show: true, position: flat ? "top" : "insideTopLeft", color: t.accent, fontSize: 11, formatter: chart.band_label },
     data: [flat ? [{ xAxis: low }, { xAxis: high }] : [{ yAxis: low }, { yAxis: high }]],
   };
 }
@@ -219,19 +228,17 @@ function whiskers(line, colour, flat, scale) {
 }
 
 /** Shares of a whole, one bar per setting. */
-function stack(chart, t) {
+function stack(chart, t, width) {
   const known = stateColours(t);
   const colours = chart.lines.map((line, i) => known[line.name] ?? t.series[i % t.series.length]);
   const options = base(t);
-  // A legend that does not fit on one line takes more, which the bars must leave to it.
-  const asked = chart.lines.reduce((sum, line) => sum + 34 + 6.4 * line.name.length, 0);
-  const lines = Math.ceil(asked / document.getElementById(`chart-${chart.id}`).clientWidth);
+  const lines = legendRows(chart.lines.map((line) => line.name), width);
   return {
     ...options,
-    grid: { ...options.grid, top: 8 + 22 * lines, bottom: 8 },
+    grid: { ...options.grid, top: 28 + 22 * lines, bottom: 8 },
     legend: { top: 0, right: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink } },
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: 100, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${v} %` } },
-    yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.axis.labels, name: chart.axis.name, nameLocation: "start", axisLabel: { ...axisStyle(t).axisLabel, width: 170, overflow: "truncate", hideOverlap: false } },
+    yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.axis.labels, ...namedAbove(chart.axis.name, t), axisLabel: { ...axisStyle(t).axisLabel, color: t.ink, width: labelRoom(width), overflow: "truncate", hideOverlap: false } },
     series: chart.lines.map((line, i) => ({
       type: "bar",
       stack: "all",
@@ -249,84 +256,25 @@ function stack(chart, t) {
   };
 }
 
-/** One value over two factors. */
-function heat(chart, t) {
-  const points = chart.lines.flatMap((line, row) => line.points.map((point) => ({ value: [point.x, row, point.value], point })));
-  const values = points.map((item) => item.value[2]);
-  const options = base(t);
-  const category = (axis, name) => ({ ...axisStyle(t), type: "category", data: axis.labels, name, nameLocation: "middle", splitLine: { show: false } });
-  return {
-    ...options,
-    grid: { ...options.grid, left: 26 },
-    xAxis: { ...category(chart.axis, chart.axis.name), nameGap: 28 },
-    yAxis: { ...category(chart.second, chart.second.name), nameGap: 40 },
-    visualMap: { show: false, min: Math.min(...values), max: Math.max(...values), dimension: 2, inRange: { color: t.dark ? ["#1b2a33", "#2f7f9a", "#9fe3f5"] : ["#eef5f7", "#7fb7ca", "#0a5a76"] } },
-    series: [{
-      type: "heatmap",
-      data: points,
-      itemStyle: { borderColor: t.card, borderWidth: 2 },
-      label: { show: true, formatter: (item) => brief(item.value[2], ""), fontSize: 12 },
-    }],
-    tooltip: { ...options.tooltip, formatter: (item) => tip(item.data.point.setting, [[item.color, item.data.point.text]]) },
-  };
+/** How many rows of a legend these names take: a legend that does not fit on one line needs more, which what stands below must leave
+ * to it. About 6.5 px a letter, 34 for the mark and the gap. */
+function legendRows(names, width) {
+  return Math.ceil(names.reduce((px, name) => px + 34 + 6.5 * name.length, 0) / Math.max(width, 1));
 }
 
-/** Percentiles on an axis where each further nine takes the same room. */
-function distribution(data, which, t, names) {
-  const nines = (q) => -Math.log10(1 - q);
-  const ticks = new Map([[0, "p0"], [nines(0.5), "p50"], [1, "p90"], [2, "p99"], [3, "p99.9"], [4, "p99.99"], [5, "p99.999"]]);
-  const last = Math.max(1, ...data.flatMap((d) => d[which].points.map(([q]) => nines(q))));
-  const options = base(t);
-  return {
-    ...options,
-    grid: { ...options.grid, right: names ? 14 + 7 * Math.max(...data.map((d) => d.label.length)) : 14 },
-    xAxis: {
-      ...axisStyle(t), type: "value", min: 0, max: last, name: "percentile of requests", nameLocation: "middle", nameGap: 28,
-      axisLine: { show: true, lineStyle: { color: t.rule } },
-      axisLabel: { ...axisStyle(t).axisLabel, customValues: [...ticks.keys()].filter((v) => v <= last + 0.01), formatter: (v) => ticks.get(v) ?? "" },
-      splitLine: { show: true, lineStyle: { color: t.rule } },
-    },
-    yAxis: logAxis(data.flatMap((d) => d[which].points.map(([, ns]) => ns)), duration, t),
-    series: data.map((d, i) => ({
-      type: "line",
-      name: d.setting,
-      data: d[which].points.map(([q, ns]) => ({ value: [nines(q), Math.log10(ns)], q, ns })),
-      showSymbol: false,
-      lineStyle: { color: ramp(i, data.length, t.dark), width: d.answer ? 4 : 1.8 },
-      itemStyle: { color: ramp(i, data.length, t.dark) },
-      z: d.answer ? 4 : 2,
-      endLabel: names && (data.length <= 14 || d.answer) ? { show: true, formatter: d.label, color: t.ink, fontSize: 11, distance: 4 } : undefined,
-      labelLayout: { moveOverlap: "shiftY" },
-      emphasis: { focus: "series" },
-    })),
-    tooltip: {
-      ...options.tooltip,
-      trigger: "axis",
-      formatter: (items) => tip(`p${Number((items[0].data.q * 100).toPrecision(6))}`, items.map((item) => [item.color, `${item.seriesName}: ${brief(...scaled(item.data.ns))}`])),
-    },
-  };
-}
-
-/** How many rows the names of the lines take, on a narrow screen too: about 7 px a letter, 26 for the dot and the gap. */
-function legendRows(tracks) {
-  return Math.ceil(tracks.reduce((px, track) => px + 7 * track.label.length + 26, 0) / 300);
-}
-
-/** Some lines over the seconds of one trial; what is not the measured window is shaded. */
-function panel(tracks, trial, t) {
-  const end = Math.max(...trial.tracks.flatMap((track) => track.points.map(([s]) => s)));
-  const shade = [];
-  if (trial.measured_s) {
-    const [from, to] = trial.measured_s;
-    if (from > 0) shade.push([{ xAxis: 0, name: "warm-up" }, { xAxis: from }]);
-    if (end > to) shade.push([{ xAxis: to, name: "" }, { xAxis: end }]);
-  }
+/** Some lines over the seconds of one trial, or bands that stand on each other; what is not the measured window is shaded. */
+function panel(tracks, trial, t, width) {
+  const end = lastSecond(trial);
+  const shade = unmeasured(trial, end);
+  const banded = tracks[0].band === true;
+  const known = stateColours(t);
+  const colours = tracks.map((track, i) => (banded && known[track.label]) || t.series[i % t.series.length]);
   const unit = tracks[0].unit;
   const top = Math.max(...tracks.flatMap((track) => track.points.map(([, value]) => value ?? 0)));
   const options = base(t);
   return {
     ...options,
-    grid: { ...options.grid, top: tracks.length > 1 ? 12 + 18 * legendRows(tracks) : 12, bottom: 8 },
+    grid: { ...options.grid, top: tracks.length > 1 ? 12 + 18 * legendRows(tracks.map((track) => track.label), width) : 12, bottom: 8 },
     legend: tracks.length > 1 ? { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 } } : undefined,
     xAxis: { ...axisStyle(t), type: "value", min: 0, max: end, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${round(v)} s`, showMaxLabel: false } },
     yAxis: { ...valueAxis({ log_value: false }, t), splitNumber: 3, max: unit === "%" && top > 50 && top <= 100 ? 100 : undefined },
@@ -335,9 +283,11 @@ function panel(tracks, trial, t) {
       name: track.label,
       data: track.points,
       showSymbol: track.points.length < 3,
+      stack: banded ? "all" : undefined,
+      areaStyle: banded ? { color: colours[i], opacity: 0.85 } : undefined,
       // The second time round the colours are dashed.
-      lineStyle: { color: t.series[i % t.series.length], width: 1.8, type: i < t.series.length ? "solid" : "dashed" },
-      itemStyle: { color: t.series[i % t.series.length] },
+      lineStyle: { color: colours[i], width: banded ? 0.5 : 1.8, type: i < t.series.length || banded ? "solid" : "dashed" },
+      itemStyle: { color: colours[i] },
       markArea: i === 0 && shade.length ? { silent: true, itemStyle: { color: t.muted, opacity: 0.13 }, label: { color: t.muted, fontSize: 11, position: "insideTop" }, data: shade } : undefined,
     })),
     tooltip: {
@@ -346,4 +296,18 @@ function panel(tracks, trial, t) {
       formatter: (items) => tip(`${brief(items[0].value[0], "s")} after the start`, items.map((item) => [item.color, `${item.seriesName}: ${brief(item.value[1], unit)}`])),
     },
   };
+}
+
+function lastSecond(trial) {
+  return Math.max(0, ...trial.tracks.flatMap((track) => track.points.map(([s]) => s)), ...trial.limits.map(([, to]) => to));
+}
+
+/** What lies outside of the measured window, as areas to shade. */
+function unmeasured(trial, end) {
+  if (!trial.measured_s) return [];
+  const [from, to] = trial.measured_s;
+  const areas = [];
+  if (from > 0) areas.push([{ xAxis: 0, name: "warm-up" }, { xAxis: from }]);
+  if (end > to) areas.push([{ xAxis: to, name: "" }, { xAxis: end }]);
+  return areas;
 }

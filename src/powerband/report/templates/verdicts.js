@@ -1,13 +1,13 @@
 // Pictures of what stands behind the answer (verdict_charts.py) as ECharts options. No number is computed here but pixels.
 
 /** Ratios to the leader: a row for each setting, in it a bar for each block, the palest first. */
-function race(chart, t) {
+function race(chart, t, width) {
   const options = base(t);
   const rows = chart.rows;
   const percent = (ratio) => `${ratio < 1 ? "−" : ratio > 1 ? "+" : ""}${round(Math.abs((ratio - 1) * 100))} %`;
-  const category = { ...axisStyle(t), type: "category", inverse: true, axisLabel: { ...axisStyle(t).axisLabel, color: t.ink, interval: 0, hideOverlap: false, width: 150, overflow: "truncate" } };
-  const wide = document.getElementById(`chart-${chart.id}`).clientWidth > 560;
-  const names = { ...category, data: rows.map((row) => row.setting) };
+  const category = { ...axisStyle(t), type: "category", inverse: true, axisLabel: { ...axisStyle(t).axisLabel, color: t.ink, interval: 0, hideOverlap: false, width: labelRoom(width), overflow: "truncate" } };
+  const wide = width > 560;
+  const names = { ...category, data: rows.map((row) => row.label) };
   const states = { ...category, position: "right", data: rows.map((row) => row.state), show: wide, axisLabel: { ...category.axisLabel, color: t.muted } };
   return {
     ...options,
@@ -133,5 +133,50 @@ function stateColours(t) {
     "blocked on other things": slate,
     asleep: t.rule,
     blocked: t.rule,
+  };
+}
+
+/** What rules of thumb propose, a row for each; the upright line is the answer, the band what serves as well. */
+function rules(chart, t, width) {
+  const options = base(t);
+  const scale = chart.log ? Math.log10 : (value) => value;
+  const colour = { good: t.good, bad: t.bad, "": t.accent };
+  const proposed = chart.rows.filter((row) => row.proposal !== null).map((row) => row.proposal);
+  const all = [...proposed, ...chart.tried, chart.answer];
+  const values = chart.log ? logAxis([Math.min(...all) / 1.3, Math.max(...all) * 1.6], round, t) : { ...axisStyle(t), type: "value", min: 0, max: Math.ceil(Math.max(...all) * 1.25), axisLabel: { ...axisStyle(t).axisLabel, formatter: round } };
+  const least = chart.log ? values.min : 0;
+  const marks = [
+    { xAxis: scale(chart.answer), lineStyle: { color: t.accent, width: 2, type: "solid" }, label: { show: true, formatter: `${chart.factor}=${round(chart.answer)}`, position: "start", color: t.accent, fontSize: 11 } },
+  ];
+  return {
+    ...options,
+    grid: { ...options.grid, top: 24, bottom: 30 },
+    xAxis: { ...values, name: chart.factor, nameLocation: "middle", nameGap: 26, axisLine: { show: true, lineStyle: { color: t.rule } } },
+    yAxis: { ...axisStyle(t), type: "category", inverse: true, data: chart.rows.map((row) => row.name), splitLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, color: t.ink, interval: 0 } },
+    series: [{
+      type: "scatter",
+      name: chart.title,
+      data: chart.rows.map((row, i) => ({
+        value: [row.proposal === null ? least : scale(row.proposal), i],
+        row,
+        symbol: "diamond",
+        symbolSize: row.proposal === null ? 0 : 13,
+        itemStyle: { color: colour[row.tone], opacity: 1 },
+        label: { show: true, formatter: row.text, position: "right", distance: row.proposal === null ? 6 : 8, color: row.proposal === null ? t.muted : t.ink, backgroundColor: t.card, padding: [1, 2], fontSize: 11.5 },
+      })),
+      markLine: { symbol: "none", silent: true, data: marks },
+      markArea: chart.equal ? { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, data: [[{ xAxis: scale(chart.equal[0]) }, { xAxis: scale(chart.equal[1]) }]] } : undefined,
+      z: 4,
+    }, {
+      type: "scatter",
+      name: "tried",
+      silent: true,
+      symbol: "rect",
+      symbolSize: [1.5, 7],
+      symbolOffset: [0, 14],
+      itemStyle: { color: t.muted },
+      data: chart.tried.map((level) => [scale(level), chart.rows.length - 1]),
+    }],
+    tooltip: { ...options.tooltip, formatter: (item) => (item.data.row ? tip(item.data.row.name, [[colour[item.data.row.tone], item.data.row.text]]) : "") },
   };
 }

@@ -1,0 +1,118 @@
+// What was the limit, as ECharts options: trial by trial over a run (limits.py), and stretch by stretch within a trial.
+
+/** By name, so that a limit has one colour in every report: its hue says what is short (blue the CPU, violet threads,
+ * orange a lock, green what is called, gold memory, red what is not the server's fault). */
+function limitColours(t) {
+  const tone = (hue, strength, light) => `hsl(${hue} ${strength}% ${t.dark ? light + 26 : light}%)`;
+  return {
+    subject_cpu: tone(198, 62, 36),
+    too_many_runnable_threads: tone(222, 52, 46),
+    wake_ups: tone(184, 48, 34),
+    one_thread: tone(208, 44, 52),
+    pool_too_small: tone(288, 34, 46),
+    event_loop_blocked: tone(318, 42, 44),
+    lock: tone(24, 70, 42),
+    downstream: tone(96, 44, 34),
+    accept_backlog: tone(152, 46, 32),
+    descriptors: tone(166, 30, 42),
+    garbage_collection: tone(44, 66, 36),
+    memory: tone(56, 54, 30),
+    generator: tone(2, 58, 42),
+    host_cpu: tone(348, 48, 50),
+    none: t.dark ? "#4a515a" : "#b9bdc3",
+    "": t.rule,
+  };
+}
+
+/** Text upon such a colour. */
+const onLimit = (name, t) => (name === "" ? t.muted : name === "none" ? t.ink : t.card);
+
+const limitLegend = (names, t) => ({ top: 0, right: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 }, data: names });
+
+/** A row for each setting, in it a field for each of its trials. */
+function limits(chart, t, width) {
+  const colours = limitColours(t);
+  const options = base(t);
+  const names = chart.shorts.map(([, short]) => short);
+  const category = { ...axisStyle(t), type: "category", splitLine: { show: false } };
+  return {
+    ...options,
+    grid: { ...options.grid, top: 8 + 22 * legendRows(names, width), bottom: 26 },
+    legend: limitLegend(names, t),
+    xAxis: { ...category, data: Array.from({ length: chart.columns }, (_, i) => String(i + 1)), name: "trials of a setting, in order", nameLocation: "middle", nameGap: 24 },
+    yAxis: { ...category, inverse: true, data: chart.rows, axisLabel: { ...category.axisLabel, color: t.ink, interval: 0, hideOverlap: false, width: labelRoom(width), overflow: "truncate" } },
+    series: chart.shorts.map(([name, short]) => limitSeries(name, short, chart, colours, t)),
+    tooltip: {
+      ...options.tooltip,
+      formatter: (item) => {
+        const [head, ...rest] = item.data.cell.text.split(": ");
+        return tip(`${item.data.cell.setting}, ${head}`, rest.join(": ").split("; ").map((text) => [item.color, text]));
+      },
+    },
+  };
+}
+
+function limitSeries(name, short, chart, colours, t) {
+  const data = chart.cells.filter((cell) => cell.name === name).map((cell) => ({ value: [cell.x, cell.y], cell }));
+  return {
+    type: "custom",
+    name: short,
+    itemStyle: { color: colours[name] },
+    data,
+    renderItem: (params, api) => {
+      const [x, y] = api.coord([api.value(0), api.value(1)]);
+      const [w, h] = api.size([1, 1]);
+      const fits = w - 8 > 6.1 * short.length;
+      const box = { x: x - w / 2 + 1, y: y - h * 0.42, width: Math.max(1, w - 2), height: h * 0.84 };
+      return field(box, colours[name], fits ? short : "", onLimit(name, t), data[params.dataIndex].cell.counts ? 1 : 0.4);
+    },
+  };
+}
+
+function field(box, fill, text, ink, opacity) {
+  return {
+    type: "rect",
+    shape: { ...box, r: 3 },
+    style: { fill, opacity },
+    textContent: text ? { type: "text", style: { text, fill: ink, fontSize: 11 } } : undefined,
+    textConfig: { position: "inside" },
+  };
+}
+
+/** One row of fields over the seconds of a trial. */
+function timeline(trial, t, width) {
+  const colours = limitColours(t);
+  const options = base(t);
+  const end = lastSecond(trial);
+  const names = [...new Map(trial.limits.map(([, , name, words]) => [name, words]))];
+  const shade = unmeasured(trial, end);
+  return {
+    ...options,
+    grid: { ...options.grid, left: 14, top: 10 + 20 * legendRows(names.map(([, words]) => words), width), bottom: 8 },
+    legend: limitLegend(names.map(([, words]) => words), t),
+    xAxis: { ...axisStyle(t), type: "value", min: 0, max: end, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: (v) => `${round(v)} s`, showMaxLabel: false } },
+    yAxis: { type: "category", data: [""], axisLine: { show: false }, axisTick: { show: false } },
+    series: names.map(([name, words], i) => ({
+      type: "custom",
+      name: words,
+      itemStyle: { color: colours[name] },
+      encode: { x: [0, 1], y: 2 },
+      data: trial.limits.filter((span) => span[2] === name).map((span) => ({ value: [span[0], span[1], 0], span })),
+      renderItem: (params, api) => {
+        const [from, y] = api.coord([api.value(0), 0]);
+        const [to] = api.coord([api.value(1), 0]);
+        const h = api.size([0, 1])[1];
+        const fits = to - from - 8 > 6.1 * words.length;
+        return field({ x: from + 0.5, y: y - h * 0.36, width: Math.max(1, to - from - 1), height: h * 0.72 }, colours[name], fits ? words : "", onLimit(name, t), 1);
+      },
+      markArea: i === 0 && shade.length ? { silent: true, itemStyle: { color: t.muted, opacity: 0.13 }, label: { show: false }, data: shade } : undefined,
+    })),
+    tooltip: {
+      ...options.tooltip,
+      formatter: (item) => {
+        const [from, to, , words, proof] = item.data.span;
+        return tip(`${brief(from, "s")} to ${brief(to, "s")}: ${words}`, proof ? proof.split("; ").map((text) => [item.color, text]) : []);
+      },
+    },
+  };
+}

@@ -1,0 +1,71 @@
+"""A real browser for tests of the report: files from disk, the network cut; whoever complains or asks for anything
+fails the test. Fixtures, to be imported by the modules that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fakes.needs import need_browser
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+EVIL = "</script><img src=x onerror=\"document.title='broken'\">"
+
+# What an element shows once drawn: marks that are lines, dots or areas, and the words on them.
+DRAWN = """e => ({svg: e.querySelectorAll('svg').length,
+  marks: e.querySelectorAll('svg path, svg circle, svg polyline, svg rect').length,
+  words: [...e.querySelectorAll('svg text')].map(t => t.textContent).join(' '),
+  width: e.querySelector('svg')?.getBoundingClientRect().width ?? 0,
+  room: e.getBoundingClientRect().width})"""
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = need_browser()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Open]:
+    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
+    complaints: list[str] = []
+    requests: list[str] = []
+    contexts = []
+
+    def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+            offline=True,
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=30_000)
+        assert page.evaluate("document.documentElement.dataset.ready") == "yes"
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []

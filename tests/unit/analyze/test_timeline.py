@@ -1,0 +1,100 @@
+"""What was the limit over the time of a trial: a made-up trial whose limit changes halfway."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import SECOND, START_NS, Figures, experiment, failed_record, record_of, spec, write_trial
+from powerband.analyze.measure import measure
+from powerband.analyze.probes import read_probe
+from powerband.analyze.results import BottleneckName
+from powerband.analyze.timeline import STRETCHES_MAX, LimitSpan, limits_over_time
+from powerband.load import Load
+from powerband.store import TrialDir, TrialRecord
+
+LOAD = Load(users=10, duration=10 * SECOND)
+
+
+def spans(tmp_path: Path, figures: Figures, change: Any = None) -> tuple[LimitSpan, ...]:
+    """`change`: of each probe line, before it is read."""
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    if change is not None:
+        lines = [change(line) for line in lines]
+        directory.probe.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return limits(directory, record)
+
+
+def limits(directory: TrialDir, record: TrialRecord) -> tuple[LimitSpan, ...]:
+    of = experiment(load=LOAD)
+    result = measure(directory, record, of)
+    probe = read_probe(directory.read_probe())
+    return limits_over_time(result, record, list(directory.read_events()), probe, of)
+
+
+def busy_from(second: float) -> Any:
+    """The subject's only CPU is full from this second of the window on."""
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        passed = max(0.0, line.get("at_ns", 0) - START_NS - second * SECOND)
+        for tree in line.get("trees", ()):
+            if tree["name"] == "subject":
+                tree["cpu_user_ns"] += round(0.49 * passed)
+                tree["run_wait_ns"] += round(1.5 * passed)
+        if "host" in line:
+            line["host"]["cpu_busy_ns"] += round(0.49 * passed)
+            line["host"]["cpu_idle_ns"] -= round(0.49 * passed)
+        return line
+
+    return change
+
+
+def test_a_limit_that_comes_halfway_is_seen_from_then_on(tmp_path: Path) -> None:
+    found = spans(tmp_path, Figures(), busy_from(6.0))
+    named = [(span.from_s, span.to_s, span.bottleneck.name if span.bottleneck else None) for span in found]
+    assert named[-1] == (pytest.approx(8.0), pytest.approx(12.0), BottleneckName.SUBJECT_CPU)
+    assert all(name is not BottleneckName.SUBJECT_CPU for *_, name in named[:-1])
+    assert found[-1].bottleneck is not None
+    assert "99 %" in found[-1].bottleneck.evidence[0] or "98 %" in found[-1].bottleneck.evidence[0]
+
+
+def test_spans_cover_the_load_without_gaps_and_neighbours_differ(tmp_path: Path) -> None:
+    found = spans(tmp_path, Figures(), busy_from(6.0))
+    assert found[0].from_s == 0 and found[-1].to_s == pytest.approx(12.0)
+    for before, after in pairwise(found):
+        assert before.to_s == after.from_s
+        names = [span.bottleneck.name if span.bottleneck else None for span in (before, after)]
+        assert names[0] != names[1]
+
+
+def test_an_even_trial_is_one_span_of_what_its_window_names(tmp_path: Path) -> None:
+    found = spans(tmp_path, Figures(), busy_from(-3.0))
+    assert [span.bottleneck.name for span in found if span.bottleneck] == [BottleneckName.SUBJECT_CPU]
+
+
+def test_a_long_trial_has_a_bounded_number_of_stretches(tmp_path: Path) -> None:
+    figures = Figures(window_s=200.0)
+    flips = busy_from(1e9)
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        return flips(line)
+
+    found = spans(tmp_path, figures, change)
+    assert 1 <= len(found) <= STRETCHES_MAX
+
+
+def test_a_trial_that_was_not_measured_or_not_watched_has_none(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    assert limits(directory, write_trial(directory, failed_record(spec()), None)) == ()
+    figures = Figures()
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    directory.probe.write_text("")
+    assert limits(directory, record) == ()
+    assert limits(directory, replace(record, phases={})) == ()

@@ -1,0 +1,111 @@
+"""Which settings no other beats in all: held against the definition, and against cases with a known answer."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from fakes import synthetic
+from powerband.analyze.results import Analysis, Estimate, SettingResult, Verdict
+from powerband.analyze.trade_offs import Standing, trade_offs
+
+THROUGHPUT, TAIL, CPU, MEMORY = "goodput_per_s", "response_time_ns_p99", "subject_cpu_ns_per_request", "rss_bytes_max"
+
+
+def row(level: int, *values: float, spread: float = 0.0, feasible: bool = True) -> SettingResult:
+    """`values`: throughput, p99, CPU of a request, memory; each interval is so wide on both sides."""
+    estimates = {
+        metric: Estimate(value, value - spread, value + spread, 0.95, 5)
+        for metric, value in zip((THROUGHPUT, TAIL, CPU, MEMORY), values, strict=False)
+    }
+    of = synthetic.setting(threads=level)
+    return SettingResult(of, 5, 0, estimates, None, Verdict.WORSE, feasible)
+
+
+def of(*rows: SettingResult) -> Analysis:
+    return synthetic.analysis(settings=rows, claims=())
+
+
+def standings(analysis: Analysis) -> dict[str, Standing]:
+    found = trade_offs(analysis)
+    assert found is not None
+    return {each.setting.id: each.standing for each in found.rows}
+
+
+def test_each_standing_has_its_case() -> None:
+    analysis = of(
+        row(1, 100, 10, 5, 50),
+        row(2, 200, 20, 5, 50),  # more throughput, for a longer tail
+        row(3, 150, 25, 6, 60),  # worse than 2 in all, beyond the intervals
+        row(4, 199.9, 20.05, 5.05, 50.05, spread=0.2),  # worse than 2 in all, within them
+        row(5, 300, 1, 1, 1, feasible=False),  # best of all, and not allowed
+    )
+    analysis = replace(analysis, settings=tuple(
+        replace(each, estimates={name: Estimate(e.value, e.value - 0.2, e.value + 0.2, 0.95, 5)
+                                 for name, e in each.estimates.items()})
+        for each in analysis.settings
+    ))  # fmt: skip
+    assert standings(analysis) == {
+        "threads=1": Standing.UNBEATEN,
+        "threads=2": Standing.UNBEATEN,
+        "threads=3": Standing.BEATEN,
+        "threads=4": Standing.CLOSE,
+        "threads=5": Standing.NOT_ALLOWED,
+    }
+    found = trade_offs(analysis)
+    assert found is not None
+    by = {each.setting.id: each.beaten_by for each in found.rows}
+    assert by["threads=3"] == by["threads=4"] == synthetic.setting(threads=2)
+    assert by["threads=1"] is by["threads=5"] is None
+
+
+def test_the_front_is_that_of_its_definition_on_random_points() -> None:
+    dice = random.Random(11)
+    rows = [row(level, *(float(dice.randrange(6)) for _ in range(4))) for level in range(1, 41)]
+    found = trade_offs(of(*rows))
+    assert found is not None
+
+    def better(one: SettingResult, other: SettingResult, names: tuple[str, ...]) -> bool:
+        ahead = [(one.estimates[n].value - other.estimates[n].value) * (1 if n == THROUGHPUT else -1) for n in names]
+        return all(gain >= 0 for gain in ahead) and any(gain > 0 for gain in ahead)
+
+    everything = (THROUGHPUT, TAIL, CPU, MEMORY)
+    for each, mine in zip(found.rows, rows, strict=True):
+        beaten = any(better(other, mine, everything) for other in rows)
+        assert (each.standing is not Standing.UNBEATEN) == beaten
+        if each.beaten_by is not None:
+            winner = next(other for other in rows if other.setting == each.beaten_by)
+            assert better(winner, mine, everything)
+            assert not any(better(other, winner, everything) for other in rows)
+    for (a, b), front in found.fronts.items():
+        pair = (found.measures[a].metric, found.measures[b].metric)
+        wanted = {mine.setting for mine in rows if not any(better(other, mine, pair) for other in rows)}
+        assert set(front) == wanted and len(front) == len(wanted)
+        along = [next(m for m in rows if m.setting == s).estimates[pair[0]].value for s in front]
+        assert along == sorted(along)
+
+
+def test_equal_settings_do_not_beat_each_other() -> None:
+    assert set(standings(of(row(1, 1, 1, 1, 1), row(2, 1, 1, 1, 1))).values()) == {Standing.UNBEATEN}
+
+
+def test_what_is_not_known_of_all_is_not_weighed() -> None:
+    few = row(3, 50, 9)
+    analysis = of(row(1, 100, 10, 5, 50), row(2, 200, 20, 5, 50), few)
+    found = trade_offs(analysis)
+    assert found is not None and [each.setting.id for each in found.rows] == ["threads=1", "threads=2"]
+    bare = of(row(1, 100), row(2, 200))
+    assert trade_offs(bare) is None  # throughput alone is no trade
+    assert trade_offs(of(row(1, 100, 10, 5, 50))) is None
+
+
+def test_an_objective_of_its_own_is_weighed_too_and_in_its_direction() -> None:
+    rows = [row(1, 100, 10, 5, 50), row(2, 100, 10, 5, 50)]
+    own = [
+        replace(each, estimates={**each.estimates, "ready_s": Estimate(float(i), i, i, 0.95, 5)})
+        for i, each in enumerate(rows)
+    ]
+    analysis = replace(of(*own), objective="ready_s", direction="minimise")
+    found = trade_offs(analysis)
+    assert found is not None and (found.measures[0].metric, found.measures[0].most) == ("ready_s", False)
+    assert standings(analysis) == {"threads=1": Standing.UNBEATEN, "threads=2": Standing.BEATEN}
