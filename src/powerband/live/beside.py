@@ -1,0 +1,82 @@
+"""The live page beside a run: a process of its own, nice'd, that follows the run directory and knows no more.
+
+In: a run directory. Out: the address of its page. The process ends with its stdin, so that none is left behind, not
+even where the run is killed; a viewer that stalls stalls only that process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START_S = 20.0  # most that is waited for its address
+END_S = 3.0
+
+
+@contextmanager
+def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """While the block lasts the page is there; `tell` gets a line for people: its address, or why there is none, which
+    is no reason for a run not to go on."""
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "powerband.live", str(run)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        tell(f"no live page: {error.strerror}")
+        yield
+        return
+    try:
+        address = _first_line(process)
+        tell(f"live page: {address}" if address else f"no live page: {_last_words(process)}")
+        yield
+    finally:
+        _end(process)
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> str:
+    """Its address; empty where it ended, or took too long."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_S
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not said.endswith(b"\n") and (left := deadline - time.monotonic()) > 0:
+            if selector.select(left):
+                piece = process.stdout.read1(4096)  # type: ignore[attr-defined]
+                if not piece:
+                    return ""
+                said += piece
+    return said.decode().strip()
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    try:
+        process.wait(END_S)  # its output may end a moment before it does
+    except subprocess.TimeoutExpired:
+        return f"it did not start within {START_S:.0f} s"
+    assert process.stderr is not None
+    lines = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"its process ended with {process.returncode}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+    process.stderr.close()

@@ -1,0 +1,173 @@
+"""A run that somebody watches: polled while there is a viewer, and told to each of them as server-sent events.
+
+In: a `RunFollower`. Out: for each viewer a stream of messages, each with what has changed since that viewer's last. No
+queue stands between: a message is made when its viewer has taken the one before, from the newest state. One who stalls
+gets the newest state when he wakes, costs no memory meanwhile, and keeps nobody waiting, least of all the run, which
+knows nothing of viewers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, NamedTuple
+
+from powerband.live.follow import RunFollower
+from powerband.live.payload import current_row, point_rows, run_row, trial_row
+from powerband.live.state import RunState, Status, TrialState
+
+POLL_S = 0.5
+POLL_AT_REST_S = 2.0
+BEAT_S = 15.0  # a sign of life where nothing changes, by which a broken connection is noticed
+VIEWERS_MAX = 256
+_LAST_POLLS = 20
+_GO_ON_S = 0.005  # between two polls while there is a backlog to read: others get their turn
+
+
+class Cursor(NamedTuple):
+    """What a viewer has been told: the state's version, the newest change of a trial's line, and of the trial in flight
+    its number, its phase and how many of its seconds."""
+
+    version: int = 0
+    trials: int = 0
+    number: int = 0
+    phase: str = ""
+    points: int = 0
+
+
+class Feed:
+    """One run directory and its viewers. Used from one event loop; polls run in a thread, one at a time."""
+
+    def __init__(self, follower: RunFollower, clock: Callable[[], float] = time.time) -> None:
+        self.follower = follower
+        self.viewers = 0
+        self.polls = 0
+        self._clock = clock
+        self._state: RunState | None = None
+        self._polling = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._closing = False
+        self._line_changed: dict[int, tuple[Any, int]] = {}  # by trial: its line, and the change that it came with
+        self._changes = 0
+        self._made: dict[Cursor, tuple[Cursor, bytes]] = {}
+
+    async def fresh(self) -> RunState:
+        """The state of this moment, whether anybody watches or not."""
+        async with self._polling:
+            state = await asyncio.to_thread(self.follower.poll)
+            self.polls += 1
+            self._take(state)
+        return state
+
+    async def messages(self) -> AsyncGenerator[bytes, None]:
+        """For one viewer, until the feed is closed; the first message has everything."""
+        self.viewers += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll_on())
+        cursor = Cursor()
+        try:
+            yield b"retry: 2000\n\n"
+            while True:
+                changed, closing = self._changed, self._closing
+                cursor, message = self._message(cursor)
+                if message:
+                    yield message
+                    continue  # what came while it was being taken
+                if closing:
+                    yield b"event: end\ndata: the server ends\n\n"
+                    return
+                try:
+                    await asyncio.wait_for(changed.wait(), BEAT_S)
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+        finally:
+            self.viewers -= 1
+
+    async def close(self) -> None:
+        """Tells every viewer the last state, and ends their streams."""
+        if self.viewers:
+            await self.fresh()
+            for _ in range(_LAST_POLLS):
+                if not self.follower.more:
+                    break
+                await self.fresh()
+        self._closing = True
+        self._wake()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _poll_on(self) -> None:
+        while self.viewers and not self._closing:
+            state = await self.fresh()
+            if self.follower.more:
+                await asyncio.sleep(_GO_ON_S)
+            else:
+                await asyncio.sleep(POLL_S if state.status is Status.RUNNING else POLL_AT_REST_S)
+
+    def _take(self, state: RunState) -> None:
+        before, self._state = self._state, state
+        if before is None or before.version != state.version:
+            self._changes += 1
+            for line in state.trials:
+                known = self._line_changed.get(line.number)
+                if known is None or known[0] != line:
+                    self._line_changed[line.number] = line, self._changes
+        if before is None or _differs(before, state):
+            self._made.clear()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _message(self, cursor: Cursor) -> tuple[Cursor, bytes]:
+        """What is new to this cursor, as one event; empty where nothing is. Viewers at the same place share it."""
+        if self._state is None:
+            return cursor, b""
+        made = self._made.get(cursor)
+        if made is None:
+            made = self._make(cursor, self._state)
+            self._made[cursor] = made
+        return made
+
+    def _make(self, cursor: Cursor, state: RunState) -> tuple[Cursor, bytes]:
+        told: dict[str, Any] = {}
+        if state.version != cursor.version:
+            told["run"] = run_row(state, self.follower.run.path.name)
+            told["trials"] = [
+                trial_row(line, state.unit)
+                for line, change in self._line_changed.values()
+                if change > cursor.trials or cursor.version == 0
+            ]
+        number, phase, points = _place(state.current)
+        if (number, phase, points) != (cursor.number, cursor.phase, cursor.points):
+            told["current"] = None if state.current is None else _current(state.current, cursor)
+        now = Cursor(state.version, self._changes, number, phase, points)
+        if not told:
+            return now, b""
+        told |= {"eta_s": state.eta_s, "now_s": self._clock()}
+        text = json.dumps(told, separators=(",", ":"), allow_nan=False)
+        return now, f"data: {text}\n\n".encode()
+
+
+def _place(current: TrialState | None) -> tuple[int, str, int]:
+    if current is None:
+        return 0, "", 0
+    return current.number, current.phase.value, current.points_before + len(current.points)
+
+
+def _differs(before: RunState, state: RunState) -> bool:
+    return before.version != state.version or _place(before.current) != _place(state.current)
+
+
+def _current(current: TrialState, cursor: Cursor) -> dict[str, Any]:
+    """The trial in flight, with the seconds that the viewer has not seen; `begin`: all of them, for a new plot."""
+    begin = current.number != cursor.number or _place(current)[2] < cursor.points
+    seen = 0 if begin else max(0, cursor.points - current.points_before)
+    return {**current_row(current), "begin": begin, "points": point_rows(current.points[seen:])}

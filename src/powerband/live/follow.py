@@ -1,0 +1,386 @@
+"""Follows a run directory: its files in, as they grow; a `RunState` out. Nothing is written, and nothing is waited for.
+
+Each `poll` reads only what has come since the last: lines appended to the plan and to the trial in flight, records that
+are new, and `analysis.json` where the run wrote it anew. A trial that no analysis holds yet is measured once, one at a
+poll. Where a run rests and its last analysis is missing or old, it is made here, in memory.
+
+What is cut short is left out until it is whole; what is damaged, foreign or of another version is said in words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+from powerband.analyze.measure import measure
+from powerband.analyze.results import Analysis, TrialResult
+from powerband.analyze.stored import stored_analysis
+from powerband.errors import PowerbandError, UsageError
+from powerband.experiment import Experiment
+from powerband.experiment_file import load_experiment
+from powerband.forecast import forecast
+from powerband.live.files import Tail, changed_at, is_held, read_plain
+from powerband.live.standing import outcome_of, settings_of, settings_unjudged, trial_line
+from powerband.live.state import Outcome, RunState, Status, TrialLine
+from powerband.live.trial import TrialFollower
+from powerband.machine import known_noise
+from powerband.metrics import METRICS
+from powerband.plan import Stage, TrialSpec
+from powerband.report.standings import race_line
+from powerband.search.session import analyse_results
+from powerband.store import RunDir
+
+_PACE_TRIALS = 50
+Version = tuple[int, int, int] | None
+
+
+@dataclass
+class _Trial:
+    """A trial of the plan, and what became of it."""
+
+    spec: TrialSpec
+    began_s: float | None = None
+    recorded: bool = False
+    result: TrialResult | None = None
+    because: str = ""  # why it was not measured
+
+
+@dataclass
+class _Known:
+    """What was read of the directory so far."""
+
+    experiment: Experiment | None = None
+    experiment_version: Version = None
+    refused: str = ""  # why the experiment cannot be read
+    trials: dict[int, _Trial] = field(default_factory=dict)
+    planned_total: int | None = None
+    analysis: Analysis | None = None
+    analysis_version: Version = None
+    analysis_problem: str = ""
+    own_analysis: bool = False  # made here, not read
+    damaged: int = 0  # lines of the plan
+    running: bool = False
+
+
+class RunFollower:
+    """One run directory. `more`: the last poll left something that it could go on with at once."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.run = RunDir(path)
+        self.more = False
+        self._clock = clock
+        self._known = _Known()
+        self._plan = Tail(self.run.plan)
+        self._current: TrialFollower | None = None
+        self._guess: tuple[int, float] | None = None  # trials at most, and seconds that one takes
+        self._built: RunState | None = None
+        self._version = 0
+        self._stale = True  # whether anything but the trial in flight has changed since `_built`
+
+    def poll(self) -> RunState:
+        """What is known by now. Never raises for what a directory holds."""
+        try:
+            return self._poll()
+        except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
+            return self._unreadable(f"this version of powerband cannot read it ({type(error).__name__}: {error})")
+
+    def _poll(self) -> RunState:
+        self.more = False
+        if not os.path.isfile(self.run.experiment):  # noqa: PTH113 - says False of a folder that is closed to us
+            return self._unreadable(f"{self.run.path.name} is no run directory: it has no experiment.yaml")
+        self._read_experiment()
+        if self._known.experiment is None:
+            return self._unreadable(self._known.refused)
+        self._ask_lock()
+        self._read_plan()
+        self._read_records()
+        self._read_analysis()
+        self._measure_one()
+        self._analyse_at_rest()
+        self._follow_current()
+        return self._state(self._known.experiment)
+
+    def trial(self, number: int) -> TrialFollower | None:
+        """Another trial of the run, to be read from its start; None where the plan has none of this number."""
+        known = self._known.trials.get(number)
+        if known is None or self._known.experiment is None:
+            return None
+        return TrialFollower(self.run.trial(number), known.spec, self._known.experiment.measure)
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The last one, of the run or of this follower."""
+        return self._known.analysis
+
+    @property
+    def experiment(self) -> Experiment | None:
+        return self._known.experiment
+
+    def close(self) -> None:
+        self._plan.close()
+        if self._current is not None:
+            self._current.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read_experiment(self) -> None:
+        known = self._known
+        version = changed_at(self.run.experiment)
+        if version == known.experiment_version:
+            return
+        known.experiment_version, known.experiment, self._stale = version, None, True
+        try:
+            known.experiment = load_experiment(self.run.experiment)
+        except (PowerbandError, ValueError, OSError) as error:
+            known.refused = (
+                f"its experiment.yaml cannot be read by this version of powerband: {error}. Use the version that wrote "
+                "the run, or look at its report"
+            )
+
+    def _ask_lock(self) -> None:
+        running = is_held(self.run.path / ".lock")
+        if running and not self._known.running:
+            for trial in self._known.trials.values():  # a resumed run may begin one anew
+                trial.recorded = False
+        self._stale = self._stale or running != self._known.running
+        self._known.running = running
+
+    def _read_plan(self) -> None:
+        known = self._known
+        lines, again, more = self._plan.read()
+        if again:
+            known.trials.clear()
+            known.damaged, self._stale = 0, True
+        for line in lines:
+            try:
+                data = json.loads(line)
+                spec = TrialSpec.from_json(data)
+                total = data.get("planned_total")
+            except (ValueError, KeyError, TypeError, AttributeError):
+                known.damaged += 1
+                continue
+            known.trials.setdefault(spec.number, _Trial(spec)).spec = spec
+            known.planned_total = total if isinstance(total, int) else known.planned_total
+        self._stale = self._stale or bool(lines)
+        self.more = self.more or more
+
+    def _read_records(self) -> None:
+        """Of trials that have none yet: is there one now, or, of a resumed run, none any more?"""
+        for number, trial in self._known.trials.items():
+            if trial.recorded:
+                continue
+            directory = self.run.trial(number)
+            if trial.began_s is None and (found := changed_at(directory.spec)) is not None:
+                trial.began_s = found[2] / 1e9
+            if changed_at(directory.record) is not None:
+                trial.recorded = self._stale = True
+
+    def _read_analysis(self) -> None:
+        """The run writes it after each block, with every trial that it has measured by then."""
+        known = self._known
+        version = changed_at(self.run.analysis)
+        if version == known.analysis_version:
+            return
+        known.analysis_version, self._stale = version, True
+        text = read_plain(self.run.analysis)
+        if text is None:
+            return
+        try:
+            known.analysis = stored_analysis(text.decode("utf-8", "replace"))
+        except UsageError as error:
+            known.analysis_problem = f"its analysis.json is left aside: {error}"
+            return
+        known.own_analysis, known.analysis_problem = False, ""
+        for result in known.analysis.trials:
+            if (trial := known.trials.get(result.number)) is not None:
+                trial.result = result
+
+    def _measure_one(self) -> None:
+        """One trial that no analysis holds: the newest first, which people wait for."""
+        experiment = self._known.experiment
+        waiting = [t for t in self._known.trials.values() if t.recorded and t.result is None and not t.because]
+        if not waiting or experiment is None:
+            return
+        trial = waiting[-1]
+        directory = self.run.trial(trial.spec.number)
+        try:
+            trial.result = measure(directory, directory.read_record(), experiment)
+        except PowerbandError as error:
+            trial.because = str(error)
+        except Exception as error:  # one trial that is foreign is no reason to show none
+            trial.because = f"its files cannot be read by this version of powerband ({type(error).__name__}: {error})"
+        self._stale = True
+        self.more = self.more or len(waiting) > 1
+
+    def _analyse_at_rest(self) -> None:
+        """What the run itself would have said, had it not been killed, or had its analysis not been removed."""
+        known, experiment = self._known, self._known.experiment
+        if known.running or experiment is None or known.own_analysis or self.more:
+            return
+        done = [trial for trial in known.trials.values() if trial.result is not None]
+        judged = {result.number for result in known.analysis.trials} if known.analysis else set()
+        if not done or judged >= {trial.spec.number for trial in done}:
+            return
+        done.sort(key=lambda trial: trial.spec.number)
+        results = [trial.result for trial in done if trial.result is not None]
+        try:
+            known.analysis = analyse_results(experiment, self.run, [trial.spec for trial in done], results)
+        except Exception as error:  # as above
+            known.analysis_problem = f"it cannot be analysed ({type(error).__name__}: {error})"
+        known.own_analysis = self._stale = True
+
+    def _follow_current(self) -> None:
+        """The last trial of the plan, while it has no record."""
+        known = self._known
+        open_now = [trial.spec for trial in known.trials.values() if not trial.recorded] if known.running else []
+        spec = max(open_now, key=lambda spec: spec.number, default=None)
+        if self._current is not None and (spec is None or self._current.spec != spec):
+            self._current.close()
+            self._current = None
+        if spec is None or known.experiment is None:
+            return
+        if self._current is None:
+            self._current = TrialFollower(self.run.trial(spec.number), spec, known.experiment.measure)
+        self.more = self._current.read() or self.more
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _state(self, experiment: Experiment) -> RunState:
+        if self._stale or self._built is None:
+            self._version += 1
+            self._built = self._build(experiment)
+            self._stale = False
+        state = self._built
+        if state.status is not Status.RUNNING:
+            return state
+        current = None if self._current is None else self._current.state
+        return replace(state, current=current, eta_s=self._eta_s(experiment, state))
+
+    def _build(self, experiment: Experiment) -> RunState:
+        known = self._known
+        trials = list(known.trials.values())
+        metric = experiment.objective.metric
+        outcomes = [outcome_of(trial.result) for trial in trials if trial.result is not None]
+        analysis = known.analysis
+        results = [trial.result for trial in trials if trial.result is not None]
+        planned, _ = self._first_guess(experiment)
+        status = self._status(trials)
+        done = sum(trial.recorded for trial in trials)
+        total = known.planned_total if known.planned_total is not None else planned
+        began = [trial.began_s for trial in trials if trial.began_s is not None]
+        return RunState(
+            path=str(self.run.path),
+            name=experiment.name,
+            status=status,
+            question=experiment.question,
+            objective=metric,
+            unit=METRICS[metric].unit,
+            direction=experiment.objective.direction,
+            planned_total=max(total, len(trials)) if status is not Status.FINISHED else len(trials),
+            at_most=status is not Status.FINISHED and _may_end_early(experiment),
+            done=done,
+            valid=outcomes.count(Outcome.VALID),
+            invalid=outcomes.count(Outcome.INVALID),
+            failed=outcomes.count(Outcome.FAILED),
+            started_s=min(began, default=None),
+            ended_s=self._ended_s(trials) if status is not Status.RUNNING else None,
+            settings=settings_unjudged(experiment, results) if analysis is None else settings_of(analysis),
+            trials=self._lines(trials, metric),
+            answer=() if analysis is None else analysis.answer.sentences,
+            race="" if analysis is None else race_line(analysis, experiment),
+            warnings=self._warnings(trials, status),
+            blocks=None if experiment.objective.is_capacity else experiment.measure.repeats,
+            judged=0 if analysis is None else len(analysis.trials),
+            has_report=changed_at(self.run.report) is not None,
+            version=self._version,
+        )
+
+    def _lines(self, trials: list[_Trial], metric: str) -> tuple[TrialLine, ...]:
+        """Of those without a record the last one runs, where the run does."""
+        in_flight = max(self._known.trials, default=0) if self._known.running else 0
+
+        def line(trial: _Trial) -> TrialLine:
+            if trial.recorded:
+                return trial_line(trial.spec, trial.result, metric, Outcome.RECORDED, trial.because)
+            outcome = Outcome.RUNNING if trial.spec.number == in_flight else Outcome.LOST
+            return trial_line(trial.spec, None, metric, outcome, trial.because)
+
+        return tuple(line(trial) for trial in trials)
+
+    def _status(self, trials: list[_Trial]) -> Status:
+        """What rests has ended, was asked to stop, or lost its process."""
+        known = self._known
+        if known.running:
+            return Status.RUNNING
+        if not trials or any(not trial.recorded for trial in trials):
+            return Status.STALE
+        last = trials[-1]
+        if last.result is not None and last.result.status == "interrupted":
+            return Status.INTERRUPTED
+        race = None if known.analysis is None else known.analysis.race
+        if race is not None and race.under_way:
+            return Status.INTERRUPTED
+        # The plan of a race or a search is the most it might take; that of its confirmation is exact.
+        early = known.experiment is None or _may_end_early(known.experiment)
+        budget = known.experiment is not None and known.experiment.design.budget_ns is not None
+        exact = last.spec.stage is Stage.CONFIRM or not (early or budget)
+        lacking = known.planned_total is not None and len(trials) < known.planned_total
+        return Status.INTERRUPTED if exact and lacking else Status.FINISHED
+
+    def _ended_s(self, trials: list[_Trial]) -> float | None:
+        found = [changed_at(self.run.trial(trial.spec.number).record) for trial in trials[-1:]]
+        return next((each[2] / 1e9 for each in found if each is not None), None)
+
+    def _warnings(self, trials: list[_Trial], status: Status) -> tuple[str, ...]:
+        known = self._known
+        said = list(known.analysis.warnings) if known.analysis is not None else []
+        if known.analysis_problem:
+            said.append(known.analysis_problem)
+        if known.damaged:
+            said.append(f"{known.damaged} lines of plan.jsonl are damaged or of another version, and left out")
+        said += [f"trial {trial.spec.number}: {trial.because}" for trial in trials if trial.because]
+        if status is Status.STALE:
+            said.append(
+                f"its process has gone without ending the run: `powerband resume {self.run.path}` goes on with it"
+            )
+        return tuple(said)
+
+    def _eta_s(self, experiment: Experiment, state: RunState) -> float | None:
+        """The trials to come at the pace of those that began one after the other, or at a first guess."""
+        if state.planned_total is None:
+            return None
+        began = [trial.began_s for trial in self._known.trials.values() if trial.began_s is not None]
+        gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]
+        pace_s = statistics.median(gaps) if gaps else self._first_guess(experiment)[1]
+        running_s = self._clock() - began[-1] if began and state.done < len(self._known.trials) else 0.0
+        return max(0.0, (state.planned_total - state.done) * pace_s - min(max(0.0, running_s), pace_s))
+
+    def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
+        """Trials of the run at most, and how long one takes, from the experiment alone."""
+        if self._guess is None:
+            expected = forecast(experiment, known_noise())
+            self._guess = expected.trials, expected.expected_ns / 1e9 / max(1, expected.trials)
+        return self._guess
+
+    def _unreadable(self, because: str) -> RunState:
+        state = RunState(
+            path=str(self.run.path),
+            name=self.run.path.name,
+            status=Status.UNREADABLE,
+            because=because,
+            has_report=changed_at(self.run.report) is not None,
+        )
+        if self._built is None or replace(self._built, version=0) != state:
+            self._version += 1
+            self._built = replace(state, version=self._version)
+        return self._built
+
+
+def _may_end_early(experiment: Experiment) -> bool:
+    return experiment.is_race or experiment.objective.is_capacity

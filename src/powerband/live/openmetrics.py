@@ -1,0 +1,239 @@
+"""Runs as metrics that a Prometheus scrapes: `RunState` values go in, OpenMetrics (or the older text format) comes out.
+
+Units are base units: seconds, bytes. What was not told is left out, never 0. What is of the trial in flight goes with
+it, so that a Prometheus sees where one trial ends and the next begins. Not here: the subject's own page
+(`subject_page.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
+from prometheus_client.registry import Collector
+
+from powerband.analyze.fleet import SECOND_NS
+from powerband.live.state import Figures, RunState, SettingState, Status, TrialPhase, TrialState
+
+Row = tuple[tuple[str, ...], float]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric: what it is called, which labels it has after its first, `run`, and its rows of one run."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    rows: Callable[[RunState], Iterator[Row]]
+    unit: str = ""
+
+
+def exposition(runs: Iterable[RunState], accept: str | None) -> tuple[bytes, str]:
+    """The page, and its content type: OpenMetrics where the `Accept` header of the scrape names it, else text."""
+    page = _Runs(list(runs))
+    try:
+        encoder, content_type = choose_encoder(accept or "")
+    except (TypeError, ValueError):  # a version that is none
+        encoder, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
+    return encoder(page), content_type
+
+
+class _Runs(Collector):
+    """What prometheus_client asks for families."""
+
+    def __init__(self, runs: Sequence[RunState]) -> None:
+        self._runs = runs
+
+    def collect(self) -> Iterator[Metric]:
+        info = InfoMetricFamily("powerband_run", "Each run, by its directory; its experiment's name", labels=["run"])
+        for run in self._runs:
+            info.add_metric([_run(run)], {"name": _text(run.name)})
+        yield info
+        for family in FAMILIES:
+            found = GaugeMetricFamily(family.name, family.help, labels=["run", *family.labels], unit=family.unit)
+            for run in self._runs:
+                for labels, value in family.rows(run):
+                    found.add_metric([_run(run), *map(_text, labels)], value)
+            yield found
+
+
+def _run(run: RunState) -> str:
+    return _text(Path(run.path).name)
+
+
+def _text(value: str) -> str:
+    """A name from a disk may hold bytes that are no text."""
+    return value.encode(errors="replace").decode()
+
+
+def _statuses(run: RunState) -> Iterator[Row]:
+    for status in Status:
+        yield (status.value,), float(run.status is status)
+
+
+def _trials(run: RunState) -> Iterator[Row]:
+    counts = {"done": run.done, "valid": run.valid, "invalid": run.invalid, "failed": run.failed}
+    for state, count in counts.items():
+        yield (state,), float(count)
+    if run.planned_total is not None:
+        yield ("planned",), float(run.planned_total)
+
+
+def _eta(run: RunState) -> Iterator[Row]:
+    if run.eta_s is not None:
+        yield (), run.eta_s
+
+
+def _phases(run: RunState) -> Iterator[Row]:
+    if (trial := run.current) is not None:
+        for phase in TrialPhase:
+            yield (*_trial(trial), phase.value), float(trial.phase is phase)
+
+
+def _trial(trial: TrialState) -> tuple[str, str]:
+    return str(trial.number), trial.setting
+
+
+def _of_trial(figure: Callable[[Figures], float | None]) -> Callable[[RunState], Iterator[Row]]:
+    """One figure of the trial in flight."""
+
+    def rows(run: RunState) -> Iterator[Row]:
+        if (trial := run.current) is not None and trial.figures is not None:
+            value = figure(trial.figures)
+            if value is not None:
+                yield _trial(trial), float(value)
+
+    return rows
+
+
+def _each_of_trial(
+    figures: Callable[[Figures], Iterable[tuple[str, float | None]]],
+) -> Callable[[RunState], Iterator[Row]]:
+    """Several figures of the trial in flight, told apart by one label more."""
+
+    def rows(run: RunState) -> Iterator[Row]:
+        if (trial := run.current) is not None and trial.figures is not None:
+            for label, value in figures(trial.figures):
+                if value is not None:
+                    yield (*_trial(trial), label), float(value)
+
+    return rows
+
+
+def _response_times(figures: Figures) -> Iterator[tuple[str, float | None]]:
+    yield "0.5", _seconds(figures.response_time_ns_p50)
+    yield "0.99", _seconds(figures.response_time_ns_p99)
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / SECOND_NS
+
+
+def _estimates(run: RunState) -> Iterator[Row]:
+    """Of the objective, in its base unit, and named by it."""
+    scale = 1 / SECOND_NS if run.unit == "ns" else 1.0
+    metric = run.objective.replace("_ns", "_seconds") if run.unit == "ns" else run.objective
+    for setting in run.settings:
+        for bound, value in (("value", setting.estimate), ("low", setting.low), ("high", setting.high)):
+            if value is not None:
+                yield (setting.id, metric, bound), value * scale
+
+
+def _of_settings(figure: Callable[[SettingState], float]) -> Callable[[RunState], Iterator[Row]]:
+    def rows(run: RunState) -> Iterator[Row]:
+        for setting in run.settings:
+            yield (setting.id,), float(figure(setting))
+
+    return rows
+
+
+_TRIAL = ("trial", "setting")
+
+FAMILIES: tuple[Family, ...] = (
+    Family("powerband_run_status", "1 for what the run is now", ("status",), _statuses),
+    Family("powerband_run_trials", "Trials of the run; planned: the most, as far as known", ("state",), _trials),
+    Family("powerband_run_eta_seconds", "Time that the run will still take", (), _eta, "seconds"),
+    Family("powerband_trial_phase", "1 for the phase that the trial in flight is in", (*_TRIAL, "phase"), _phases),
+    Family(
+        "powerband_rate_per_second",
+        "Requests that ended right in the last second",
+        _TRIAL,
+        _of_trial(lambda figures: figures.rate_per_s),
+    ),
+    Family(
+        "powerband_errors_per_second",
+        "Requests that ended otherwise in the last second",
+        _TRIAL,
+        _of_trial(lambda figures: figures.errors_per_s),
+    ),
+    Family(
+        "powerband_response_time_seconds",
+        "Response times of the last second, from intended to done, by quantile",
+        (*_TRIAL, "quantile"),
+        _each_of_trial(_response_times),
+        "seconds",
+    ),
+    Family(
+        "powerband_response_time_mean_seconds",
+        "Mean response time of the last second, from intended to done",
+        _TRIAL,
+        _of_trial(lambda figures: _seconds(figures.response_time_ns_mean)),
+        "seconds",
+    ),
+    Family("powerband_in_flight", "Requests in flight", _TRIAL, _of_trial(lambda figures: figures.in_flight)),
+    Family("powerband_users", "Users present", _TRIAL, _of_trial(lambda figures: figures.users)),
+    Family(
+        "powerband_cpu_cores",
+        "CPU seconds per second of a tree of processes: subject, engine, link, ...",
+        (*_TRIAL, "tree"),
+        _each_of_trial(lambda figures: figures.cpu_cores.items()),
+    ),
+    Family(
+        "powerband_memory_bytes",
+        "Resident memory of a tree of processes",
+        (*_TRIAL, "tree"),
+        _each_of_trial(lambda figures: figures.rss_bytes.items()),
+        "bytes",
+    ),
+    Family(
+        "powerband_threads",
+        "Threads of the subject by state: thread seconds per second spent in it",
+        (*_TRIAL, "state"),
+        _each_of_trial(lambda figures: figures.threads.items()),
+    ),
+    Family(
+        "powerband_context_switches_per_second",
+        "Context switches of the subject",
+        _TRIAL,
+        _of_trial(lambda figures: figures.context_switches_per_s),
+    ),
+    Family(
+        "powerband_gauge",
+        "What the subject tells of itself and the experiment asks for, in the unit that its name says",
+        (*_TRIAL, "name"),
+        _each_of_trial(lambda figures: figures.gauges.items()),
+    ),
+    Family(
+        "powerband_setting_estimate",
+        "The objective as estimated so far, and the ends of its interval, by bound",
+        ("setting", "metric", "bound"),
+        _estimates,
+    ),
+    Family(
+        "powerband_setting_trials",
+        "Valid trials of a setting in the last analysis",
+        ("setting",),
+        _of_settings(lambda setting: setting.trials),
+    ),
+    Family(
+        "powerband_setting_in_race",
+        "Whether a setting is still in the race; always 1 without one",
+        ("setting",),
+        _of_settings(lambda setting: setting.left_after_block is None),
+    ),
+)
+"""All but `powerband_run_info`, in the order of the page."""

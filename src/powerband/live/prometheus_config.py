@@ -1,0 +1,57 @@
+"""The configuration of a Prometheus that watches runs: the address of a live page goes in, the text of a file comes
+out.
+
+Two jobs with one target each, whatever run and trial is in flight: the bench's own metrics, and the subject's page,
+which the live page passes on. Nothing is discovered: a Prometheus takes up to ten seconds to see a new target, trials
+less.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from powerband.hosts import split_url
+from powerband.units import duration_text
+
+METRICS_PATH = "/metrics"
+SUBJECT_PATH = "/subject/metrics"
+MS_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A live page, as its URL tells. `token`: what it wants of those who ask from elsewhere; None: nothing."""
+
+    scheme: str
+    address: str  # host:port
+    token: str | None = None
+
+    @classmethod
+    def parse(cls, url: str) -> Watched:
+        """Of any URL of the page, whatever its path. Raises ValueError with a sentence."""
+        parts = split_url(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        tokens = parse_qs(parts.query).get("token")
+        return cls(parts.scheme, f"{host}:{port}", tokens[0] if tokens else None)
+
+
+def prometheus_yml(page: Watched, every_ns: int) -> str:
+    """The whole file."""
+    every = duration_text(every_ns // MS_NS * MS_NS)  # a Prometheus knows no unit below
+    jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
+    return (
+        f"# Written by `powerband prometheus {page.scheme}://{page.address}/`: the bench, and the trial's subject,\n"
+        "# whose page the live page passes on with the labels run, trial and setting.\n"
+        f"global:\n  scrape_interval: {every}\n  scrape_timeout: {every}\nscrape_configs:\n{jobs}"
+    )
+
+
+def _job(name: str, path: str, page: Watched, more: str = "") -> str:
+    token = "" if page.token is None else f"    authorization: {{credentials: {json.dumps(page.token)}}}\n"
+    return (
+        f"  - job_name: {name}\n    scheme: {page.scheme}\n    metrics_path: {path}\n{more}{token}"
+        f"    static_configs: [{{targets: [{json.dumps(page.address)}]}}]\n"
+    )

@@ -1,0 +1,302 @@
+"""A trial's lines as its engines and its probe write them, made into figures second by second while they come.
+
+In: lines of events.jsonl and probe.jsonl, in their order. Out: for each whole second since go what the load and what
+the probe say of it, as `analyze/series.py` would of the finished trial. Of the probe's ten samples a second one is
+decoded: its counters only grow, so that the others would tell nothing more. No file is read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from powerband.analyze.own_metrics import own_series
+from powerband.analyze.probes import Counters, own_readings
+from powerband.analyze.series import one_second
+from powerband.analyze.threads import is_counter
+from powerband.own_expression import OwnExpression
+from powerband.protocol import kind_of
+
+SECOND_NS = 1_000_000_000
+LAG_SECONDS = 3  # an engine that is silent for longer is not waited for
+GAUGES_MAX = 48
+_EARLY_LINES = 400  # of the probe before go is known: the last ones are what rates begin from
+_AT = b'"at_ns":'
+EVERYTHING = 1 << 62
+
+Json = Mapping[str, Any]
+
+
+class LoadSeconds:
+    """What a fleet of engines says."""
+
+    def __init__(self) -> None:
+        self.origin_ns: int | None = None
+        """Go: when the first phase began."""
+        self.phases_ns: dict[str, int] = {}
+        self.wall_less_monotonic_ns: int | None = None
+        self._engines: set[int] = set()
+        self._ended: set[int] = set()
+        self._newest: dict[int, int] = {}
+        self._seconds: dict[int, list[Json]] = {}
+        self._phases_are_told = False  # not of a self-driven subject, of which the intervals have them
+
+    @property
+    def ended(self) -> bool:
+        """Every engine has said its last word."""
+        return bool(self._engines) and self._ended >= self._engines
+
+    @property
+    def whole(self) -> int:
+        """Seconds since go of which nothing is missing any more."""
+        if self.ended:
+            return EVERYTHING
+        if self.origin_ns is None or not self._newest:
+            return 0
+        slowest = min(self._newest.get(engine, self.origin_ns) for engine in self._engines - self._ended)
+        newest = max(self._newest.values()) - LAG_SECONDS * SECOND_NS
+        return (max(slowest, newest) - self.origin_ns) // SECOND_NS
+
+    @property
+    def last(self) -> int:
+        """The last second of which anything is known; -1: none."""
+        return max(self._seconds, default=-1)
+
+    def take(self, line: bytes) -> None:
+        """Raises ValueError, KeyError or TypeError for what no engine writes."""
+        event = json.loads(line)
+        engine = event.get("engine", 0)
+        match event["type"]:
+            case "hello":
+                self._engines.add(engine)
+                self.wall_less_monotonic_ns = event["wall_ns"] - event["monotonic_ns"]
+            case "phase":
+                self._phases_are_told = True
+                self.phases_ns.setdefault(event["phase"], event["at_ns"])
+                if self.origin_ns is None:
+                    self.origin_ns = event["at_ns"]
+            case "interval":
+                self._engines.add(engine)
+                self._interval(engine, event)
+            case "summary" | "error":
+                self._engines.add(engine)
+                self._ended.add(engine)
+
+    def pop(self, second: int) -> dict[str, float | None]:
+        """Its figures, which are forgotten here; empty where no interval ended in it."""
+        intervals = self._seconds.pop(second, [])
+        if not intervals:
+            return {}
+        found = one_second(intervals)
+        timed = sum(interval["response_time_ns_sum"] for interval in intervals)
+        ok = sum(interval["outcomes"].get("ok", 0) for interval in intervals)
+        last = {interval.get("engine", 0): interval for interval in intervals}
+        found["mean"] = timed / ok if ok and timed else None
+        found["users_now"] = sum(interval["users_now"] for interval in last.values())
+        return found
+
+    def _interval(self, engine: int, event: Json) -> None:
+        start_ns, end_ns = event["start_ns"], event["end_ns"]
+        if self.origin_ns is None:
+            self.origin_ns = start_ns
+        if not self._phases_are_told and (phase := event.get("phase")):
+            self.phases_ns.setdefault(phase, start_ns)
+        self._newest[engine] = end_ns
+        if end_ns > self.origin_ns:
+            self._seconds.setdefault((end_ns - self.origin_ns - 1) // SECOND_NS, []).append(event)
+
+
+@dataclass
+class ProbeSecond:
+    """What the probe saw in one second; see `state.Figures`."""
+
+    cpu_cores: dict[str, float] = field(default_factory=dict)
+    rss_bytes: dict[str, float] = field(default_factory=dict)
+    threads: dict[str, float] = field(default_factory=dict)
+    context_switches_per_s: float | None = None
+    gauges: dict[str, float] = field(default_factory=dict)
+
+
+class ProbeSeconds:
+    """What the probe says."""
+
+    def __init__(self, own: Mapping[str, OwnExpression]) -> None:
+        """`own`: the metrics that the experiment makes of the subject's series."""
+        self.launched_ns: int | None = None
+        self.wall_less_monotonic_ns: int | None = None
+        self._own = {name: expression for name, expression in own.items() if not expression.is_final}
+        self._origin_ns: int | None = None
+        self._early: deque[bytes] = deque(maxlen=_EARLY_LINES)
+        self._kept: tuple[int, bytes] | None = None
+        self._sample: Json | None = None
+        self._pools: tuple[int, dict[str, Json]] | None = None
+        self._jvm: int | None = None
+        self._readings: dict[str, list[Json]] = {}
+        self._seconds: dict[int, ProbeSecond] = {}
+        self._threads: dict[str, float] = {}
+        self._gauges: dict[str, float] = {}
+
+    @property
+    def whole(self) -> int:
+        return 0 if self._kept is None else max(0, self._kept[0])
+
+    @property
+    def last(self) -> int:
+        return max(self._seconds, default=-1)
+
+    def begin(self, origin_ns: int) -> None:
+        """Go is known now; what came before it is looked at again. Raises as `take`."""
+        self._origin_ns = origin_ns
+        early, self._early = list(self._early), deque(maxlen=_EARLY_LINES)
+        for line in early:
+            self.take(line)
+
+    def take(self, line: bytes) -> None:
+        """Raises ValueError, KeyError, TypeError or AttributeError for what no probe writes."""
+        kind = kind_of(line)
+        if kind in ("hello", "launched"):
+            event = json.loads(line)
+            if kind == "hello":
+                self.wall_less_monotonic_ns = event["wall_ns"] - event["monotonic_ns"]
+            else:
+                self.launched_ns = event["at_ns"]
+        elif kind not in ("sample", "threads", "jvm", "scrape", "statsd"):
+            return
+        elif self._origin_ns is None:
+            self._early.append(line)
+        elif kind == "sample":
+            self._keep(line)
+        else:
+            self._event(kind, json.loads(line))
+
+    def pop(self, second: int) -> ProbeSecond:
+        """What is known of it, which is forgotten here. Threads and gauges stay as they were told last."""
+        found = self._seconds.pop(second, None) or ProbeSecond()
+        self._threads = found.threads or self._threads
+        self._gauges = {**self._gauges, **found.gauges}
+        found.threads, found.gauges = self._threads, self._gauges
+        return found
+
+    def finish(self) -> None:
+        """Nothing comes any more."""
+        if self._kept is not None:
+            self._level(*self._kept)
+            self._kept = None
+
+    def _second(self, at_ns: int) -> int:
+        assert self._origin_ns is not None
+        return max(-1, (at_ns - self._origin_ns) // SECOND_NS)
+
+    def _keep(self, line: bytes) -> None:
+        """The last sample of each second is decoded once the next second has begun."""
+        begin = line.index(_AT) + len(_AT)
+        end = begin
+        while line[end : end + 1].isdigit():
+            end += 1
+        second = self._second(int(line[begin:end]))
+        if self._kept is not None and second > self._kept[0]:
+            self._level(*self._kept)
+        self._kept = (second, line)
+
+    def _level(self, second: int, line: bytes) -> None:
+        sample = json.loads(line)
+        before, self._sample = self._sample, sample
+        if before is None or second < 0:
+            return
+        into = self._seconds.setdefault(second, ProbeSecond())
+        passed = max(1, sample["at_ns"] - before["at_ns"])
+        earlier = {tree["name"]: tree for tree in before["trees"]}
+        for tree in sample["trees"]:
+            name = tree["name"]
+            into.rss_bytes[name] = float(tree["rss_bytes_now"])
+            if name in earlier:
+                grown = sum(tree[key] - earlier[name][key] for key in ("cpu_user_ns", "cpu_system_ns"))
+                into.cpu_cores[name] = max(0.0, grown / passed)
+                if name == "subject":
+                    into.context_switches_per_s = _switches(earlier[name], tree, passed)
+
+    def _event(self, kind: str, event: Json) -> None:
+        second = self._second(event["at_ns"])
+        into = self._seconds.setdefault(second, ProbeSecond()) if second >= 0 else ProbeSecond()
+        if kind == "threads":
+            if event["tree"] == "subject":
+                into.threads = self._states(event)
+        elif kind == "jvm":
+            self._jvm = event["pid"] if self._jvm is None else self._jvm
+            if event["pid"] == self._jvm:
+                into.gauges["jvm heap used bytes"] = float(event["heap_used_bytes_now"])
+                into.gauges["jvm heap committed bytes"] = float(event["heap_committed_bytes_now"])
+        else:
+            into.gauges.update(self._own_figures(kind, event))
+
+    def _states(self, event: Json) -> dict[str, float]:
+        """Thread-seconds per second of all pools together, by state."""
+        at_ns, pools = event["at_ns"], {pool["pool"]: pool for pool in event["pools"]}
+        before, self._pools = self._pools, (at_ns, pools)
+        if before is None or at_ns <= before[0]:
+            return {}
+        passed = at_ns - before[0]
+        found = {"running": 0.0, "runnable": 0.0}
+        for name, pool in pools.items():
+            earlier = before[1].get(name)
+            if earlier is None:
+                continue
+            found["running"] += max(0, pool["on_cpu_ns"] - earlier["on_cpu_ns"]) / passed
+            found["runnable"] += max(0, pool["run_wait_ns"] - earlier["run_wait_ns"]) / passed
+            blocked = max(0, pool["blocked_ns"] - earlier["blocked_ns"]) / passed
+            for kind, share in _blocked_on(earlier, pool).items():
+                found[kind] = found.get(kind, 0.0) + blocked * share
+        return found
+
+    def _own_figures(self, kind: str, event: Json) -> dict[str, float]:
+        """The experiment's own metrics and the series that they are made of, at this reading."""
+        readings = self._readings.setdefault(kind, [])
+        readings.append(event)
+        del readings[:-2]
+        counters = own_readings([reading for each in self._readings.values() for reading in each])
+        if counters is None:
+            return {}
+        own = {name: found for name, values in own_series(self._own, counters).items() if (found := _last(values))}
+        return {**_raw(counters), **{name: found[0] for name, found in own.items()}}
+
+
+def _switches(before: Json, now: Json, passed: int) -> float:
+    """Counted exactly where the kernel allows, else as the living threads tell."""
+    exact = ("context_switches",) if now.get("context_switches") is not None else None
+    names = exact or ("voluntary_switches", "involuntary_switches")
+    grown = sum(now[name] - (before.get(name) or 0) for name in names)
+    return float(max(0, grown)) * SECOND_NS / passed
+
+
+def _blocked_on(before: Json, now: Json) -> dict[str, float]:
+    """Shares of the blocked time by what it was spent on; all of it `blocked` where the kernel does not tell."""
+    earlier = before.get("blocked_on_samples") or {}
+    grown = {kind: count - earlier.get(kind, 0) for kind, count in (now.get("blocked_on_samples") or {}).items()}
+    total = sum(count for count in grown.values() if count > 0)
+    if total <= 0:
+        return {"blocked": 1.0}
+    return {f"blocked: {kind}": count / total for kind, count in grown.items() if count > 0}
+
+
+def _raw(counters: Counters) -> dict[str, float]:
+    """The series as read last; of counters what they grew by per second since the reading before."""
+    found: dict[str, float] = {}
+    for name, values in counters.fields.items():
+        if len(found) >= GAUGES_MAX:
+            break
+        if not is_counter(name.partition("{")[0]):
+            if (last := _last(values.tolist())) is not None:
+                found[name] = last[0]
+        elif (slope := _last(counters.slopes(name))) is not None:
+            found[f"{name} per second"] = slope[0] * SECOND_NS
+    return found
+
+
+def _last(values: Sequence[float | None]) -> tuple[float] | None:
+    """The last that is known; in a tuple, since 0 is known as well."""
+    return next(((float(value),) for value in reversed(values) if value is not None and np.isfinite(value)), None)

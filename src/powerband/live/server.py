@@ -1,0 +1,379 @@
+"""The page's server: a folder of run directories in, an ASGI application out, and `serve`, which runs it.
+
+    GET /                           the runs of the folder
+    GET /runs/NAME/                 one run, live
+    GET /runs/NAME/events           what changes in it, as server-sent events
+    GET /runs/NAME/state            the same at this moment, as JSON
+    GET /runs/NAME/trials/NUMBER    one trial second by second, as JSON
+    GET /runs/NAME/report           its report, as written, or made now where the run rests
+    GET /compare?a=NAME&b=NAME      two runs side by side
+    GET /static/FILE                what the pages are drawn with
+    GET /metrics                    the runs that go on and the latest, for a Prometheus
+    GET /subject/metrics            the running subjects' own metrics pages, for the same
+
+Runs are read through `follow.py` only, and nothing is ever written. Who may ask is `guard.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from powerband.analyze.two_runs import ToldRun, compare_two
+from powerband.errors import UsageError
+from powerband.live.feed import VIEWERS_MAX, Feed
+from powerband.live.files import read_plain
+from powerband.live.follow import RunFollower
+from powerband.live.guard import REPORT_POLICY, Access, Guard
+from powerband.live.history import History
+from powerband.live.openmetrics import exposition
+from powerband.live.pages import compare_page, history_page, message_page, run_address, run_page
+from powerband.live.payload import current_row, point_rows, run_row, trial_row
+from powerband.live.state import RunState, Status
+from powerband.live.subject_page import CONTENT_TYPE, NoPageError, subject_pages
+from powerband.report.gather import gather, read_host
+from powerband.report.html import render_page
+
+FEEDS_MAX = 8  # runs kept in mind; the one that was asked for longest ago goes first, unless it is watched
+SEND_BUFFER_BYTES = 1 << 16  # of a connection: what a viewer who stalls will have to catch up with
+_KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
+_ECHARTS = "echarts.min.js"
+
+
+class LivePages:
+    """The application behind its guard, as `app`."""
+
+    def __init__(self, root: Path, access: Access) -> None:
+        self.history = History(root)
+        self._feeds: OrderedDict[str, Feed] = OrderedDict()
+        self._reports: dict[str, tuple[int, str]] = {}
+        self._static = _static_files()
+        routes = [
+            Route("/", self._home),
+            Route("/runs/{name}", self._slash),
+            Route("/runs/{name}/", self._run),
+            Route("/runs/{name}/events", self._events),
+            Route("/runs/{name}/state", self._state),
+            Route("/runs/{name}/trials/{number:int}", self._trial),
+            Route("/runs/{name}/report", self._report),
+            Route("/compare", self._compare),
+            Route("/static/{name}", self._file),
+            Route("/metrics", self._metrics),
+            Route("/subject/metrics", self._subject_metrics),
+            Route("/{rest:path}", self._nothing),
+        ]
+        self.app: ASGIApp = Guard(Starlette(routes=routes), access)
+
+    def feed(self, name: str) -> Feed | None:
+        """Of one run of the folder; None where there is none of this name."""
+        path = self.history.find(name)
+        if path is None:
+            return None
+        if name not in self._feeds:
+            self._feeds[name] = Feed(RunFollower(path))
+            self._forget()
+        self._feeds.move_to_end(name)
+        return self._feeds[name]
+
+    @property
+    def viewers(self) -> int:
+        return sum(feed.viewers for feed in self._feeds.values())
+
+    async def close(self) -> None:
+        """Tells all viewers the last state, and ends their streams."""
+        for feed in self._feeds.values():
+            await feed.close()
+
+    def _forget(self) -> None:
+        for name, feed in list(self._feeds.items()):
+            if len(self._feeds) <= FEEDS_MAX:
+                return
+            if not feed.viewers:
+                feed.follower.close()
+                del self._feeds[name]
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    async def _home(self, request: Request) -> Response:
+        del request
+        lines = await asyncio.to_thread(self.history.lines)
+        return HTMLResponse(history_page(lines, str(self.history.root)))
+
+    async def _slash(self, request: Request) -> Response:
+        return RedirectResponse(run_address(request.path_params["name"]), 308)
+
+    async def _run(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if self.history.find(name) is None:
+            return _no_run(name)
+        return HTMLResponse(run_page(name, name))
+
+    async def _events(self, request: Request) -> Response:
+        feed = self.feed(request.path_params["name"])
+        if feed is None:
+            return _no_run(request.path_params["name"])
+        if self.viewers >= VIEWERS_MAX:
+            return Response(f"{VIEWERS_MAX} viewers are connected, which is the most\n", 503)
+        return EventStream(feed.messages)
+
+    async def _state(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        feed = self.feed(name)
+        if feed is None:
+            return _no_run(name)
+        state = await _settled(feed)
+        current = state.current
+        return JSONResponse(
+            {
+                "run": run_row(state, name),
+                "trials": [trial_row(line, state.unit) for line in state.trials],
+                "current": None if current is None else {**current_row(current), "points": point_rows(current.points)},
+                "eta_s": state.eta_s,
+            }
+        )
+
+    async def _trial(self, request: Request) -> Response:
+        name, number = request.path_params["name"], request.path_params["number"]
+        feed = self.feed(name)
+        if feed is None:
+            return _no_run(name)
+        state = await feed.fresh()
+        follower = feed.follower.trial(number)
+        if follower is None:
+            return _not_found(f"{name} has no trial {number}.")
+        try:
+            over = state.current is None or state.current.number != number
+            while await asyncio.to_thread(lambda: follower.read(over=over)):
+                await asyncio.sleep(0)
+            trial = follower.state
+        finally:
+            follower.close()
+        return JSONResponse({**current_row(trial), "points": point_rows(trial.points), "damaged": follower.damaged})
+
+    async def _report(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        feed = self.feed(name)
+        if feed is None:
+            return _no_run(name)
+        written = await asyncio.to_thread(read_plain, feed.follower.run.report)
+        if written is not None:
+            return HTMLResponse(written, headers={"content-security-policy": REPORT_POLICY})
+        state = await _settled(feed)
+        back = [(run_address(name), "The run")]
+        if state.status is Status.RUNNING:
+            return HTMLResponse(message_page("No report yet", "The report is made when the run ends.", back), 404)
+        if feed.follower.analysis is None:
+            return HTMLResponse(message_page("No report", state.because or "No trial of it was measured.", back), 404)
+        try:
+            text = await asyncio.to_thread(self._made_report, name, feed, state)
+        except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
+            why = f"It cannot be made from what the directory holds ({type(error).__name__}: {error})."
+            return HTMLResponse(message_page("No report", why, back), 404)
+        return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
+
+    def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
+        """Of a run that has none, as `powerband report` would write it; kept, not written."""
+        kept = self._reports.get(name)
+        if kept is None or kept[0] != state.version:
+            assert feed.follower.analysis is not None
+            self._reports.clear()
+            kept = state.version, render_page(gather(feed.follower.run, feed.follower.analysis))
+            self._reports[name] = kept
+        return kept[1]
+
+    async def _compare(self, request: Request) -> Response:
+        names = request.query_params.get("a", ""), request.query_params.get("b", "")
+        home = [("/", "All runs")]
+        if not all(names) or names[0] == names[1]:
+            return HTMLResponse(message_page("Nothing to compare", "Choose two different runs.", home), 400)
+        told: list[ToldRun] = []
+        states: list[RunState] = []
+        for name in names:
+            feed = self.feed(name)
+            if feed is None:
+                return _no_run(name)
+            state = await _settled(feed)
+            experiment, analysis = feed.follower.experiment, feed.follower.analysis
+            if experiment is None or analysis is None:
+                why = state.because or f"{name} has no analysis yet: none of its trials was judged."
+                return HTMLResponse(message_page("Nothing to compare", why, home), 409)
+            told.append(ToldRun(name, experiment, analysis, read_host(feed.follower.run.host)))
+            states.append(state)
+        try:
+            found = await asyncio.to_thread(compare_two, told[0], told[1])
+        except UsageError as error:
+            return HTMLResponse(message_page("Nothing to compare", f"{error}.", home), 409)
+        return HTMLResponse(compare_page((names[0], names[1]), (states[0], states[1]), found))
+
+    async def _file(self, request: Request) -> Response:
+        found = self._static.get(request.path_params["name"])
+        if found is None:
+            return _not_found("There is no such file.")
+        content, kind, encoding = found
+        headers = {"cache-control": "no-cache"} | ({"content-encoding": encoding} if encoding else {})
+        return Response(content, media_type=kind, headers=headers)
+
+    async def _metrics(self, request: Request) -> Response:
+        text, kind = exposition(await self._scraped(), request.headers.get("accept"))
+        return Response(text, headers={"content-type": kind})
+
+    async def _subject_metrics(self, request: Request) -> Response:
+        del request
+        runs = await self._scraped()
+        try:
+            text = await asyncio.to_thread(subject_pages, runs)
+        except NoPageError as error:
+            return Response(f"{error}\n", 502, media_type="text/plain")
+        return Response(text, headers={"content-type": CONTENT_TYPE})
+
+    async def _scraped(self) -> list[RunState]:
+        """The latest run, and all others that go on."""
+        lines = await asyncio.to_thread(self.history.lines)
+        names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is Status.RUNNING]
+        return [await feed.fresh() for name in names if (feed := self.feed(name)) is not None]
+
+    async def _nothing(self, request: Request) -> Response:
+        del request
+        return _not_found("There is no such page.")
+
+
+class EventStream(Response):
+    """Server-sent events until the messages end or the viewer leaves, whichever is first noticed."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, messages: Callable[[], AsyncGenerator[bytes, None]]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._messages = messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        tasks = [asyncio.ensure_future(self._tell(send)), asyncio.ensure_future(_left(receive))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        with contextlib.suppress(OSError):
+            async with contextlib.aclosing(self._messages()) as messages:
+                async for message in messages:
+                    await send({"type": "http.response.body", "body": message, "more_body": True})
+                    # Sending waits for room before it writes and not after: an empty piece waits for the viewer to
+                    # take this message before the next one is made.
+                    await send({"type": "http.response.body", "body": b"", "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _settled(feed: Feed) -> RunState:
+    """Once everything that is there has been read."""
+    state = await feed.fresh()
+    while feed.follower.more:
+        state = await feed.fresh()
+    return state
+
+
+def _no_run(name: str) -> Response:
+    return _not_found(f"There is no run called {name} in this folder.")
+
+
+def _not_found(why: str) -> Response:
+    return HTMLResponse(message_page("Not found", why, [("/", "All runs")]), 404)
+
+
+def _static_files() -> dict[str, tuple[bytes, str, str]]:
+    """Everything that /static/ may give, by name: content, kind, encoding. No path is ever made of what is asked."""
+    found: dict[str, tuple[bytes, str, str]] = {}
+    for entry in files("powerband.live").joinpath("static").iterdir():
+        kind = _KINDS.get(entry.name.rpartition(".")[2])
+        if kind is not None:
+            found[entry.name] = entry.read_bytes(), kind, ""
+    packed = files("powerband.report").joinpath("static", f"{_ECHARTS}.gz").read_bytes()
+    found[_ECHARTS] = packed, _KINDS["js"], "gzip"
+    return found
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError. Its small send buffer is inherited by every connection: what a viewer has not
+    taken stays with us, as one newest state, and does not pile up in the kernel."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def serve(pages: LivePages, listener: socket.socket, until: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Answers until SIGINT or SIGTERM, or until `until` returns; then tells the viewers the last state."""
+    asyncio.run(_serve(pages, listener, until))
+
+
+async def _serve(pages: LivePages, listener: socket.socket, until: Callable[[], Awaitable[None]] | None) -> None:
+    import uvicorn  # noqa: PLC0415 - the tests drive the application without it
+
+    class Server(uvicorn.Server):
+        """Ends its streams before it ends itself; a signal is a wish to end, and no error."""
+
+        def handle_exit(self, sig: int, frame: object) -> None:
+            del sig, frame
+            asked.set()
+
+    asked = asyncio.Event()
+    config = uvicorn.Config(
+        pages.app,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+    )
+    server = Server(config)
+
+    async def end() -> None:
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait())]
+        if until is not None:
+            waits.append(asyncio.ensure_future(until()))
+        _, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in left:
+            wait.cancel()
+        await pages.close()
+        server.should_exit = True
+
+    ending = asyncio.ensure_future(end())
+    await server.serve(sockets=[listener])
+    ending.cancel()

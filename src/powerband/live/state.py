@@ -1,0 +1,195 @@
+"""What is known of a run that goes on (or went), as values: what the live page shows and `/metrics` tells.
+
+Made by `follow.py` from a run directory; drawn by the page, written as OpenMetrics by `openmetrics.py`. Nothing is
+computed and nothing is read here. Times of day are seconds since 1970, all other times and units as their names say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from powerband.analyze.results import Estimate
+from powerband.plan import Level
+
+
+class Status(StrEnum):
+    """Of a run directory, as far as its files and its lock tell."""
+
+    RUNNING = "running"  # a process holds it
+    FINISHED = "finished"  # nothing is left to do
+    INTERRUPTED = "interrupted"  # it was asked to stop; `powerband resume` goes on
+    STALE = "stale"  # its process has gone without a word; `powerband resume` goes on
+    UNREADABLE = "unreadable"  # no run directory, or one that this version cannot read: `because` says why
+
+
+class TrialPhase(StrEnum):
+    """How far a trial is, as its files tell."""
+
+    STARTING = "starting"  # its directory is there
+    LAUNCHED = "launched"  # the subject runs, and is not under load yet
+    WARMUP = "warmup"
+    MEASURE = "measure"
+    DRAIN = "drain"
+    ENDING = "ending"  # the load has ended; the subject is stopped
+
+
+class Outcome(StrEnum):
+    """What became of a trial."""
+
+    RUNNING = "running"
+    RECORDED = "recorded"  # on disk, and not judged yet
+    VALID = "valid"
+    INVALID = "invalid"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"  # begun, and never recorded: killed
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One second of a trial. `t_s`: its end, in seconds since the first request might be sent.
+
+    None: nothing was told of it in this second. `rate_per_s`: requests that ended ok; `errors_per_s`: that ended
+    otherwise. Response times are of those that ended ok; p50 and p99 come once a second, of the whole second.
+    `in_flight`, `users`: at its end. `cpu_cores` and `rss_bytes` by process tree (`subject`, `engine`, `engine-1`,
+    `link`, ...). `threads`: of the subject, in threads (thread-seconds per second): `running`, `runnable` (waiting for
+    a CPU) and `blocked`, in whose place `blocked: lock`, `blocked: socket`, ... stand where the kernel tells what on.
+    `context_switches_per_s`: of the subject. `gauges`: what the subject tells of itself, by name, as read last: its
+    own metrics (`measure.metrics`), the series of its metrics page (counters as `NAME per second`), and of its first
+    JVM `jvm heap used bytes` and `jvm heap committed bytes`.
+    """
+
+    t_s: float
+    rate_per_s: float | None = None
+    errors_per_s: float | None = None
+    response_time_ns_mean: float | None = None
+    response_time_ns_p50: float | None = None
+    response_time_ns_p99: float | None = None
+    in_flight: int | None = None
+    users: int | None = None
+    cpu_cores: Mapping[str, float] = field(default_factory=dict)
+    rss_bytes: Mapping[str, float] = field(default_factory=dict)
+    threads: Mapping[str, float] = field(default_factory=dict)
+    context_switches_per_s: float | None = None
+    gauges: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """The trial in flight. `setting`: its id. `phase_began_s`, `began_s`: time of day; None: not told yet. `figures`:
+    the newest of each; None before the first. `points`: the seconds of this trial, in their order, the oldest dropped
+    past `POINTS_MAX`; `points_before`: how many were dropped."""
+
+    number: int
+    setting: str
+    block: int
+    stage: str
+    rate_per_s: float | None  # the offered rate, where the plan sets one for this trial
+    phase: TrialPhase
+    phase_began_s: float | None
+    began_s: float | None
+    figures: Figures | None = None
+    points: tuple[Figures, ...] = ()
+    points_before: int = 0
+    phases_s: Mapping[str, float] = field(default_factory=dict)  # seconds since go at which phases began
+
+
+POINTS_MAX = 3600
+"""An hour of one trial."""
+
+
+@dataclass(frozen=True)
+class LookState:
+    """A setting after one block of a race: its ratio to the leader then, with the anytime-valid interval."""
+
+    block: int
+    value: float
+    low: float | None
+    high: float | None
+    leads: bool
+
+
+@dataclass(frozen=True)
+class SettingState:
+    """One setting as the last analysis has it. `estimate`, `low`, `high`: of the objective, in its own unit; None where
+    there is none. `effect...`: its ratio to the leader. `verdict`: `better`, `worse`, `equivalent`, `inconclusive`, or
+    empty where it was not judged yet; `because`: why it left, or what it misses. `left_after_block`: from 0; None: it
+    is in. `told`: what the run's own reports say in their verdict column."""
+
+    id: str
+    levels: Mapping[str, Level]
+    trials: int
+    invalid: int = 0
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    verdict: str = ""
+    feasible: bool = True
+    leads: bool = False
+    answer: bool = False
+    left_after_block: int | None = None
+    because: str = ""
+    told: str = ""
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every metric that was measured, by name
+    looks: tuple[LookState, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """One trial of the run. `value`: of the objective, where it is valid and judged; `because`: why it does not count.
+    `took_s`: from the first process to the last."""
+
+    number: int
+    setting: str
+    block: int
+    attempt: int
+    stage: str
+    outcome: Outcome
+    value: float | None = None
+    because: str = ""
+    took_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Everything about one run. `name`: of the experiment; the directory's own is `path.name`. `objective` is a metric
+    of `powerband.metrics`, in whose unit `SettingState.estimate` is; `direction`: `maximise` or `minimise`.
+
+    `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
+    `done`: trials on disk; of these `valid`, `invalid` (what the bench or the machine spoilt), `failed` (by the
+    subject), the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known.
+    `settings`: the best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis."""
+
+    path: str
+    name: str
+    status: Status
+    because: str = ""
+    question: str = ""
+    objective: str = ""
+    unit: str = ""
+    direction: str = "maximise"
+    planned_total: int | None = None
+    at_most: bool = False
+    done: int = 0
+    valid: int = 0
+    invalid: int = 0
+    failed: int = 0
+    started_s: float | None = None
+    ended_s: float | None = None
+    eta_s: float | None = None
+    current: TrialState | None = None
+    settings: tuple[SettingState, ...] = ()
+    trials: tuple[TrialLine, ...] = ()
+    answer: tuple[str, ...] = ()
+    race: str = ""  # one sentence on how the race stands
+    warnings: tuple[str, ...] = ()
+    blocks: int | None = None  # the most that there may be
+    judged: int = 0
+    has_report: bool = False
+    version: int = 0
+    """Grows by one with each change of anything but the trial in flight."""

@@ -1,0 +1,60 @@
+// Numbers and times as people read them. Figures of the analysis come as text from the server; here are live ones only.
+
+const NUMBERS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const SCALES = {
+  ns: [[1e9, " s"], [1e6, " ms"], [1e3, " us"], [1, " ns"]],
+  bytes: [[2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]],
+  per_s: [[1, "/s"]],
+};
+
+/** At most three significant digits with the unit that fits: 12300000 ns -> "12.3 ms"; "–" for what is not known. */
+export function brief(value, unit = "") {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const steps = SCALES[unit] ?? [[1, unit && ` ${unit}`]];
+  const [size, suffix] = steps.find(([step]) => Math.abs(value) >= step) ?? steps.at(-1);
+  return digits(value / size) + suffix;
+}
+
+/** Ticks of one axis share a unit: that of its largest. */
+export function ticks(values, unit) {
+  const steps = SCALES[unit] ?? [[1, ""]];
+  const most = Math.max(...values.map(Math.abs));
+  const [size, suffix] = steps.find(([step]) => most >= step) ?? steps.at(-1);
+  return values.map((value) => (value === 0 ? "0" : `${Number((value / size).toPrecision(4)).toLocaleString("en-US")}${suffix}`));
+}
+
+function digits(value) {
+  return Math.abs(value) >= 1000 ? WHOLE.format(value) : NUMBERS.format(value);
+}
+
+/** "40 s", "12 min", "2 h 5 min". */
+export function duration(seconds) {
+  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}
+
+export function day(seconds) {
+  return new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** An element with text and children; names from files never become markup. */
+export function make(tag, about = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(about)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "text") element.textContent = value;
+    else if (name === "className") element.className = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const at = (id) => document.getElementById(id);

@@ -1,0 +1,43 @@
+// Values with their intervals, one below the other, for ECharts: of one run, or of two side by side.
+
+import { css, make } from "./format.js";
+
+/** Horizontal points with whiskers, for one run or for two; `points` have value, low, high and text, or are null;
+ * `room`: the width of the whole, in pixels. */
+export function intervals(names, groups, room) {
+  const [ink, muted, rule, card] = ["--ink", "--muted", "--rule", "--card"].map(css);
+  const shift = (i) => (groups.length === 1 ? 0 : i * 9 - 4.5);
+  const label = { color: muted, fontSize: 12 };
+  return {
+    animation: false,
+    textStyle: { fontFamily: css("--sans"), color: ink },
+    grid: { left: 8, right: 24, top: 10, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+    xAxis: { type: "value", scale: true, axisLabel: { ...label, hideOverlap: true }, splitLine: { lineStyle: { color: rule } } },
+    yAxis: { type: "category", inverse: true, data: names, axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, color: ink, width: Math.min(380, 0.42 * room), overflow: "truncate", interval: 0 } },
+    tooltip: {
+      trigger: "item",
+      confine: true,
+      backgroundColor: card,
+      borderColor: rule,
+      textStyle: { color: ink },
+      formatter: (item) => make("div", {}, make("b", { text: names[item.data[0]] }), make("div", { text: `${groups.length > 1 ? `${item.seriesName}: ` : ""}${groups[item.seriesIndex].points[item.data[0]].text}` })),
+    },
+    series: groups.map((group, g) => ({
+      type: "custom",
+      name: group.name,
+      data: group.points.flatMap((point, i) => (point ? [[i, point.value, point.low ?? point.value, point.high ?? point.value]] : [])),
+      encode: { x: [1, 2, 3], y: 0 },
+      renderItem: (params, api) => whisker(api, shift(g), group.colours[api.value(0)] ?? group.colours[0]),
+    })),
+  };
+}
+
+function whisker(api, dy, stroke) {
+  const place = (i) => api.coord([api.value(i), api.value(0)]);
+  const [[x, y], [low], [high]] = [place(1), place(2), place(3)];
+  const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1: y1 + dy, x2, y2: y2 + dy }, style: { stroke, lineWidth: 1.75 } });
+  return {
+    type: "group",
+    children: [line(low, y, high, y), line(low, y - 4, low, y + 4), line(high, y - 4, high, y + 4), { type: "circle", shape: { cx: x, cy: y + dy, r: 4.5 }, style: { fill: stroke } }],
+  };
+}

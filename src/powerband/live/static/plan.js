@@ -1,0 +1,128 @@
+// The plan as a map: a row for each setting, a column for each block, a button for each trial. Arrows move, Enter shows.
+
+import { at, duration, make } from "./format.js";
+
+const STAGES = { explore: "first look", saturate: "full load", confirm: "to confirm" };
+const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
+const WORDS = {
+  running: "running",
+  recorded: "recorded, not judged yet",
+  valid: "valid",
+  invalid: "not counted",
+  failed: "failed",
+  interrupted: "interrupted",
+  lost: "begun, but never recorded",
+};
+const trials = new Map();
+const buttons = new Map();
+const cells = new Map(); // by setting, then by column
+let choose = () => {};
+let layout = "";
+
+/** What to call with a trial that is chosen. */
+export function onChoice(chosen) {
+  choose = chosen;
+}
+
+export const trialsKnown = trials;
+
+/** Takes in what has changed of the trials. */
+export function plan(changed, run) {
+  for (const trial of changed) trials.set(trial.number, trial);
+  const columns = [...new Set([...trials.values()].map(column))].sort(byColumn);
+  const settings = [...new Set([...run.settings.map((s) => s.id), ...[...trials.values()].map((t) => t.setting)])].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const wanted = JSON.stringify([columns, settings]);
+  if (wanted === layout) changed.forEach(place);
+  else build(columns, settings);
+  layout = wanted;
+}
+
+function column(trial) {
+  return STAGES[trial.stage] ?? String(trial.block + 1);
+}
+
+/** First looks come before the blocks, confirmations after them. */
+function byColumn(a, b) {
+  const weight = (name) => (name === STAGES.explore || name === STAGES.saturate ? -1 : name === STAGES.confirm ? 1e9 : Number(name));
+  return weight(a) - weight(b);
+}
+
+function build(columns, settings) {
+  const focused = Number(document.activeElement?.dataset.trial);
+  buttons.clear();
+  cells.clear();
+  const head = make("tr", {}, make("th", { scope: "col", text: "setting" }), ...columns.map((text) => make("th", { scope: "col", text: /^\d/.test(text) ? `block ${text}` : text })));
+  at("plan").tHead.replaceChildren(head);
+  at("plan").tBodies[0].replaceChildren(...settings.map((setting) => row(setting, columns)));
+  for (const trial of [...trials.values()].sort((a, b) => a.number - b.number)) place(trial);
+  buttons.get(focused)?.focus();
+}
+
+function row(setting, columns) {
+  const mine = new Map(columns.map((text) => [text, make("td")]));
+  cells.set(setting, mine);
+  return make("tr", { "data-setting": setting }, make("th", { scope: "row", text: setting }), ...mine.values());
+}
+
+/** The button of a trial as it stands now; a new one goes into its cell. */
+function place(trial) {
+  let button = buttons.get(trial.number);
+  if (!button) {
+    button = make("button", { type: "button", "data-trial": trial.number, tabindex: buttons.size ? -1 : 0 });
+    buttons.set(trial.number, button);
+    cells.get(trial.setting).get(column(trial)).append(button);
+  }
+  button.dataset.outcome = trial.outcome;
+  button.textContent = trial.outcome === "valid" ? trial.value_text || "✓" : SIGNS[trial.outcome];
+  button.setAttribute("aria-label", about(trial));
+  button.title = about(trial);
+}
+
+export function about(trial) {
+  const again = trial.attempt > 1 ? `, attempt ${trial.attempt}` : "";
+  const took = trial.took_s ? `, took ${duration(trial.took_s)}` : "";
+  const why = trial.because ? `: ${trial.because}` : trial.value_text ? `: ${trial.value_text}` : "";
+  return `Trial ${trial.number}, ${trial.setting}, block ${trial.block + 1}${again}, ${WORDS[trial.outcome]}${took}${why}`;
+}
+
+/** Marks the trial that is shown. */
+export function mark(number) {
+  for (const [each, button] of buttons) {
+    button.setAttribute("aria-pressed", String(each === number));
+    if (each === number) focusable(button);
+  }
+}
+
+function focusable(button) {
+  at("plan").querySelector('button[tabindex="0"]')?.setAttribute("tabindex", "-1");
+  button.tabIndex = 0;
+}
+
+function next(button, key) {
+  const row = button.closest("tr");
+  const inRow = [...row.querySelectorAll("button")];
+  const place = inRow.indexOf(button);
+  if (key === "ArrowRight" || key === "ArrowLeft") return inRow[place + (key === "ArrowRight" ? 1 : -1)];
+  const all = at("plan").querySelectorAll("tbody button");
+  if (key === "Home") return all[0];
+  if (key === "End") return all[all.length - 1];
+  let there = row;
+  do there = key === "ArrowDown" ? there.nextElementSibling : there.previousElementSibling;
+  while (there && !there.querySelector("button"));
+  const beside = there ? [...there.querySelectorAll("button")] : [];
+  return beside[Math.min(place, beside.length - 1)];
+}
+
+at("plan").addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button) choose(trials.get(Number(button.dataset.trial)));
+});
+at("plan").addEventListener("keydown", (event) => {
+  const button = event.target.closest("button");
+  if (!button || !["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"].includes(event.key)) return;
+  event.preventDefault();
+  const there = next(button, event.key);
+  if (!there) return;
+  focusable(there);
+  there.focus();
+});

@@ -1,0 +1,172 @@
+// One run, live: messages of the server in, the page out. Nothing is asked for while nobody looks at it.
+
+import { at, clock, day, duration, make } from "./format.js";
+import { about, mark, onChoice, plan, trialsKnown } from "./plan.js";
+import { Plots } from "./plots.js";
+import { rank } from "./ranking.js";
+
+const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "ended without a word", unreadable: "cannot be read" };
+const PHASES = { starting: "starting", launched: "getting ready", warmup: "warming up", measure: "measuring", drain: "draining", ending: "stopping" };
+const LOST_AFTER_MS = 6000;
+
+const root = document.documentElement;
+const plots = new Plots(at("plots"));
+let run = null;
+let current = null; // the trial in flight
+let shown = null; // the number of the trial in the plots; null: none
+let chosen = false; // whether a person chose it
+let left = null; // {eta_s, at}: seconds left, and when that was said
+let source = null;
+let lost = 0;
+
+function connect() {
+  if (source || document.hidden) return;
+  source = new EventSource(`${root.dataset.run}events`);
+  source.onopen = () => {
+    clearTimeout(lost);
+    at("lost").hidden = true;
+  };
+  source.onmessage = (event) => take(JSON.parse(event.data));
+  source.addEventListener("end", () => {
+    source.close();
+    source = null;
+    at("lost").hidden = false;
+  });
+  source.onerror = () => {
+    clearTimeout(lost);
+    lost = setTimeout(() => (at("lost").hidden = false), LOST_AFTER_MS);
+    if (source.readyState !== EventSource.CLOSED) return; // it tries again by itself
+    source = null;
+    setTimeout(connect, LOST_AFTER_MS);
+  };
+}
+
+/** A page that nobody sees costs the run nothing. */
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) return connect();
+  source?.close();
+  source = null;
+});
+
+function take(told) {
+  if (told.run) {
+    run = told.run;
+    head();
+    rank(run);
+    plan(told.trials, run);
+    mark(shown);
+  }
+  if ("eta_s" in told) left = { eta_s: told.eta_s, at: Date.now() };
+  const was = current?.number;
+  if ("current" in told) follow(told.current);
+  const over = run.status !== "running";
+  if (over) current = null;
+  // The last seconds of a trial are written when nobody follows it any more.
+  if (over && was !== undefined && was === shown) show(trialsKnown.get(was));
+  else if (shown === null && !current) showLast();
+  tick();
+  root.dataset.ready = "yes";
+}
+
+function head() {
+  const name = run.name;
+  document.title = `${run.status === "running" ? "● " : ""}${name} – powerband`;
+  const status = at("status");
+  status.textContent = STATUS[run.status];
+  status.dataset.status = run.status;
+  at("report").hidden = !run.has_report && (run.status === "running" || run.status === "unreadable");
+  at("question").textContent = run.question;
+  const leader = run.settings.find((setting) => setting.leads);
+  const goes = run.status === "running";
+  at("answer").textContent = run.because || (goes && leader ? `${leader.id} leads so far.` : run.answer[0] || name);
+  at("answer").classList.toggle("long", at("answer").textContent.length > 70);
+  at("because").textContent = goes ? run.answer.join(" ") : run.answer.slice(1).join(" ");
+  const most = run.at_most ? "at most " : "";
+  at("done").textContent = run.planned_total === null ? `${run.done}` : `${run.done} of ${most}${run.planned_total}`;
+  at("counts").textContent = [`${run.valid} valid`, run.invalid && `${run.invalid} not counted`, run.failed && `${run.failed} failed`].filter(Boolean).join(", ");
+  at("progress").max = Math.max(1, run.planned_total ?? 1);
+  at("progress").value = run.done;
+  at("began").textContent = run.started_s ? `began ${day(run.started_s)}` : "";
+  at("objective").textContent = run.objective ? `${run.direction === "maximise" ? "most" : "least"} ${run.objective}` : "–";
+  at("race").textContent = run.race;
+  at("warnings").hidden = !run.warnings.length;
+  at("warnings").replaceChildren(...run.warnings.map((text) => make("li", { text })));
+}
+
+/** The trial in flight, with the seconds that are new. */
+function follow(trial) {
+  current = trial;
+  if (!trial || chosen) return;
+  if (trial.begin || shown !== trial.number) {
+    plots.begin();
+    shown = trial.number;
+    at("plots").dataset.trial = shown;
+    mark(shown);
+  }
+  plots.add(trial.points, trial.phases_s);
+}
+
+/** Where nothing runs: of what should be used, else of all, the last trial that counts. */
+function showLast() {
+  const valid = [...trialsKnown.values()].filter((trial) => trial.outcome === "valid");
+  const answer = run.settings.find((setting) => setting.answer)?.id;
+  const last = valid.filter((trial) => trial.setting === answer).at(-1) ?? valid.at(-1);
+  if (last) show(last);
+}
+
+onChoice((trial) => {
+  chosen = true;
+  if (current && trial.number === current.number) return back();
+  show(trial);
+});
+
+async function show(trial) {
+  shown = trial.number;
+  mark(shown);
+  tick();
+  const answer = await fetch(`${root.dataset.run}trials/${trial.number}`);
+  if (!answer.ok || shown !== trial.number) return;
+  const told = await answer.json();
+  plots.begin();
+  plots.add(told.points, told.phases_s);
+  at("plots").dataset.trial = trial.number;
+  tick();
+}
+
+/** Follow the trial in flight again: a new connection tells it from its start. */
+function back() {
+  chosen = false;
+  shown = null;
+  plots.begin();
+  source?.close();
+  source = null;
+  connect();
+}
+
+at("follow").addEventListener("click", back);
+
+function tick() {
+  if (!run) return;
+  const since = (moment_s) => duration(Date.now() / 1000 - moment_s);
+  const goes = run.status === "running";
+  if (!goes) at("eta").textContent = run.ended_s ? `ended ${clock(run.ended_s)}` : "–";
+  else if (left?.eta_s === null || left === null) at("eta").textContent = "–";
+  else at("eta").textContent = `${run.at_most ? "at most " : "about "}${duration(Math.max(0, left.eta_s - (Date.now() - left.at) / 1000))}`;
+  at("now").textContent = current ? current.setting : goes ? "between trials" : STATUS[run.status];
+  const phase = current ? `trial ${current.number}, ${PHASES[current.phase]}` : "";
+  at("phase").textContent = phase && current.phase_began_s ? `${phase} for ${since(current.phase_began_s)}` : phase;
+  const trial = trialsKnown.get(shown);
+  const here = current && shown === current.number;
+  at("series-title").textContent = here ? "Now" : shown === null ? "Now" : `Trial ${shown}`;
+  at("series-about").textContent = here
+    ? `${current.setting}, trial ${current.number}, second by second; the measured window is shaded.`
+    : trial
+      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : "its files tell nothing second by second"}.`
+      : goes
+        ? "The next trial begins in a moment."
+        : "Nothing runs at the moment.";
+  at("follow").hidden = !(chosen && current && !here);
+}
+
+setInterval(tick, 1000);
+connect();

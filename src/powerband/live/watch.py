@@ -1,0 +1,75 @@
+"""Opens the live page of a directory: what `powerband watch` does, and the process beside a run.
+
+In: a run directory, or a folder of them, and where to listen. Out: a server until it is ended, whose address is told.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from powerband.errors import UsageError
+from powerband.live.guard import access_for
+from powerband.live.pages import run_address
+from powerband.live.server import LivePages, bind, serve
+
+PORT = 8420
+"""Asked for first, so that an address can be kept; any other that is free where it is taken."""
+HOST = "127.0.0.1"
+NICE = 19  # beside a run: whatever the run needs comes first
+
+
+def watch(
+    directory: Path,
+    *,
+    host: str = HOST,
+    port: int | None = None,
+    token: str | None = None,
+    told: Callable[[str], None],
+    until: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serves until SIGINT or SIGTERM, or until `until` returns. `directory`: a run, whose page is the first and whose
+    siblings are its history; or a folder of runs. `port` None: the usual one, or any. `told` gets the address.
+
+    Raises UsageError where the directory does not exist, or where it cannot listen there."""
+    root, folder = _root_of(directory)
+    listener = _listen(host, port)
+    with listener:
+        bound = listener.getsockname()[1]
+        access = access_for(host, bound, token, socket.gethostname())
+        told(_address(host, bound, run_address(folder) if folder else "/", access.token))
+        serve(LivePages(root, access), listener, until)
+
+
+def _root_of(directory: Path) -> tuple[Path, str]:
+    """The folder of runs, and the run in it that was named; empty where the folder itself was."""
+    try:
+        there = directory.resolve(strict=True)
+    except OSError:
+        raise UsageError(
+            f"{directory} does not exist: name a run directory, or the folder that runs are made in (runs by default)"
+        ) from None
+    if not there.is_dir():
+        raise UsageError(f"{directory} is no folder: name a run directory, or the folder that runs are made in")
+    if (there / "experiment.yaml").is_file() and there.name:
+        return there.parent, there.name
+    return there, ""
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    try:
+        return bind(host, PORT if port is None else port)
+    except OSError as error:
+        if port is None and error.errno == errno.EADDRINUSE:
+            return bind(host, 0)
+        why = error.strerror or str(error)
+        raise UsageError(f"cannot listen on {host}, port {port if port is not None else PORT}: {why}") from None
+
+
+def _address(host: str, port: int, path: str, token: str | None) -> str:
+    everywhere = host in ("", "0.0.0.0", "::")
+    name = socket.gethostname() if everywhere else host
+    shown = f"[{name}]" if ":" in name else name
+    return f"http://{shown}:{port}{path}" + (f"?token={token}" if token else "")

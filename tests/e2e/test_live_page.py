@@ -1,0 +1,361 @@
+"""The live page in a real browser that reaches this machine only: what it shows equals what the run's files say, while
+they grow and once they rest; it obeys the keyboard, fits a phone, and asks for nothing elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fakes import synthetic, synthetic_verdicts
+from fakes.live_runs import SMALL, recorded, written
+from fakes.live_server import Served, served
+from fakes.live_trials import GO_NS, write_lines
+from fakes.needs import need_browser
+from powerband.analyze.series import trial_series
+from powerband.analyze.stored import stored_analysis
+from powerband.store import RunDir, TrialDir
+
+pytestmark = pytest.mark.browser
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+EVIL = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
+RACE, LARGE, REAL, EVIL_RUN = "20261121-110000-race", "20261121-100000-large", "20261119-100000-quickstart", "evil"
+WAIT_MS = 180_000
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = need_browser()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS, timeout=WAIT_MS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A race, a run of 504 trials, a recorded one, one whose names are scripts, and what is no run."""
+    runs = tmp_path_factory.mktemp("live") / "runs"
+    written(runs, RACE, synthetic_verdicts.race_analysis(), order="race")
+    written(runs, LARGE, synthetic.analysis(blocks=56))
+    write_lines(recorded(runs, REAL).trial(1), 12)
+    base = synthetic.analysis(name=EVIL, question=EVIL, warnings=(EVIL,))
+    bad = replace(base.trials[11], problems=(replace(base.trials[11].problems[0], message=EVIL),))
+    trials = tuple(bad if trial.number == bad.number else trial for trial in base.trials)
+    written(runs, EVIL_RUN, replace(base, trials=trials, answer=replace(base.answer, sentences=(EVIL, EVIL))))
+    (runs / "notes").mkdir()
+    return runs
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Served]:
+    with served(root) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Open]:
+    """Opens an address; at the end of the test no script has complained, and nothing was asked of anybody else."""
+    complaints: list[str] = []
+    foreign: list[str] = []
+    contexts = []
+
+    def opened(address: str, *, width: int = 1280, scheme: str = "light", ready: bool = True) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
+        )
+        contexts.append(context)
+        origin = address[: address.index("/", len("http://"))]
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                foreign.append(request.url) if not request.url.startswith((f"{origin}/", "data:", "blob:")) else None
+            ),
+        )
+        page.goto(address)
+        if ready:
+            page.wait_for_selector("html[data-ready=yes]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert foreign == []
+
+
+def of_run(server: Served, name: str) -> str:
+    return f"{server.origin}/runs/{name}/"
+
+
+def values(page: Page, selector: str) -> list[float | None]:
+    """The exact numbers behind the text of cells."""
+    found: list[str | None] = page.eval_on_selector_all(
+        selector, "cells => cells.map(cell => cell.dataset.value ?? null)"
+    )
+    return [None if text in (None, "null", "") else float(text) for text in found]
+
+
+def test_the_ranking_is_that_of_the_analysis(visit: Open, server: Served, root: Path) -> None:
+    page = visit(of_run(server, RACE))
+    analysis = stored_analysis((root / RACE / "analysis.json").read_text())
+    rows = {row.setting.id: row for row in analysis.settings}
+    shown = page.eval_on_selector_all("#ranking tbody tr", "rows => rows.map(row => row.dataset.setting)")
+    assert sorted(shown) == sorted(rows)
+    assert values(page, "#ranking tbody tr td:nth-child(2)") == [
+        rows[name].estimates["goodput_per_s"].value for name in shown
+    ]
+    assert page.locator("#answer").inner_text() == analysis.answer.sentences[0]
+    assert page.locator("#done").inner_text() == f"{len(analysis.trials)} of {len(analysis.trials)}"
+    assert analysis.race is not None
+    for departure in analysis.race.departures:
+        row = page.locator(f'#ranking tr[data-setting="{departure.setting.id}"]')
+        assert f"out after block {departure.block + 1}" in row.inner_text()
+        assert departure.reason in row.inner_text()
+    assert page.locator("#ranking svg.narrowing .range").count() > 10
+    page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
+    assert "threads=32" in page.locator("#ranking-chart svg").text_content()
+
+
+def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Served, root: Path) -> None:
+    page = visit(of_run(server, REAL))
+    page.locator('#plan button[data-trial="1"]').click()
+    page.wait_for_selector('#plots[data-trial="1"] figure[data-panel="rate"][data-drawn=yes] canvas')
+    directory = RunDir(root / REAL).trial(1)
+    load = trial_series(directory, replace(directory.read_record(), phases={"go": GO_NS})).load
+    assert len(load.t_s) == 12
+    figure = page.locator('figure[data-panel="rate"]')
+    figure.locator("summary").click()
+    figure.locator("table").wait_for()
+    assert figure.locator("thead th").all_inner_texts() == ["time", "ended ok", "failed"]
+    shown = values(page, 'figure[data-panel="rate"] tbody td:nth-child(2)')
+    assert shown == list(load.rate_per_s)
+    times = page.locator('figure[data-panel="response"]')
+    times.locator("summary").click()
+    assert values(page, 'figure[data-panel="response"] tbody td:nth-child(2)') == list(load.response_time_ns_p99)
+    panels = page.eval_on_selector_all("#plots figure", "figures => figures.map(figure => figure.dataset.panel)")
+    assert panels[:5] == ["rate", "response", "cpu", "threads", "flight"]
+
+
+def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, tmp_path: Path) -> None:
+    """A trial's lines come bit by bit, as they would be written; then it ends, and the page says so."""
+    small, run, whole = RunDir(SMALL), RunDir(tmp_path / "runs" / "grows"), TrialDir(tmp_path / "whole")
+    write_lines(whole, 12)
+    run.trials.mkdir(parents=True)
+    shutil.copy(small.experiment, run.experiment)
+    trial = run.trial(1)
+    with served(run.path) as server, (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        page = visit(server.address)
+        assert page.locator("#status").inner_text() == "running"
+        assert page.locator("#now").inner_text() == "between trials"
+        line = small.plan.read_text().splitlines()[0]
+        run.plan.write_text(json.dumps({**json.loads(line), "planned_total": 6}) + "\n")
+        trial.path.mkdir()
+        shutil.copy(small.trial(1).spec, trial.spec)
+        page.locator("#phase").get_by_text("trial 1, starting").wait_for()
+        assert page.locator("#done").inner_text() == "0 of 6"
+        for source, target in ((whole.events, trial.events), (whole.probe, trial.probe)):
+            content = source.read_bytes()
+            target.write_bytes(content[: len(content) // 2])
+        page.locator('figure[data-panel="rate"][data-drawn=yes]').wait_for()
+        page.locator("#phase").get_by_text("trial 1, measuring").wait_for()
+        assert page.locator("#now").inner_text() == "threads=16"
+        figure = page.locator('figure[data-panel="rate"]')
+        figure.locator("summary").click()
+        before = figure.locator("tbody tr").count()
+        for source, target in ((whole.events, trial.events), (whole.probe, trial.probe)):
+            target.write_bytes(source.read_bytes())
+        page.wait_for_function(
+            "before => document.querySelectorAll('figure[data-panel=rate] tbody tr').length > before", arg=before
+        )
+        for name in ("events.jsonl", "probe.jsonl", "record.json"):
+            shutil.copy(small.trial(1).path / name, trial.path / name)
+        page.locator('#plan button[data-trial="1"][data-outcome="running"]').wait_for(state="detached")
+        assert page.locator("#done").inner_text() == "1 of 6"
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        page.locator("#status").get_by_text("interrupted").wait_for()
+        state = server.json("/runs/grows/state")
+        page.locator("#answer").get_by_text(state["run"]["answer"][0]).wait_for()
+
+
+def test_the_first_page_leads_everywhere_by_keyboard(visit: Open, server: Served, root: Path) -> None:
+    (root / RACE / "report.html").write_text("<!doctype html><title>the report</title><p>of the race</p>")
+    page = visit(server.origin + "/")
+    assert page.locator("tbody tr").count() == 4
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator(f'tr[data-run="{RACE}"] a').first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("html[data-ready=yes] #answer")
+    assert page.url == of_run(server, RACE)
+    page.locator("#report").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("of the race").wait_for()
+    page.go_back()
+    page.go_back()
+    page.locator(f'tr[data-run="{RACE}"] input[name="a"]').focus()
+    page.keyboard.press("Space")
+    page.locator(f'tr[data-run="{LARGE}"] input[name="b"]').focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#compare-chart[data-drawn=yes] svg")
+    assert sorted(page.url.partition("?")[2].split("&")) == [f"a={RACE}", f"b={LARGE}"]
+
+
+def test_two_runs_side_by_side(visit: Open, server: Served, root: Path) -> None:
+    page = visit(f"{server.origin}/compare?a={RACE}&b={LARGE}")
+    for letter, name in (("A", RACE), ("B", LARGE)):
+        analysis = stored_analysis((root / name / "analysis.json").read_text())
+        side = page.locator(".side").filter(has_text=f"{letter} ·")
+        assert name in side.inner_text() and analysis.answer.sentences[0] in side.inner_text()
+    assert page.locator("table tbody tr").count() == 9
+    assert "threads=32" in page.locator("#compare-chart svg").text_content()
+    page.get_by_text("Swap A and B").click()
+    page.wait_for_url(f"**/compare?a={LARGE}&b={RACE}")
+    page.wait_for_selector("#compare-chart[data-drawn=yes]")
+
+
+def test_500_trials_are_a_map_that_the_keyboard_walks(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, LARGE))
+    assert page.locator("#plan tbody button").count() == 504
+    assert page.locator('#plan button[tabindex="0"]').count() == 1  # one stop for the tab key, arrows within
+    page.locator("#plan tbody tr").first.locator("button").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    focused = page.evaluate("document.activeElement.closest('tr').dataset.setting")
+    assert focused == "threads=2"
+    page.keyboard.press("Enter")
+    number = page.evaluate("document.activeElement.dataset.trial")
+    page.locator(f'#plan button[data-trial="{number}"][aria-pressed=true]').wait_for()
+    page.keyboard.press("End")
+    page.locator('#plan button[data-outcome="failed"]').click()
+    assert "exited with code 137" in page.locator("#series-about").inner_text()
+
+
+def test_names_are_shown_and_never_run(visit: Open, server: Served) -> None:
+    for address in (server.origin + "/", of_run(server, EVIL_RUN), f"{server.origin}/compare?a={EVIL_RUN}&b={LARGE}"):
+        page = visit(address)
+        assert page.title() != "broken" and page.locator("img").count() == 0
+        assert EVIL in page.locator("body").inner_text()
+
+
+def test_what_is_no_run_says_so(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, "notes"))
+    assert page.locator("#status").inner_text() == "cannot be read"
+    assert "no experiment.yaml" in page.locator("#answer").inner_text()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served, width: int) -> None:
+    for address in (
+        server.origin + "/",
+        of_run(server, RACE),
+        of_run(server, REAL),
+        f"{server.origin}/compare?a={RACE}&b={LARGE}",
+    ):
+        page = visit(address, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_against_its_background(visit: Open, server: Served, scheme: str) -> None:
+    """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
+    measure = """() => {
+      const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+      const parse = text => text.match(/[\\d.]+/g).map(Number);
+      const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+      const ground = e => { for (; e; e = e.parentElement) {
+        const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } };
+      const poor = [];
+      for (const e of document.querySelectorAll('body *')) {
+        const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+        if (!own || e.closest('svg, script, .skip, .hidden') || !e.getClientRects().length) continue;
+        const style = getComputedStyle(e);
+        const [a, b] = [light(parse(style.color)), light(ground(e))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
+      }
+      return poor; }"""
+    for address in (
+        server.origin + "/",
+        of_run(server, RACE),
+        of_run(server, REAL),
+        f"{server.origin}/compare?a={RACE}&b={LARGE}",
+    ):
+        page = visit(address, scheme=scheme)
+        dark = page.evaluate("parseInt(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])") < 40
+        assert dark == (scheme == "dark")
+        assert page.evaluate(measure) == [], address
+
+
+def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) -> None:
+    run = RunDir(root / "20261118-100000-hour")
+    shutil.copytree(root / REAL, run.path)
+    lines = [json.loads(line) for line in run.trial(1).events.read_text().splitlines()]
+    interval: dict[str, Any] = next(line for line in lines if line["type"] == "interval")
+    interval.pop("response_time_ns", None)
+    with run.trial(1).events.open("w") as file:
+        for second in range(3600):
+            interval |= {"start_ns": second * 10**9, "end_ns": (second + 1) * 10**9, "outcomes": {"ok": 1000 + second}}
+            file.write(json.dumps(interval) + "\n")
+    run.trial(1).probe.unlink()
+    page = visit(of_run(server, run.path.name))
+    page.locator('#plan button[data-trial="1"]').click()
+    page.wait_for_selector('#plots[data-trial="1"] figure[data-panel="rate"][data-drawn=yes]')
+    assert "4,599/s" in page.locator('figure[data-panel="rate"] .legend').inner_text()
+    shutil.rmtree(run.path)
+
+
+@pytest.mark.e2e
+@pytest.mark.crowded
+def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
+    visit: Open, tmp_path: Path, engine: Path, no_process_left: None
+) -> None:
+    options = ["measure.foreign_cpu_max=100%", "load.duration=3s", "load.users=8", "design.order=blocks"]
+    command = [
+        *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
+        *("--runs", str(tmp_path / "runs")),
+        *(word for option in options for word in ("--set", option)),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("live page: "))
+    page = visit(said.split()[2])
+    page.locator("#status").get_by_text("running").wait_for()
+    page.locator("#phase").get_by_text("measuring").wait_for()
+    page.locator('figure[data-panel="rate"][data-drawn=yes]').wait_for()
+    page.locator('figure[data-panel="cpu"][data-drawn=yes]').wait_for()
+    page.locator("#ranking tbody tr td[data-value]").first.wait_for(state="attached")
+    page.locator("#status").get_by_text("finished").wait_for()
+    process.communicate(timeout=180)
+    (path,) = (tmp_path / "runs").iterdir()
+    analysis = stored_analysis((path / "analysis.json").read_text())
+    ids = page.eval_on_selector_all("#ranking tbody tr", "rows => rows.map(row => row.dataset.setting)")
+    of = {row.setting.id: row.estimates.get("goodput_per_s") for row in analysis.settings}
+    expected = [None if (estimate := of[name]) is None else estimate.value for name in ids]
+    assert values(page, "#ranking tbody tr td:nth-child(2)") == expected
+    assert page.locator("#done").inner_text() == "4 of 4"

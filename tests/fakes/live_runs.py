@@ -1,0 +1,59 @@
+"""Run directories for whoever follows them: of a made-up analysis, or grown step by step as a run would write it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from fakes import synthetic
+from fakes.trials import experiment
+from powerband.analyze.results import Analysis
+from powerband.experiment import Experiment, Subject
+from powerband.plan import TrialSpec
+from powerband.resolved import resolved_yaml
+from powerband.store import RunDir
+
+SMALL = Path(__file__).parents[1] / "golden" / "run-small"
+
+
+def experiment_of(analysis: Analysis, *, order: str = "blocks", repeats: int | None = None) -> Experiment:
+    """One that might have given this analysis."""
+    levels = tuple(row.setting.as_dict()["threads"] for row in analysis.settings)
+    blocks = repeats or max(trial.block for trial in analysis.trials) + 1
+    return experiment(
+        {"threads": levels},
+        name=analysis.name,
+        question=analysis.question,
+        subject=Subject(name="fake", command=("fake", "--port", "{port}", "--threads", "{threads}")),
+        measure={"repeats": blocks},
+        design={"seed": 7, "order": order},
+    )
+
+
+def written(root: Path, name: str, analysis: Analysis | None = None, *, order: str = "blocks") -> RunDir:
+    """A run directory whose trials are those of the analysis; their own files are not there, only their records."""
+    analysis = analysis or synthetic.analysis()
+    run = RunDir(root / name)
+    run.trials.mkdir(parents=True)
+    run.experiment.write_text(resolved_yaml(experiment_of(analysis, order=order)))
+    run.host.write_text(json.dumps({"format": 1, "hostname": "here"}))
+    for trial in analysis.trials:
+        spec = TrialSpec(trial.number, trial.block, trial.attempt, trial.setting, 7, trial.stage, trial.rate_per_s)
+        run.append_plan(spec, len(analysis.trials))
+        directory = run.trial(trial.number)
+        directory.path.mkdir()
+        directory.spec.write_text(json.dumps(spec.to_json()))
+        directory.record.write_text("{}")
+    run.analysis.write_text(json.dumps(analysis.to_json()))
+    return run
+
+
+def recorded(root: Path, name: str) -> RunDir:
+    """The recorded run of the tests, on a machine that was busy: here that is not held against it."""
+    run = RunDir(root / name)
+    shutil.copytree(SMALL, run.path)
+    text = run.experiment.read_text()
+    assert "foreign_cpu_max: 0.1\n" in text
+    run.experiment.write_text(text.replace("foreign_cpu_max: 0.1\n", "foreign_cpu_max: 1.0\n"))
+    return run

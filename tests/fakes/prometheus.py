@@ -1,0 +1,78 @@
+"""A real Prometheus for a test: started on a port and in a folder of its own, asked, and ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from powerband.run.ports import pick_port
+
+READY_S = 60.0
+
+
+class Prometheus:
+    """Its HTTP API, as far as Grafana asks it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def newest(self, expr: str) -> list[dict[str, Any]]:
+        """The series that there are now."""
+        found: list[dict[str, Any]] = self._ask("query", {"query": expr})["result"]
+        return found
+
+    def over_time(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
+        """The series that a panel would draw, a point a second."""
+        found: list[dict[str, Any]] = self._ask(
+            "query_range", {"query": expr, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": "1"}
+        )["result"]
+        return found
+
+    def label_values(self, label: str, selector: str, start_s: float, end_s: float) -> list[str]:
+        found: list[str] = self._ask(
+            f"label/{label}/values", {"match[]": selector, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}"}
+        )
+        return found
+
+    def _ask(self, what: str, parameters: Mapping[str, str]) -> Any:
+        with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=30) as response:
+            answer = json.load(response)
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+
+@contextmanager
+def prometheus_up(binary: str, configuration: Path, folder: Path) -> Iterator[Prometheus]:
+    """Yields once it is ready."""
+    url = f"127.0.0.1:{pick_port()}"
+    command = [
+        binary, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={url}", "--log.level=warn",
+    ]  # fmt: skip
+    log = folder / "prometheus.log"
+    with log.open("wb") as file, subprocess.Popen(command, cwd=folder, stdout=file, stderr=file) as process:
+        try:
+            deadline = time.monotonic() + READY_S
+            while not _is_ready(f"http://{url}/-/ready"):
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield Prometheus(f"http://{url}")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False

@@ -1,0 +1,27 @@
+"""A live page of a folder of runs, by the command that people use, on a port of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def watching(runs: Path) -> Iterator[str]:
+    """Yields its address."""
+    command = [sys.executable, "-m", "powerband", "watch", str(runs), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            address = re.search(r"http://\S+", said)
+            assert address is not None, said + process.stderr.read()
+            yield address[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)

@@ -1,0 +1,96 @@
+"""Files that grow, are cut, are replaced, or are no files: whole lines only, and nothing that waits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powerband.live.files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain
+
+
+def read_all(tail: Tail) -> list[bytes]:
+    found: list[bytes] = []
+    while True:
+        lines, _, more = tail.read()
+        found += lines
+        if not more:
+            return found
+
+
+def test_lines_come_once_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    tail = Tail(path)
+    assert tail.read() == ([], False, False)
+    path.write_bytes(b"one\ntw")
+    assert tail.read().lines == [b"one"]
+    assert tail.read().lines == []
+    with path.open("ab") as file:
+        file.write(b"o\nthree\n")
+    assert tail.read().lines == [b"two", b"three"]
+
+
+@given(st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b), max_size=20), st.data())
+def test_cut_anywhere_nothing_is_lost_or_doubled(lines: list[bytes], data: st.DataObject) -> None:
+    content = b"".join(line + b"\n" for line in lines)
+    with NamedTemporaryFile() as file:
+        tail, found, at = Tail(Path(file.name)), list[bytes](), 0
+        while at < len(content):
+            step = data.draw(st.integers(1, len(content) - at))
+            file.write(content[at : at + step])
+            file.flush()
+            at += step
+            found += read_all(tail)
+        tail.close()
+    assert found == lines
+
+
+def test_a_large_file_is_read_in_turns(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 99 + b"\n" + (b"y" * 99 + b"\n") * (CHUNK_BYTES // 50))
+    tail = Tail(path)
+    first = tail.read()
+    assert first.more and 0 < len(first.lines) < CHUNK_BYTES // 50
+    assert len(first.lines) + len(read_all(tail)) == 1 + CHUNK_BYTES // 50
+
+
+@pytest.mark.parametrize("how", ["replaced", "cut"])
+def test_a_file_that_begins_anew_is_read_from_its_start(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\n")
+    tail = Tail(path)
+    tail.read()
+    if how == "replaced":
+        (tmp_path / "new").write_bytes(b"uno\n")
+        (tmp_path / "new").replace(path)
+    else:
+        path.write_bytes(b"uno\n")
+    lines = tail.read()
+    assert lines.again and lines.lines == [b"uno"]
+
+
+def test_only_plain_files_are_opened(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")  # opening it to read would wait for a writer
+    for name in ("link", "pipe", "absent", "."):
+        assert open_plain(tmp_path / name) is None
+        assert Tail(tmp_path / name).read().lines == []
+    assert read_plain(tmp_path / "secret") == b"secret"
+    assert read_plain(tmp_path / "secret", 3) == b"sec"
+
+
+def test_a_lock_is_seen_without_being_tried(tmp_path: Path) -> None:
+    lock = tmp_path / ".lock"
+    assert not is_held(lock)
+    with lock.open("w") as file:
+        assert not is_held(lock)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_held(lock)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert not is_held(lock)

@@ -1,0 +1,253 @@
+"""A run directory followed as it grows, rests, was killed, is damaged, foreign or of another version."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import synthetic, synthetic_verdicts
+from fakes.live_runs import recorded, written
+from fakes.live_trials import write_lines
+from powerband.experiment_file import load_experiment
+from powerband.live import follow
+from powerband.live.follow import RunFollower
+from powerband.live.state import Outcome, RunState, Status
+from powerband.plan import Stage
+from powerband.report.standings import ranked
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
+
+
+def settled(follower: RunFollower) -> RunState:
+    state = follower.poll()
+    while follower.more:
+        state = follower.poll()
+    return state
+
+
+@contextmanager
+def held(run: RunDir) -> Iterator[None]:
+    with (run.path / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> RunDir:
+    return recorded(tmp_path, "run")
+
+
+def test_a_finished_run_says_what_its_analysis_says(tmp_path: Path) -> None:
+    analysis = synthetic.analysis()
+    state = settled(RunFollower(written(tmp_path, "run", analysis).path))
+    assert state.status is Status.FINISHED
+    assert (state.name, state.question) == (analysis.name, analysis.question)
+    assert (state.done, state.valid, state.invalid, state.failed) == (45, 43, 1, 1)
+    assert state.planned_total == 45 and state.judged == 45
+    assert state.answer == analysis.answer.sentences
+    assert [setting.id for setting in state.settings] == [row.setting.id for row in ranked(analysis)]
+    by_id = {row.setting.id: row for row in analysis.settings}
+    for setting in state.settings:
+        estimate = by_id[setting.id].estimates["goodput_per_s"]
+        assert (setting.estimate, setting.low, setting.high) == (estimate.value, estimate.low, estimate.high)
+        assert setting.estimates == by_id[setting.id].estimates
+    assert [line.outcome for line in state.trials].count(Outcome.VALID) == 43
+    assert "0.61 cores" in state.trials[11].because and state.trials[11].value is None
+    assert state.trials[0].value == analysis.trials[0].metrics["goodput_per_s"]
+    assert state.warnings == analysis.warnings and state.current is None
+
+
+def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    assert analysis.race is not None
+    state = settled(RunFollower(written(tmp_path, "run", analysis, order="race").path))
+    settings = {setting.id: setting for setting in state.settings}
+    assert {s.id: s.left_after_block for s in state.settings if s.left_after_block is not None} == {
+        departure.setting.id: departure.block for departure in analysis.race.departures
+    }
+    departed = analysis.race.departures[0]
+    assert settings[departed.setting.id].because == departed.reason
+    told = {setting.told for setting in state.settings if setting.left_after_block == 1}
+    assert told == {"out after block 2"}
+    last = analysis.race.looks[-1]
+    assert settings[last.leader.id].leads and settings[last.leader.id].effect is None
+    for setting in state.settings:
+        looks = [look for look in analysis.race.looks if setting.id in look.effects]
+        assert [look.block for look in setting.looks] == [look.block for look in looks]
+        assert [look.low for look in setting.looks] == [look.effects[setting.id].low for look in looks]
+    assert "leads" in state.race
+
+
+def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
+    """Trial by trial, as the run would have written it: the plan, the trial's files, its record."""
+    run = RunDir(tmp_path / "grows")
+    run.trials.mkdir(parents=True)
+    shutil.copy(small.experiment, run.experiment)
+    follower = RunFollower(run.path)
+    assert settled(follower).status is Status.STALE
+    lines = small.plan.read_text().splitlines(keepends=True)
+    with held(run):
+        for number, line in enumerate(lines[:3], 1):
+            with run.plan.open("a") as file:
+                file.write(line)
+            write_lines(run.trial(number), 5)
+            shutil.copy(small.trial(number).spec, run.trial(number).spec)
+            state = settled(follower)
+            assert state.status is Status.RUNNING and state.done == number - 1
+            assert state.current is not None and state.current.number == number
+            assert state.current.figures is not None and state.current.figures.rate_per_s == pytest.approx(
+                1000, rel=0.2
+            )
+            assert state.trials[-1].outcome is Outcome.RUNNING
+            assert state.eta_s is not None and state.eta_s > 0
+            for name in ("events.jsonl", "probe.jsonl", "record.json"):
+                shutil.copy(small.trial(number).path / name, run.trial(number).path / name)
+            state = settled(follower)
+            assert state.done == number and state.current is None
+            assert state.trials[-1].outcome in (Outcome.VALID, Outcome.INVALID)
+    state = settled(follower)
+    assert state.status is not Status.RUNNING
+
+
+def test_nothing_is_read_twice(small: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = RunFollower(small.path)
+    measured = []
+    original = follow.measure
+    monkeypatch.setattr(follow, "measure", lambda *given: (measured.append(1), original(*given))[1])
+    before = settled(follower)
+    assert len(measured) == before.done
+    after = [follower.poll() for _ in range(3)]
+    assert all(state is after[0] for state in after) and after[0] is before
+    assert len(measured) == before.done
+
+
+def test_without_an_analysis_it_is_made_as_the_report_makes_it(small: RunDir) -> None:
+    state = settled(RunFollower(small.path))
+    analysis = analyse_run(load_experiment(small.experiment), small)
+    assert state.answer == analysis.answer.sentences
+    assert {s.id: s.estimate for s in state.settings} == {
+        row.setting.id: row.estimates["goodput_per_s"].value if row.estimates else None for row in analysis.settings
+    }
+
+
+def test_a_plan_tells_how_many_trials_there_will_be(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    lines = run.plan.read_text().splitlines(keepends=True)
+    run.plan.write_text("".join(lines[:10]))
+    with held(run):
+        state = settled(RunFollower(run.path))
+    assert (state.status, state.planned_total, state.done) == (Status.RUNNING, 45, 10)
+    # A plan of an older version says nothing of it: the experiment does.
+    old = [{key: value for key, value in json.loads(line).items() if key != "planned_total"} for line in lines[:10]]
+    run.plan.write_text("".join(json.dumps(line) + "\n" for line in old))
+    with held(run):
+        assert settled(RunFollower(run.path)).planned_total == 45
+
+
+def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    lines = run.plan.read_text().splitlines(keepends=True)
+    run.plan.write_text("".join(lines[:10]))
+    for number in range(1, 11):
+        os.utime(run.trial(number).spec, (1000 + 12 * number, 1000 + 12 * number))
+    with held(run):
+        state = settled(RunFollower(run.path))
+    assert state.eta_s == pytest.approx(35 * 12)  # nothing is in flight
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda run: run.trial(45).record.unlink(), Status.STALE),
+        (lambda run: run.plan.write_text(""), Status.STALE),
+        (lambda run: run.plan.write_text("".join(run.plan.read_text().splitlines(keepends=True)[:-3])), "interrupted"),
+        (lambda run: None, Status.FINISHED),
+    ],
+)
+def test_how_a_run_that_rests_came_to_rest(tmp_path: Path, change: object, status: str) -> None:
+    run = written(tmp_path, "run")
+    assert callable(change)
+    change(run)
+    state = settled(RunFollower(run.path))
+    assert state.status == status
+    assert any("powerband resume" in warning for warning in state.warnings) == (status == Status.STALE)
+
+
+def test_an_interrupted_run_is_told_from_a_finished_one(tmp_path: Path) -> None:
+    base = synthetic_verdicts.race_analysis()
+    assert base.race is not None
+    stopped = replace(base, race=replace(base.race, ended_by="stopped", confirmation=None))
+    run = written(tmp_path, "stopped", stopped, order="race")
+    assert settled(RunFollower(run.path)).status is Status.INTERRUPTED
+    last = replace(base.trials[-1], status="interrupted", stage=Stage.COMPARE)
+    cut = written(tmp_path, "cut", replace(base, trials=(*base.trials[:-1], last)), order="race")
+    state = settled(RunFollower(cut.path))
+    assert state.status is Status.INTERRUPTED and state.trials[-1].outcome is Outcome.INTERRUPTED
+
+
+def test_what_is_no_run_directory_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "absent"):
+        state = RunFollower(path).poll()
+        assert state.status is Status.UNREADABLE and "no experiment.yaml" in state.because
+
+
+@pytest.mark.parametrize("text", ["", "name: [", "name: x\nfuture: {key: 1}\n", "\x00\x01", "- 1\n- 2\n", "{" * 5000])
+def test_an_experiment_of_another_kind_is_explained(tmp_path: Path, text: str) -> None:
+    run = written(tmp_path, "run")
+    run.experiment.write_text(text)
+    state = RunFollower(run.path).poll()
+    assert state.status is Status.UNREADABLE
+    assert "this version of powerband" in state.because
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "damaged"),
+        ('{"format": 2}', "its format is 2"),
+        ("[]", "no analysis"),
+        ('{"format": 1, "x": 1}', "damaged"),
+    ],
+)
+def test_an_analysis_of_another_kind_is_left_aside(small: RunDir, text: str, said: str) -> None:
+    small.analysis.write_text(text)
+    state = settled(RunFollower(small.path))
+    assert state.answer and state.settings[0].estimate  # made anew from the trials
+    assert any("analysis.json is left aside" in warning and said in warning for warning in state.warnings)
+
+
+@pytest.mark.parametrize("text", ["{", '{"format": 2}', "[]", "", '{"format": 1}', "null"])
+def test_a_record_of_another_kind_is_named_and_the_others_stay(small: RunDir, text: str) -> None:
+    small.trial(2).record.write_text(text)
+    state = settled(RunFollower(small.path))
+    assert state.trials[1].because and state.trials[1].value is None
+    assert any(warning.startswith("trial 2: ") for warning in state.warnings)
+    assert state.trials[0].because != state.trials[1].because
+    assert state.status is not Status.UNREADABLE
+
+
+def test_damaged_lines_of_the_plan_are_counted(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    with run.plan.open("a") as file:
+        file.write('nonsense\n{"number": "x"}\n[]\n{"cut": ')
+    state = settled(RunFollower(run.path))
+    assert len(state.trials) == 45
+    assert any("3 lines of plan.jsonl" in warning for warning in state.warnings)
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "probe.jsonl", "spec.json", "record.json"])
+def test_trials_cut_short_never_crash(small: RunDir, name: str) -> None:
+    for number in range(1, 7):
+        path = small.trial(number).path / name
+        path.write_bytes(path.read_bytes()[: number * 500])
+    state = settled(RunFollower(small.path))
+    assert state.status is not Status.UNREADABLE and len(state.trials) == 6

@@ -1,0 +1,90 @@
+"""The list of runs: read as little as will do, right as far as it goes, and never crashed on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import synthetic
+from fakes.live_runs import written
+from powerband.live import history
+from powerband.live.history import History
+from powerband.live.state import Status
+
+
+def test_a_line_holds_what_its_analysis_says(tmp_path: Path) -> None:
+    analysis = synthetic.analysis()
+    run = written(tmp_path, "20261120-100000-x", analysis)
+    run.report.write_text("")
+    (line,) = History(tmp_path).lines()
+    assert (line.folder, line.name, line.question) == (run.path.name, analysis.name, analysis.question)
+    assert (line.answer, line.sure) == analysis.answer.sentences[:2]
+    assert (line.status, line.trials, line.has_report) == (Status.FINISHED, 45, True)
+
+
+def test_the_latest_comes_first(tmp_path: Path) -> None:
+    for number, name in enumerate(("b", "c", "a")):
+        run = written(tmp_path, name)
+        os.utime(run.experiment, (1000 + number, 1000 + number))
+    assert [line.folder for line in History(tmp_path).lines()] == ["a", "c", "b"]
+
+
+def test_how_it_stands(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    lines = History(tmp_path)
+    with (run.path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert lines.lines()[0].status is Status.RUNNING
+    assert lines.lines()[0].status is Status.FINISHED
+    run.trial(45).record.write_text(json.dumps({"format": 1, "spec": {}, "status": "interrupted"}))
+    os.utime(run.analysis, (1, 1))
+    assert lines.lines()[0].status is Status.INTERRUPTED
+    run.trial(45).record.unlink()
+    assert History(tmp_path).lines()[0].status is Status.STALE
+
+
+def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, "run")
+    lines = History(tmp_path)
+    before = lines.lines()
+    monkeypatch.setattr(history, "read_plain", lambda *_: pytest.fail("it was read again"))
+    assert lines.lines() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"answer": 3, "name": 4}', "\x00", '{"answer": {"sentences": [1, {}]}}', '{"name": "cut sho'],
+)
+def test_an_analysis_of_another_kind_leaves_its_parts_empty(tmp_path: Path, text: str) -> None:
+    run = written(tmp_path, "20261120-100000-some-name")
+    run.analysis.write_text(text)
+    run.plan.write_text("nonsense\n")
+    (line,) = History(tmp_path).lines()
+    assert line.name == "some-name" and line.trials == 1
+
+
+def test_a_long_answer_is_found_at_the_head_of_a_large_analysis(tmp_path: Path) -> None:
+    base = synthetic.analysis(blocks=56)
+    long = replace(base, answer=replace(base.answer, sentences=("x" * 10_000, "sure")))
+    run = written(tmp_path, "run", long)
+    assert run.analysis.stat().st_size > 2**18
+    (line,) = History(tmp_path).lines()
+    assert line.answer == "x" * 4000 and line.sure == "sure"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", "\0", ".hidden", "file", "link", "absent"])
+def test_only_folders_right_here_are_found(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path.parent)
+    assert History(tmp_path).find(name) is None
+
+
+def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert History(tmp_path / "absent").lines() == []
+    assert History(tmp_path / "absent").find("x") is None

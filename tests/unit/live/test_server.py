@@ -1,0 +1,217 @@
+"""The pages as they are asked for: what each shows, that names are only names, and that no path leads elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import synthetic
+from fakes.asgi import Answered, asked
+from fakes.live_runs import recorded, written
+from fakes.live_trials import write_lines
+from powerband.live.guard import access_for
+from powerband.live.server import FEEDS_MAX, LivePages
+from powerband.store import RunDir
+
+EVIL = "<script>document.title='broken'</script>"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two runs of one experiment, a recorded one, and what is none."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    written(runs, "20261120-100000-pool-size")
+    written(runs, "20261121-100000-pool-size", synthetic.analysis(blocks=4))
+    write_lines(recorded(runs, "20261119-100000-quickstart").trial(1), 6)
+    (runs / "notes").mkdir()
+    (runs / "file.txt").write_text("no run")
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "outside").mkdir()
+    shutil.copy(runs / "20261120-100000-pool-size" / "experiment.yaml", tmp_path / "outside" / "experiment.yaml")
+    (runs / "linked").symlink_to(tmp_path / "outside")
+    return runs
+
+
+@pytest.fixture
+def pages(root: Path) -> Iterator[LivePages]:
+    yield LivePages(root, access_for("127.0.0.1", 8420, None, "machine"))
+
+
+def get(pages: LivePages, target: str, **given: object) -> Answered:
+    return asked(pages.app, target, **given)
+
+
+def test_the_first_page_lists_every_run_the_latest_first(pages: LivePages) -> None:
+    page = get(pages, "/")
+    assert page.status == 200 and page.headers["content-type"].startswith("text/html")
+    assert sorted(re.findall(r'<tr data-run="([^"]+)"', page.text)) == [
+        "20261119-100000-quickstart",
+        "20261120-100000-pool-size",
+        "20261121-100000-pool-size",
+    ]
+    assert "Use threads=32." in page.text
+    assert "notes" not in page.text and "linked" not in page.text and "file.txt" not in page.text
+
+
+def test_every_page_and_file_is_there(pages: LivePages) -> None:
+    for target in (
+        "/",
+        "/runs/20261120-100000-pool-size/",
+        "/compare?a=20261120-100000-pool-size&b=20261121-100000-pool-size",
+    ):
+        page = get(pages, target)
+        assert page.status == 200
+        files = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+        assert len(files) >= 3
+        for file in files:
+            answer = get(pages, file)
+            assert answer.status == 200 and answer.body
+        assert not re.search(r"<script(?![^>]*(src=|application/json))", page.text)
+        assert not re.search(r"\son\w+=|<style|style=", page.text)
+        assert not re.search(r"https?://", page.text)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/runs/../secret.txt",
+        "/runs/..%2fsecret.txt",
+        "/runs/%2e%2e/",
+        "/runs/%2e%2e/report",
+        "/runs/../../etc/passwd",
+        "/runs/..%2f..%2fetc%2fpasswd/report",
+        "/runs/./report",
+        "/runs/linked/",
+        "/runs/linked/state",
+        "/runs/file.txt/",
+        "/runs/absent/events",
+        "/runs/%00/",
+        "/runs/20261120-100000-pool-size%00/",
+        "/runs//etc/passwd",
+        "/runs/20261120-100000-pool-size/trials/999999",
+        "/runs/20261120-100000-pool-size/trials/-1",
+        "/runs/20261120-100000-pool-size/trials/..%2f..%2f",
+        "/runs/20261120-100000-pool-size/host.json",
+        "/static/../server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e%2f%2e%2e%2fserver.py",
+        "/static/",
+        "/static//etc/passwd",
+        "/compare?a=..%2fsecret.txt&b=20261120-100000-pool-size",
+        "/etc/passwd",
+    ],
+)
+def test_no_path_leads_elsewhere(pages: LivePages, target: str) -> None:
+    answer = get(pages, target)
+    assert answer.status == 404
+    assert "secret" not in answer.text.replace("secret.txt", "") and "root:" not in answer.text
+
+
+def test_a_report_that_is_a_link_to_something_else_is_not_followed(
+    root: Path, pages: LivePages, tmp_path: Path
+) -> None:
+    (root / "20261120-100000-pool-size" / "report.html").symlink_to(tmp_path / "secret.txt")
+    assert "secret" not in get(pages, "/runs/20261120-100000-pool-size/report").text
+
+
+def test_a_report_is_shown_as_it_was_written_in_an_origin_of_its_own(root: Path, pages: LivePages) -> None:
+    text = "<!doctype html><title>mine</title><script>1</script>"
+    (root / "20261120-100000-pool-size" / "report.html").write_text(text)
+    answer = get(pages, "/runs/20261120-100000-pool-size/report")
+    assert answer.text == text
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox ") and "allow-same-origin" not in policy
+    assert "connect-src" not in policy and "default-src 'none'" in policy
+
+
+def test_a_report_that_was_never_written_is_made(root: Path, pages: LivePages) -> None:
+    run = RunDir(root / "20261119-100000-quickstart")
+    before = sorted(path for path in run.path.rglob("*"))
+    answer = get(pages, f"/runs/{run.path.name}/report")
+    assert answer.status == 200 and "quickstart – powerband" in answer.text
+    assert sorted(path for path in run.path.rglob("*")) == before  # and nothing was written
+
+
+def test_names_are_shown_as_they_are(root: Path, pages: LivePages) -> None:
+    base = synthetic.analysis(name=EVIL, question=EVIL)
+    evil = replace(base, answer=replace(base.answer, sentences=(EVIL, EVIL)), warnings=(EVIL,))
+    written(root, "evil", evil)
+    folder = "x<script>alert(1)<"
+    shutil.copytree(root / "evil", root / folder)
+    for target in ("/", "/runs/evil/", "/runs/x%3Cscript%3Ealert(1)%3C/", "/compare?a=evil&b=x%3Cscript%3Ealert(1)%3C"):
+        page = get(pages, target)
+        assert page.status == 200
+        assert "<script>document" not in page.text and "<script>alert" not in page.text
+    assert "&lt;script&gt;document" in get(pages, "/").text
+    assert get(pages, "/runs/evil/state").json()["run"]["name"] == EVIL
+
+
+def test_the_state_as_json(pages: LivePages) -> None:
+    state = get(pages, "/runs/20261120-100000-pool-size/state").json()
+    assert state["run"]["status"] == "finished" and len(state["trials"]) == 45
+    assert state["current"] is None and state["eta_s"] is None
+    leader = next(setting for setting in state["run"]["settings"] if setting["leads"])
+    assert leader["text"].endswith("/s") and leader["value"] > 1000
+
+
+def test_one_trial_second_by_second(pages: LivePages) -> None:
+    trial = get(pages, "/runs/20261119-100000-quickstart/trials/1").json()
+    assert trial["number"] == 1 and trial["setting"] == "threads=16" and trial["damaged"] == 0
+    assert len(trial["points"]) == 6 and trial["points"][1]["rate_per_s"] > 0
+    assert "cpu_cores:subject" in trial["points"][2]
+
+
+def test_two_runs_side_by_side(pages: LivePages) -> None:
+    page = get(pages, "/compare?a=20261120-100000-pool-size&b=20261121-100000-pool-size")
+    assert page.status == 200
+    assert page.text.count('<th scope="row">threads=') == 9
+    data = json.loads(re.findall(r'id="compare-data">(.*?)</script>', page.text)[0])
+    assert data["settings"][0].startswith("threads=") and len(data["runs"]) == 2
+    told = get(pages, "/runs/20261120-100000-pool-size/state").json()["run"]["settings"]
+    assert {s["id"]: s["value"] for s in told if s["id"] == "threads=32"}["threads=32"] == pytest.approx(
+        data["runs"][0][data["settings"].index("threads=32")]["value"], rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "said"),
+    [
+        ("/compare", 400, "Choose two different runs"),
+        ("/compare?a=20261120-100000-pool-size&b=20261120-100000-pool-size", 400, "Choose two different runs"),
+        ("/compare?a=notes&b=20261120-100000-pool-size", 409, "no experiment.yaml"),
+        ("/runs/notes/report", 404, "no experiment.yaml"),
+    ],
+)
+def test_what_cannot_be_shown_says_why(pages: LivePages, target: str, status: int, said: str) -> None:
+    answer = get(pages, target)
+    assert answer.status == status and said in answer.text
+
+
+def test_what_is_no_run_directory_is_explained_on_its_page(pages: LivePages) -> None:
+    assert get(pages, "/runs/notes/").status == 200
+    state = get(pages, "/runs/notes/state").json()
+    assert state["run"]["status"] == "unreadable" and "no experiment.yaml" in state["run"]["because"]
+
+
+def test_head_answers_without_a_body_and_an_event_stream_ends(pages: LivePages) -> None:
+    for target in ("/", "/runs/20261120-100000-pool-size/events"):
+        assert get(pages, target, method="HEAD").status == 200
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    page = get(LivePages(tmp_path, access_for("127.0.0.1", 1, None, "m")), "/")
+    assert "no run" in page.text and "powerband run quickstart" in page.text
+
+
+def test_of_many_runs_only_some_are_kept_in_mind(root: Path, pages: LivePages) -> None:
+    for number in range(FEEDS_MAX + 4):
+        shutil.copytree(root / "20261119-100000-quickstart", root / f"copy-{number}")
+        assert get(pages, f"/runs/copy-{number}/state").status == 200
+    assert len(pages._feeds) == FEEDS_MAX

@@ -1,0 +1,158 @@
+"""The subject's metrics page passed on: whose it is stands on every sample, and nothing but a metrics page passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from powerband.live.state import RunState, Status, TrialPhase, TrialState
+from powerband.live.subject_page import NoPageError, labelled, subject_pages, target_of
+
+LABELS = {"run": "r", "trial": "3", "setting": "threads=4"}
+ADDED = 'run="r",trial="3",setting="threads=4"'
+
+
+@pytest.mark.parametrize(
+    ("line", "passed_on"),
+    [
+        ("requests_total 5", f"requests_total{{{ADDED}}} 5"),
+        ("requests_total\t5.5e3", f"requests_total{{{ADDED}}} 5.5e3"),
+        ("queue_limit{} +Inf", f"queue_limit{{{ADDED}}} +Inf"),
+        ('loops{loop="0",} 1 1700000000000', f'loops{{{ADDED},loop="0"}} 1'),
+        ('a:b{x="}", y = "a\\"b{"} NaN', f'a:b{{{ADDED},x="}}", y = "a\\"b{{"}} NaN'),
+        ('t{trial="9",not="run=1",run="me"} 1', f't{{{ADDED},exported_trial="9",not="run=1",exported_run="me"}} 1'),
+        ('s_bucket{le="0.1"} 8 # {trace_id="a"} 0.05 1700000000.1', f's_bucket{{{ADDED},le="0.1"}} 8'),
+        ("# HELP a What a is.", "# HELP a What a is."),
+        ("# TYPE a counter", "# TYPE a counter"),
+    ],
+)
+def test_a_line_is_passed_on_with_labels(line: str, passed_on: str) -> None:
+    assert labelled(f"{line}\n", LABELS) == f"{passed_on}\n"
+    assert list(plain(labelled(f"{line}\n", LABELS))) or line.startswith("# ")
+
+
+@pytest.mark.parametrize("line", ["", "# EOF", "# UNIT a seconds", "# TYPE a stateset", "# a remark", "#"])
+def test_what_the_text_format_does_not_have_is_left_out(line: str) -> None:
+    assert labelled(f"{line}\n", LABELS) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["<html>", '{"secret": 1}', "abc1", "a b", 'a{x="1} 2', "a{} ", "a 1 2 3 4", "1a 5", "a 1_000", "root:x:0:0"],
+)
+def test_what_is_no_sample_is_refused_and_not_repeated(line: str) -> None:
+    with pytest.raises(NoPageError) as refused:
+        labelled(f"ok 1\n{line}\n", LABELS)
+    assert "line 2" in str(refused.value) and "secret" not in str(refused.value)
+
+
+def test_values_of_labels_are_escaped() -> None:
+    (family,) = plain(labelled("a 1", {"setting": 'path="C:\\x"\n'}))
+    assert family.samples[0].labels == {"setting": 'path="C:\\x"\n'}
+
+
+@contextmanager
+def page(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.server.asked.append((self.path, self.headers["Accept"]))  # type: ignore[attr-defined]
+            self.send_response(status)
+            for name, text in (headers or {}).items():
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.asked = []  # type: ignore[attr-defined]
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/metrics?all=1"
+        finally:
+            server.shutdown()
+            thread.join()
+    assert all(asked == ("/metrics?all=1", "text/plain;version=0.0.4") for asked in server.asked)  # type: ignore[attr-defined]
+
+
+def run_with(folder: Path, metrics_url: str | None, phase: TrialPhase = TrialPhase.MEASURE) -> RunState:
+    trial = folder / "trials" / "0003"
+    trial.mkdir(parents=True)
+    (trial / "subject.json").write_text(json.dumps({"url": "http://127.0.0.1:1/", "metrics_url": metrics_url}))
+    current = TrialState(3, "threads=4", 0, "compare", None, phase, None, None)
+    return RunState(path=str(folder), name="test", status=Status.RUNNING, current=current)
+
+
+def test_the_page_of_the_trial_in_flight_is_passed_on(tmp_path: Path) -> None:
+    with page(b"# TYPE a gauge\na 1\n") as url:
+        text = subject_pages([run_with(tmp_path / "r", url)])
+    assert text == f"# TYPE a gauge\na{{{ADDED}}} 1\n"
+
+
+def test_two_runs_stand_in_one_page_and_what_they_have_in_common_stands_once(tmp_path: Path) -> None:
+    with page(b"# TYPE a gauge\na 1\n") as url:
+        text = subject_pages([run_with(tmp_path / "r", url), run_with(tmp_path / "s", url)])
+    assert text.count("# TYPE") == 1
+    (family,) = plain(text)
+    assert [sample.labels["run"] for sample in family.samples] == ["r", "s"]
+
+
+@pytest.mark.parametrize("phase", [TrialPhase.STARTING, TrialPhase.LAUNCHED, TrialPhase.ENDING])
+def test_a_subject_that_is_not_ready_or_ends_is_not_asked(tmp_path: Path, phase: TrialPhase) -> None:
+    assert subject_pages([run_with(tmp_path, "http://127.0.0.1:1/metrics", phase)]) == ""
+
+
+def test_a_subject_without_a_page_has_none(tmp_path: Path) -> None:
+    assert subject_pages([run_with(tmp_path, None)]) == ""
+
+
+def test_between_two_trials_there_is_no_page() -> None:
+    assert subject_pages([RunState(path="runs/x", name="x", status=Status.RUNNING)]) == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"url": "http://127.0.0.1:1/"}'])
+def test_an_address_that_is_not_there_yet_is_none(tmp_path: Path, text: str) -> None:
+    run = run_with(tmp_path, "http://127.0.0.1:1/metrics")
+    (tmp_path / "trials" / "0003" / "subject.json").write_text(text)
+    assert target_of(run) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://example.com/metrics", "not on this machine"),
+        ("http://169.254.169.254/latest/meta-data", "not on this machine"),
+        ("file:///etc/passwd", "no URL of a server"),
+        ("http://127.0.0.1:1/metrics", "does not answer"),
+    ],
+)
+def test_only_this_machine_is_asked(tmp_path: Path, url: str, reason: str) -> None:
+    with pytest.raises(NoPageError, match=reason):
+        subject_pages([run_with(tmp_path, url)])
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [(404, b"", "status 404"), (302, b"", "status 302"), (200, b"<html>", "no metrics page")],
+)
+def test_an_answer_that_is_no_metrics_page_is_not_passed_on(
+    tmp_path: Path, status: int, body: bytes, reason: str
+) -> None:
+    with page(body, status, {"Location": "http://example.com/"}) as url, pytest.raises(NoPageError, match=reason):
+        subject_pages([run_with(tmp_path, url)])
+
+
+def test_one_subject_that_does_not_answer_hides_no_other(tmp_path: Path) -> None:
+    with page(b"a 1\n") as url:
+        runs = [run_with(tmp_path / "s", "http://127.0.0.1:1/metrics"), run_with(tmp_path / "r", url)]
+        assert subject_pages(runs) == f"a{{{ADDED}}} 1\n"
