@@ -1,0 +1,133 @@
+"""powerband's engine and JMeter as the load of one server, in alternating pairs: the same rate and response times,
+and the CPU that each took. Both are closed: so many users, each with a constant pause."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from scipy.stats import t as student
+
+from powerband.analyze.measure import measure
+from powerband.analyze.results import TrialResult
+from powerband.errors import PowerbandError
+from powerband.experiment import Experiment
+from powerband.experiment_file import parse_experiment
+from powerband.plan import TrialSpec
+from powerband.run.jmeter_install import installed_jmeter
+from powerband.run.stop import StopRequest
+from powerband.run.trial import run_trial
+from powerband.store import TrialDir
+
+USERS, THINK_MS = 100, 50
+MARGIN = 0.03
+CLOCK_NS = 1e6  # JMeter tells whole ms
+EXPERIMENT = """
+name: jmeter-pairs
+subject: {{use: reference, set: {{model: event-loop, wait: 20ms}}}}
+load: {load}
+measure: {{warmup: 8s}}
+"""
+LOADS = {
+    "engine": f"{{users: {USERS}, think: {THINK_MS}ms, duration: 10s}}",
+    "JMeter": f"{{jmeter: examples/jmeter/plan.jmx, duration: 10s, properties: "
+    f'{{host: "{{host}}", port: "{{port}}", users: {USERS}, think_ms: {THINK_MS}}}}}',
+}
+TIMES = ("response_time_ns_mean", "response_time_ns_p50", "response_time_ns_p99")
+
+
+def against_engine(engine: str, pairs: int) -> Iterator[str]:
+    """Rates and times, each with the 95 % interval of the differences of pairs, against what is allowed."""
+    os.environ["POWERBAND_ENGINE"] = engine
+    try:
+        installed_jmeter()
+    except PowerbandError as error:
+        yield f"skipped: {error}"
+        return
+    found: dict[str, list[TrialResult]] = {name: [] for name in LOADS}
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals() as stop:
+        for number in range(pairs):
+            for name in sorted(LOADS, reverse=number % 2 == 1):
+                result = _trial(name, Path(folder) / name, number + 1, stop)
+                if stop.requested:
+                    return
+                found[name].append(result)
+                yield from (f"{name}, pair {number + 1}: {problem.message}" for problem in result.problems)
+    whole = [at for at in range(pairs) if all(_counts(trials[at]) for trials in found.values())]
+    yield f"{len(whole)} of {pairs} pairs count: both trials were measured, and nothing disturbed them"
+    if whole:
+        yield from _table({name: [trials[at] for at in whole] for name, trials in found.items()})
+
+
+def _trial(name: str, folder: Path, number: int, stop: StopRequest) -> TrialResult:
+    root = Path(__file__).resolve().parent.parent
+    experiment: Experiment = parse_experiment(EXPERIMENT.format(load=LOADS[name]), str(root / "x.yaml"))
+    spec = TrialSpec(number=number, block=number, attempt=1, setting=experiment.settings()[0], seed=number)
+    directory = TrialDir(folder / f"{number:04d}")
+    record = run_trial(experiment, spec, directory, steady=lambda _: True, observer=_Silent(), stop=stop)
+    return measure(directory, record, experiment)
+
+
+def _counts(trial: TrialResult) -> bool:
+    return trial.valid and {"goodput_per_s", "engine_cpu_cores", *TIMES} <= set(trial.metrics)
+
+
+def _table(found: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
+    def values(name: str, metric: str) -> list[float]:
+        return [trial.metrics[metric] for trial in found[name]]
+
+    yield "| | engine | JMeter | JMeter against engine (95 % interval over pairs) | allowed | |"
+    yield "|---|---|---|---|---|---|"
+    ours, theirs = values("engine", "goodput_per_s"), values("JMeter", "goodput_per_s")
+    logs = [math.log(b / a) for a, b in zip(ours, theirs, strict=True)]
+    low, middle, high = (math.exp(edge) - 1 for edge in _interval(logs))
+    yield (
+        f"| goodput per s | {statistics.median(ours):.1f} | {statistics.median(theirs):.1f} "
+        f"| {middle:+.2%} ({low:+.2%} to {high:+.2%}) | {MARGIN:.0%} | {_same(low, high, MARGIN)} |"
+    )
+    for metric in TIMES:
+        ours, theirs = values("engine", metric), values("JMeter", metric)
+        allowed = CLOCK_NS + MARGIN * statistics.median(ours)
+        low, middle, high = _interval([b - a for a, b in zip(ours, theirs, strict=True)])
+        yield (
+            f"| {metric.removeprefix('response_time_ns_')} ms | {statistics.median(ours) / 1e6:.2f} "
+            f"| {statistics.median(theirs) / 1e6:.2f} | {middle / 1e6:+.2f} ({low / 1e6:+.2f} to {high / 1e6:+.2f}) "
+            f"| {allowed / 1e6:.2f} (its clock of 1 ms, and {MARGIN:.0%}) | {_same(low, high, allowed)} |"
+        )
+    ours, theirs = values("engine", "engine_cpu_cores"), values("JMeter", "engine_cpu_cores")
+    ratio = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
+    yield f"| CPU, cores | {statistics.median(ours):.4f} | {statistics.median(theirs):.4f} | {ratio:.1f} times | | |"
+    each = [
+        statistics.median(trial.metrics["engine_cpu_ns_per_request"] for trial in found[name]) / 1e3 for name in LOADS
+    ]
+    yield f"| CPU, us a request | {each[0]:.1f} | {each[1]:.1f} | | | |"
+
+
+def _same(low: float, high: float, allowed: float) -> str:
+    """Whether a difference is within what is allowed, as far as its interval tells."""
+    if -allowed < low and high < allowed:
+        return "the same"
+    return "DIFFERENT" if low > allowed or high < -allowed else "undecided: more pairs, or a quieter machine"
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean of differences of pairs with its 95 % interval (Student)."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return -math.inf, mean, math.inf
+    half = float(student.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean, mean + half
+
+
+class _Silent:
+    """An observer that says nothing."""
+
+    def phase(self, name: str) -> None:
+        pass
+
+    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
+        pass

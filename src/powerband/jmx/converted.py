@@ -1,0 +1,52 @@
+"""What a test plan becomes, before it is written: a load and the steps of its scenario. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from powerband.jmx.elements.assertions import Check
+from powerband.jmx.elements.http import Request, Target
+from powerband.jmx.elements.timers import Pause
+
+
+@dataclass(frozen=True)
+class ConvertedStep:
+    """One request of the scenario. `pause` is the one after it."""
+
+    name: str
+    request: Request
+    check: Check
+    pause: Pause
+
+
+@dataclass(frozen=True)
+class ConvertedLoad:
+    """Closed (`users`) or open (`rate_per_s`). `warmup_ns`: None where an automatic one will do; `ramped`: it must
+    last at least as long as the ramp."""
+
+    users: int
+    rate_per_s: float | None
+    arrivals: Literal["constant", "poisson"]
+    ramp_ns: int
+    duration_ns: int | None
+    requests_per_user: int | None
+    warmup_ns: int | None
+    keep_alive: bool
+    timeout_ns: int | None
+    connect_timeout_ns: int | None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What the writer writes. `notes`: each difference with the names of the elements that it is about."""
+
+    plan: str
+    group: str
+    target: Target
+    load: ConvertedLoad
+    steps: tuple[ConvertedStep, ...]
+    notes: Mapping[str, tuple[str, ...]]
+    left_out: tuple[str, ...]
+    defaults: Mapping[str, str]

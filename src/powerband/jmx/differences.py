@@ -1,0 +1,66 @@
+"""What differs between a plan in JMeter and what it became, in sentences for the file's comments. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from powerband.jmx.converted import ConvertedLoad, ConvertedStep
+from powerband.jmx.findings import Findings
+from powerband.jmx.tree import Element
+
+
+def tell_of_requests(
+    findings: Findings, steps: Sequence[ConvertedStep], follows: Sequence[Element], *, goes_on: bool
+) -> None:
+    """`follows`: the requests that would follow redirects. `goes_on`: after an error, with the next request."""
+    findings.note(
+        "JMeter also sends its own User-Agent and Connection: keep-alive; powerband sends only what stands here."
+    )
+    for element in follows:
+        findings.note(
+            "JMeter would follow a redirect with another request; powerband counts the 3xx as right and goes on "
+            "(check: {status: 200} makes it an error).",
+            element,
+        )
+    if len(steps) > 1 and goes_on:
+        findings.note(
+            "After a failed request JMeter goes on with the next; a user of powerband begins the scenario anew."
+        )
+    if any(step.pause.high_ns for step in steps):
+        findings.note(
+            "JMeter pauses before a request, powerband after one: each pause stands at the step before it. The first "
+            "request of each user is sent without one."
+        )
+    if any(step.request.timeout_ms for step in steps):
+        findings.note(
+            "JMeter's response timeout begins anew with each part of an answer, powerband's is of the whole answer."
+        )
+
+
+def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
+    if load.rate_per_s is not None:
+        findings.note(
+            "A throughput timer slows threads down to a rate, and when all of them are busy JMeter sends less. Here "
+            f"the scenario begins at that rate, whatever the answers take, and what finds {load.users} of them "
+            "in flight is dropped and counted. Later steps follow at once, or after a pause."
+        )
+    if load.duration_ns is None and load.requests_per_user is None:
+        findings.note("The plan runs until somebody stops it; the duration here is powerband's default.")
+    elif load.duration_ns is None:
+        findings.note(
+            "The plan ends when all users have sent their requests; the duration here is the longest this may take."
+        )
+    if load.timeout_ns is None:
+        findings.note("JMeter waits for an answer without end, powerband for 30 s (load.timeout).")
+
+
+def tell_of_rows(findings: Findings, rows: int, *, own: bool) -> None:
+    """`own`: threads of JMeter go through the rows one by one as well."""
+    if not own:
+        findings.note(
+            "All threads of JMeter share the rows of the data; here each user goes through all of them by itself."
+        )
+    if rows > 1:
+        findings.note(
+            "After a failed request a user begins with the first row of the data again; JMeter takes the next row."
+        )

@@ -1,0 +1,210 @@
+"""Assertions of a request: the statuses and texts that make its answer right, as far as a step's check can say it.
+
+JMeter counts 200 to 399 as right unless an assertion ignores the status; each assertion can only make it stricter. A
+pattern is never run on a body: it is converted where it is plain text. Of a code there are 800, so each is tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from powerband.jmx.findings import Findings, whole
+from powerband.jmx.tree import Element
+from powerband.jmx.values import Values
+
+MATCH, CONTAINS, NOT, EQUALS, SUBSTRING, OR = 1, 2, 4, 8, 16, 32
+_CODES = frozenset(range(200, 1000))
+_RIGHT = frozenset(range(200, 400))
+_REGISTERED = frozenset(status.value for status in HTTPStatus if status.value >= 200)
+_LISTED_MAX = 20
+_CODE_PATTERN = re.compile(r"(?:[0-9.|()\[\]^$?*+-]|\\d){1,60}")
+_SPECIAL = set(".^$*+?()[|\\")
+
+
+@dataclass(frozen=True)
+class Check:
+    """`statuses` empty: 200 to 399. `longest_ms`: of the whole answer."""
+
+    statuses: tuple[int, ...] = ()
+    contains: tuple[str, ...] = ()
+    longest_ms: int | None = None
+
+
+def check_of(assertions: Sequence[Element], values: Values, findings: Findings) -> Check:
+    """Of all assertions in scope of one request, the outermost first."""
+    right = _RIGHT
+    contains: dict[str, None] = {}
+    longest_ms: int | None = None
+    before: Element | None = None
+    for assertion in assertions:
+        if assertion.text_of("Assertion.scope") not in ("", "all", "parent"):
+            findings.refuse(
+                assertion,
+                "it looks at a variable, or at the parts of an answer that a page embeds",
+                "choose Main sample only, and the response itself",
+            )
+            continue
+        if assertion.kind == "DurationAssertion":
+            ms = findings.number(assertion, values, "DurationAssertion.duration", "the duration", kind=whole, default=0)
+            longest_ms = min(filter(None, (longest_ms, ms)), default=None)
+            continue
+        if findings.flag(assertion, values, "Assertion.assume_success", "Ignore Status"):
+            if before is not None:
+                findings.refuse(
+                    assertion,
+                    f"it ignores the status and stands after {before.name!r}, whose verdict it would undo",
+                    "put it before all other assertions of its requests",
+                )
+            right = _CODES
+        before = assertion
+        match assertion.text_of("Assertion.test_field"):
+            case "Assertion.response_code":
+                right &= _codes(assertion, values, findings)
+            case "Assertion.response_data":
+                contains |= dict.fromkeys(_texts(assertion, values, findings))
+            case field:
+                findings.refuse(
+                    assertion,
+                    f"it checks {field.removeprefix('Assertion.').replace('_', ' ') or 'the URL'}; a check knows "
+                    "the status and texts in the body",
+                    "check the Response Code or the Text Response, or leave it out by name",
+                )
+    if not right:
+        findings.refuse(
+            assertions[-1],
+            "no status can make the answer right: JMeter counts 400 and above as wrong",
+            "tick Ignore Status in the first assertion",
+        )
+    return Check(_listed(right, assertions, findings), tuple(contains), longest_ms)
+
+
+def _listed(right: frozenset[int], assertions: Sequence[Element], findings: Findings) -> tuple[int, ...]:
+    if right in (_RIGHT, frozenset()):
+        return ()
+    if len(right) > _LISTED_MAX:
+        findings.note(
+            "Where an assertion allows more than 20 statuses, those are listed that HTTP has a name for.", assertions[0]
+        )
+        right &= _REGISTERED
+    return tuple(sorted(right))
+
+
+def _tests(assertion: Element, values: Values, findings: Findings) -> tuple[int, list[str]] | None:
+    """The kind of test, and the texts to test for; None, with a refusal, where they cannot be known."""
+    try:
+        kind = whole(assertion.text_of("Assertion.test_type", str(CONTAINS)))
+    except ValueError:
+        kind = 0
+    if kind & (MATCH | CONTAINS | EQUALS | SUBSTRING) == 0 or kind & ~63:
+        findings.refuse(
+            assertion, f"its test type {kind} is not known", "choose a pattern matching rule again in JMeter"
+        )
+        return None
+    listed = assertion.find("Asserion.test_strings")  # JMeter's own spelling
+    texts = []
+    for item in () if listed is None else listed.items:
+        text = findings.text(assertion, values, item.text, "a pattern to test")
+        if text is None:
+            return None
+        texts.append(text)
+    return kind, texts
+
+
+def _codes(assertion: Element, values: Values, findings: Findings) -> frozenset[int]:
+    """The codes that it lets pass; all, with a refusal, where it cannot be known."""
+    tests = _tests(assertion, values, findings)
+    if tests is None or not tests[1]:
+        return _CODES
+    kind, texts = tests
+    matchers = []
+    for text in texts:
+        matcher = _matcher(kind, text)
+        if matcher is None:
+            findings.refuse(
+                assertion,
+                f"{text!r} is no pattern of a status code that is understood",
+                "write digits, `.`, `|`, `[...]` or `\\d`",
+            )
+            return _CODES
+        matchers.append(matcher)
+    combine = any if kind & OR else all
+    wanted = not kind & NOT
+    return frozenset(code for code in _CODES if combine(matcher(str(code)) == wanted for matcher in matchers))
+
+
+def _matcher(kind: int, text: str) -> Callable[[str], bool] | None:
+    if kind & CONTAINS or not kind & (EQUALS | SUBSTRING):
+        if _CODE_PATTERN.fullmatch(text) is None or re.search(r"[*+?)][*+?]", text):  # nested repeats may never end
+            return None
+        try:
+            pattern = re.compile(text)
+        except re.error:
+            return None
+        return lambda code: (pattern.search if kind & CONTAINS else pattern.fullmatch)(code) is not None
+    if kind & EQUALS:
+        return lambda code: code == text
+    return lambda code: text in code
+
+
+def _texts(assertion: Element, values: Values, findings: Findings) -> list[str]:
+    """Texts that must occur in the body; none, with a refusal, where that is not what it asks."""
+    tests = _tests(assertion, values, findings)
+    if tests is None:
+        return []
+    kind, written = tests
+    if kind & NOT or (kind & OR and len(written) > 1):
+        findings.refuse(
+            assertion,
+            "it asks that a text be absent, or for one text of several; a step's check names texts that all must occur",
+            "turn it round: test for a text that only the right answer holds",
+        )
+        return []
+    found = []
+    for text in written:
+        plain = plain_text(kind, text)
+        if not plain:
+            findings.refuse(
+                assertion,
+                f"{text[:60]!r} asks for more than a text that occurs in the body",
+                "choose Substring, and write a text that only the right answer holds",
+            )
+            return []
+        found.append(plain)
+    return found
+
+
+def plain_text(kind: int, text: str) -> str | None:
+    """The text that a test asks for, where it asks for the occurrence of one; None where it does not."""
+    if kind & CONTAINS:
+        while text.startswith(".*"):
+            text = text[2:]
+        while text.endswith(".*") and not text.endswith("\\.*"):
+            text = text[:-2]
+        return _unescaped(text)
+    if kind & EQUALS:
+        return None
+    if kind & SUBSTRING:
+        return text
+    inner = re.fullmatch(r"\(\?s\)\.\*(.+)\.\*", text, re.DOTALL)
+    return _unescaped(inner[1]) if inner else None
+
+
+def _unescaped(pattern: str) -> str | None:
+    """A pattern that is plain text but for escapes of punctuation."""
+    text: list[str] = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        after = pattern[at + 1 : at + 2]
+        if character == "\\" and after and not after.isalnum() and after.isprintable():
+            text.append(after)
+            at += 2
+            continue
+        if character in _SPECIAL or (character == "{" and after.isdigit()):
+            return None
+        text.append(character)
+        at += 1
+    return "".join(text)

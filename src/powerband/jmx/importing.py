@@ -1,0 +1,40 @@
+"""One call from a plan's file to the text of an experiment file, which is checked before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from powerband.errors import ExperimentError, UsageError
+from powerband.experiment_file import parse_experiment
+from powerband.jmx.conversion import convert
+from powerband.jmx.reader import read_plan
+from powerband.jmx.writer import PLACEHOLDER, experiment_text, summary
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The file's text, and one line on it for people."""
+
+    text: str
+    summary: str
+
+
+def import_plan(
+    path: Path, *, command: Sequence[str] = (), properties: Mapping[str, str] | None = None, partial: Sequence[str] = ()
+) -> Imported:
+    """The experiment that a test plan says.
+
+    `command` starts the server; without one its place is left for the reader to fill. `properties` are those that
+    JMeter would get with -J; `partial` names what may be left out. Raises ImportRefused with everything that is not
+    known, UsageError for a file that is no plan, and where the whole is no experiment (a command without its port)."""
+    conversion = convert(read_plan(path), path, properties or {}, partial)
+    name = path.stem or "plan"
+    text = experiment_text(conversion, name, path.name, command)
+    tried = text if command else experiment_text(conversion, name, path.name, PLACEHOLDER.split())
+    try:
+        parse_experiment(tried, f"{name}.yaml")
+    except ExperimentError as error:
+        raise UsageError(f"{path} was understood, but the experiment would not be valid: {error}") from None
+    return Imported(text, summary(conversion))

@@ -1,0 +1,190 @@
+"""JMeter's `${name}` and `${__P(name,default)}`: what a text of a plan says once its variables stand in it. Pure.
+
+Only what says the same for every user and request is filled in: user variables, rows of data, and properties. All
+other functions are refused. Escapes (`\\$`, `\\,`) follow JMeter: they mean something only beside a `${...}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_ESCAPABLE = "$,\\"
+_EACH_TIME = {
+    "Random", "RandomString", "RandomDate", "RandomFromMultipleVars", "UUID", "time", "timeShift", "counter",
+    "threadNum",
+    "threadGroupName", "iterationNum", "samplerName", "log", "logn", "StringFromFile", "CSVRead", "XPath",
+}  # fmt: skip
+
+
+class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan that says what cannot be said here)
+    """A text that cannot be known beforehand: why, and what to do instead."""
+
+    def __init__(self, why: str, instead: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.instead = instead
+
+
+@dataclass(frozen=True)
+class Call:
+    """A `${...}`: a variable (`arguments` None), or a function with its arguments as they are written."""
+
+    name: str
+    arguments: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """What stands for names: variables of the plan (rows of data laid over them), and properties given with -J.
+
+    `defaults` is filled while texts are resolved: the properties that nobody gave, and what was taken for each."""
+
+    variables: Mapping[str, str]
+    properties: Mapping[str, str]
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def over(self, more: Mapping[str, str]) -> Values:
+        return Values({**self.variables, **more}, self.properties, self.defaults)
+
+    def resolve(self, text: str) -> str:
+        """The text with everything filled in. Raises Unresolved."""
+        parts = parse(text)
+        if all(isinstance(part, str) for part in parts):
+            return text
+        return self._joined(parts)
+
+    def _joined(self, parts: Sequence[str | Call]) -> str:
+        return "".join(part if isinstance(part, str) else self._value(part) for part in parts)
+
+    def _value(self, call: Call) -> str:
+        if call.arguments is None and not call.name.startswith("__"):
+            if call.name not in self.variables:
+                raise Unresolved(
+                    f"${{{call.name}}} stands for nothing: no user variable and no data of this plan has that name, so "
+                    "a script or an answer would have to set it",
+                    "define it as a user variable, or write the value itself",
+                )
+            return self.variables[call.name]
+        return self._property(call.name.strip().removeprefix("__"), call.arguments or ())
+
+    def _property(self, function: str, arguments: tuple[str, ...]) -> str:
+        if function not in ("P", "property") or not arguments:
+            raise _function_refused(function)
+        given = [self._joined(parse(argument)) for argument in arguments]  # escapes mean something in all of them
+        name = given[0]
+        if function == "P":
+            default = given[1] if len(given) > 1 else "1"  # what JMeter takes where none is written
+        else:
+            if len(given) > 1 and given[1]:
+                raise Unresolved(
+                    f"${{__property}} also sets the variable {given[1]}",
+                    f"write ${{__P({name})}}, and where the variable is used the same again",
+                )
+            default = given[2] if len(given) > 2 else name
+        if name in self.properties:
+            return self.properties[name]
+        self.defaults[name] = default
+        return default
+
+
+def _function_refused(function: str) -> Unresolved:
+    if function in _EACH_TIME:
+        return Unresolved(
+            f"${{__{function}}} gives another value each time, and powerband sends a step the same each time",
+            "write a fixed value, or list values in a CSV file that a CSV Data Set reads",
+        )
+    return Unresolved(
+        f"the function ${{__{function}}} is not evaluated",
+        "write the value itself, or a property, ${__P(name,default)}, that -J gives",
+    )
+
+
+def parse(text: str) -> list[str | Call]:
+    """Texts and calls in turn. Raises Unresolved for a `${` without an end."""
+    parts: list[str | Call] = []
+    buffer: list[str] = []
+    at = 0
+    after_dollar = False
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character == "\\" and at < len(text):
+            buffer.append(text[at] if text[at] in _ESCAPABLE else character + text[at])
+            at += 1
+            after_dollar = False
+        elif character == "{" and after_dollar:
+            buffer.pop()
+            if buffer:
+                parts.append("".join(buffer))
+                buffer.clear()
+            call, at = _call(text, at)
+            parts.append(call)
+            after_dollar = False
+        else:
+            buffer.append(character)
+            after_dollar = character == "$"
+    if buffer:
+        parts.append("".join(buffer))
+    return parts
+
+
+def _call(text: str, at: int) -> tuple[Call, int]:
+    """What follows `${`, and where it ends."""
+    start = at
+    name: list[str] = []
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character == "\\" and at < len(text):
+            name.append(text[at])
+            at += 1
+        elif character == "(" and "".join(name).strip().startswith("__"):
+            arguments, at = _arguments(text, at, start)
+            while at < len(text) and text[at].isspace():
+                at += 1
+            if at >= len(text) or text[at] != "}":
+                raise _endless(text, start)
+            return Call("".join(name).strip(), arguments), at + 1
+        elif character == "}":
+            return Call("".join(name)), at
+        else:
+            name.append(character)
+    raise _endless(text, start)
+
+
+def _arguments(text: str, at: int, start: int) -> tuple[tuple[str, ...], int]:
+    """Arguments as they are written, escapes and calls within them untouched, and where the closing bracket ends."""
+    found: list[str] = []
+    buffer: list[str] = []
+    calls = brackets = 0
+    previous = ""
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character == "\\" and at < len(text):
+            buffer.append(character + text[at])
+            at += 1
+            previous = ""
+            continue
+        if (calls == 0 and character == ",") or (calls == brackets == 0 and character == ")"):
+            found.append("".join(buffer))
+            buffer.clear()
+            if character == ")":
+                return (() if found == [""] else tuple(found)), at
+            previous = ""
+            continue
+        if character == "{" and previous == "$":
+            calls += 1
+        elif character == "}" and calls:
+            calls -= 1
+        elif calls == 0 and character in "()":
+            brackets += 1 if character == "(" else -1
+        buffer.append(character)
+        previous = character
+    raise _endless(text, start)
+
+
+def _endless(text: str, start: int) -> Unresolved:
+    shown = text[start - 2 : start + 30]
+    return Unresolved(f"{shown!r} has no end", "write the closing } (and the bracket before it)")

@@ -1,0 +1,38 @@
+"""The real JMeter, which powerband fetches by itself, run once on a plan."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from fakes.needs import without
+from powerband.errors import MeasurementError, SubjectError
+from powerband.run.jmeter_install import installed_jmeter
+
+
+@dataclass(frozen=True)
+class RealJMeter:
+    home: Path
+    java: Path
+
+    def run(self, plan: Path, folder: Path, **properties: object) -> str:
+        """What it printed. The working folder is `folder`, where its log and its results stay."""
+        home = self.home
+        command = [
+            str(self.java), "-Xmx256m", "-cp", f"{home}/bin/ApacheJMeter.jar:{home}/lib/*:{home}/lib/ext/*",
+            f"-Djmeter.home={home}", "-Duser.language=en", "org.apache.jmeter.NewDriver",
+            "-n", "-t", str(plan), "-l", "results.jtl", "-j", "jmeter.log",
+            *(f"-J{name}={value}" for name, value in properties.items()),
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+
+def need_jmeter() -> RealJMeter:
+    try:
+        found = installed_jmeter()
+    except (MeasurementError, SubjectError) as error:
+        without(str(error))
+    return RealJMeter(found.home, found.jdk.java)

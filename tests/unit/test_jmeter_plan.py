@@ -1,0 +1,140 @@
+"""What is known of a plan before it runs: thread groups, hosts, transactions; and files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from powerband.jmeter_plan import Plan, check_hosts, read_plan
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
+GROUP = '<ThreadGroup testname="g"/>'
+
+
+def plan(tmp_path: Path, within: str, group: str = GROUP, variables: str = "") -> Plan:
+    file = tmp_path / "plan.jmx"
+    file.write_text(
+        f"<jmeterTestPlan><hashTree><TestPlan><elementProp><collectionProp>{variables}</collectionProp></elementProp>"
+        f"</TestPlan><hashTree>{group}<hashTree>{within}</hashTree></hashTree></hashTree></jmeterTestPlan>"
+    )
+    return read_plan(file)
+
+
+def sampler(key: str, value: str, more: str = "") -> str:
+    return (
+        f'<HTTPSamplerProxy testname="Home"{more}><stringProp name="{key}">{value}</stringProp></HTTPSamplerProxy>'
+        "<hashTree/>"
+    )
+
+
+def variable(name: str, value: str) -> str:
+    return (
+        f'<elementProp elementType="Argument"><stringProp name="Argument.name">{name}</stringProp>'
+        f'<stringProp name="Argument.value">{value}</stringProp></elementProp>'
+    )
+
+
+def test_the_example() -> None:
+    made = read_plan(EXAMPLE)
+    assert made.thread_groups == 1
+    assert made.variables == {"server": "${__P(host,127.0.0.1)}"}
+    assert [made.value(found.host, {}) for found in made.destinations] == ["127.0.0.1"]
+    assert [(each.name, each.alone) for each in made.transactions] == [("A visit", False)]
+    check_hosts(made, {}, ())
+    with pytest.raises(ValueError, match=r"'?Where the server is goes to shop\.example: shop\.example is not this"):
+        check_hosts(made, {"host": "shop.example"}, ())
+    check_hosts(made, {"host": "shop.example"}, ("shop.example",))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "host"),
+    [
+        ("HTTPSampler.domain", "shop.example", "shop.example"),
+        ("HTTPSampler.domain", "${__P(where)}", "1"),
+        ("HTTPSampler.domain", "${__P(where,shop.example)}", "shop.example"),
+        ("HTTPSampler.domain", "${__property(where,,shop.example)}", "shop.example"),
+        ("HTTPSampler.domain", "${server}", "shop.example"),
+        ("HTTPSampler.domain", "${other}", None),
+        ("HTTPSampler.domain", "${__time()}", None),
+        ("HTTPSampler.domain", "::1", "::1"),
+        ("HTTPSampler.path", "https://shop.example:8443/x?y=${z}", "shop.example"),
+        ("HTTPSampler.proxyHost", "proxy.example", "proxy.example"),
+        ("TCPSampler.server", "10.0.0.7", "10.0.0.7"),
+    ],
+)
+def test_hosts(tmp_path: Path, key: str, text: str, host: str | None) -> None:
+    made = plan(
+        tmp_path, sampler(key, text), variables=variable("server", "${name}") + variable("name", "shop.example")
+    )
+    (found,) = made.destinations
+    assert found.element == "Home"
+    assert made.value(found.host, {}) == host
+    if host in ("::1", None):
+        check_hosts(made, {}, ())
+    else:
+        with pytest.raises(ValueError, match="--allow-host"):
+            check_hosts(made, {}, ())
+        check_hosts(made, {}, (str(host),))
+
+
+def test_what_is_disabled_is_not_there(tmp_path: Path) -> None:
+    off = '<ThreadGroup enabled="false"/><hashTree>' + sampler("HTTPSampler.domain", "shop.example") + "</hashTree>"
+    made = plan(tmp_path, sampler("HTTPSampler.domain", "a.example", ' enabled="false"') + off)
+    assert made.destinations == () and made.thread_groups == 1
+
+
+def test_paths_are_no_hosts(tmp_path: Path) -> None:
+    made = plan(tmp_path, sampler("HTTPSampler.path", "/http://x") + sampler("HTTPSampler.path", "http://${x}/"))
+    assert made.destinations == ()
+
+
+def test_a_transaction_stands_alone_where_its_name_says_so(tmp_path: Path) -> None:
+    def controller(name: str, parent: str) -> str:
+        prop = f'<boolProp name="TransactionController.parent">{parent}</boolProp>'
+        return f'<TransactionController testname="{name}">{prop}</TransactionController><hashTree/>'
+
+    made = plan(
+        tmp_path, controller("Buy ${item} (now)", "true") + controller("Look", "false") + controller("Look", "true")
+    )
+    assert made.stands_alone("Buy a book (now)")
+    assert not made.stands_alone("Buy a book now")
+    assert not made.stands_alone("Look")
+    assert not made.stands_alone("from elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<jmeterTestPlan><hashTree></jmeterTestPlan>", "no valid XML.*line 1"),
+        ("", "no valid XML"),
+        ("not xml", "no valid XML"),
+        ("<project/>", "begins with <project>"),
+        ("<jmeterTestPlan><hashTree/></jmeterTestPlan>", "no thread group that is enabled"),
+        ('<?xml version="1.0" encoding="klingon"?><jmeterTestPlan/>', "cannot be read as XML|no valid XML"),
+    ],
+)
+def test_what_is_no_plan_is_told(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "plan.jmx"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        read_plan(file)
+    with pytest.raises(ValueError, match="cannot read"):
+        read_plan(tmp_path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.data())
+def test_a_plan_that_is_cut_anywhere_is_told(tmp_path: Path, data: st.DataObject) -> None:
+    whole = EXAMPLE.read_bytes().rstrip()
+    file = tmp_path / "cut.jmx"
+    file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(ValueError, match="XML"):
+        read_plan(file)
+
+
+def test_a_plan_of_great_depth(tmp_path: Path) -> None:
+    deep = "<x/><hashTree>" * 5_000 + "</hashTree>" * 5_000
+    assert plan(tmp_path, deep).thread_groups == 1
