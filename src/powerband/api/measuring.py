@@ -1,0 +1,262 @@
+"""The commands as functions: run, tune, resume, read, compare. Arguments enter, a `Run` or a `Comparison` leaves.
+
+They raise powerband's own errors with the command line's sentences. The first Ctrl-C (in a notebook: interrupt) drains
+and saves, the second quits at once; either raises UserInterruptError, and leaves no process behind. Outside the main
+thread no signal is looked at."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from powerband.analyze.revisions import compare_revisions
+from powerband.analyze.two_runs import ToldRun, compare_two
+from powerband.api.results import Comparison, Run
+from powerband.errors import UsageError, UserInterruptError, did_you_mean
+from powerband.experiment import Experiment
+from powerband.experiment_file import experiment_of, load_experiment, parse_experiment
+from powerband.observer import Observer
+from powerband.plan import Level
+from powerband.report.gather import read_host
+from powerband.report.html import write_report
+from powerband.report.terminal import LiveView
+from powerband.resolved import resolved_yaml
+from powerband.run import engine, host
+from powerband.run.stop import StopRequest
+from powerband.search.session import analyse_run, run_session, with_seed
+from powerband.store import RunDir
+from powerband.tune import DEFAULT_URL, OPTIONS, tune_experiment
+
+Levels = str | Level | Iterable[Level]
+
+
+class TuneOptions(TypedDict, total=False):
+    """The options of `powerband tune`, by their names with `_` for `-`; docs/reference/cli.md tells what each means."""
+
+    name: str
+    url: str
+    users: int
+    rate: float | str
+    arrivals: str
+    think: str | Mapping[str, str]
+    ramp: str
+    join: float | str
+    pace: str | Mapping[str, str]
+    pipeline: int
+    timeout: str
+    method: str
+    headers: Mapping[str, str]
+    body: str
+    message: str
+    expect: str | Sequence[str]
+    ca_file: str
+    insecure: bool
+    allow_hosts: str | Sequence[str]
+    slo: str | Sequence[str]
+    maximise: str
+    minimise: str
+    profile: str
+    duration: str
+    warmup: str
+    repeats: int
+    budget: str
+    order: str
+    confirm: int
+    margin: float | str
+    confidence: float | str
+    ready_http: str
+    ready_log: str
+    ready_timeout: str
+    stop_signal: str
+    stop_grace: str
+    env: Mapping[str, str]
+    cwd: str
+    seed: int
+    counts: str
+    metrics_url: str
+
+
+def read(directory: str | Path) -> Run:
+    """A run directory, analysed anew from its raw files; nothing is started or written. Raises UsageError where it is
+    none, or where another version of powerband wrote it."""
+    run = RunDir.open(Path(directory))
+    experiment = load_experiment(run.experiment)
+    return Run(run, experiment, analyse_run(experiment, run))
+
+
+def run(
+    experiment: str | Path | Mapping[str, Any] | Experiment,
+    *,
+    profile: str | None = None,
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - as the command line calls it
+    seed: int | None = None,
+    runs: str | Path = "runs",
+    progress: bool = True,
+) -> Run:
+    """Runs an experiment as `powerband run` does, and returns it with its answer.
+
+    `experiment`: a file, the name of one that comes with powerband, or what a file would hold: YAML text, a mapping, or
+    an `Experiment`. `set`: keys to override, `{"load.users": 8, "factors.threads": [1, 2]}`. `runs`: the folder that
+    the run directory is made in. `progress`: lines on stderr while it runs; on a terminal a table."""
+    overrides = {
+        key: value if isinstance(value, str) else json.dumps(_plain(value)) for key, value in (set or {}).items()
+    }
+    if seed is not None:
+        overrides["design.seed"] = str(seed)
+    return _measured(_experiment(experiment, profile, overrides), runs, progress=progress)
+
+
+def tune(
+    command: str | Sequence[str],
+    parameters: Mapping[str, Levels],
+    *,
+    runs: str | Path = "runs",
+    progress: bool = True,
+    **options: Unpack[TuneOptions],
+) -> Run:
+    """Finds the best setting of a server, as `powerband tune` does.
+
+    `command` starts it: `{port}` is a free port, `{NAME}` a level of the parameter of this name; no shell is used.
+    `parameters`: each one's levels, `{"threads": "1..64", "mode": ["sync", "async"]}`; a text is read as `-P` reads it.
+    `options`: those of the command line, as `TuneOptions` names them."""
+    return _measured(_tuned(command, parameters, options), runs, progress=progress)
+
+
+def resume(directory: str | Path, *, progress: bool = True) -> Run:
+    """Goes on with a run that was interrupted or killed; finished trials are kept."""
+    run_directory = RunDir.open(Path(directory))
+    return _go_on(load_experiment(run_directory.experiment), run_directory, progress=progress)
+
+
+def compare(
+    first: Run | str | Path,
+    second: Run | str | Path,
+    command: str | Sequence[str] | None = None,
+    parameters: Mapping[str, Levels] | None = None,
+    *,
+    runs: str | Path = "runs",
+    progress: bool = True,
+    **options: Unpack[TuneOptions],
+) -> Comparison:
+    """Two runs, or with a `command` two revisions of a server: OLD and NEW, which `{revision}` stands for in it; they
+    are measured now, in the same blocks, with the options of `tune`. Raises UsageError for runs that cannot be
+    compared."""
+    if command is None:
+        if parameters or options:
+            given = ", ".join([*(["parameters"] if parameters else []), *options])
+            raise UsageError(f"{given} is for two revisions of a server, whose command is missing")
+        told = [_told(each if isinstance(each, Run) else read(each)) for each in (first, second)]
+        return Comparison(compare_two(*told))
+    revisions = (str(first), str(second))
+    measured = _measured(_tuned(command, parameters or {}, options, revisions), runs, progress=progress)
+    return Comparison(compare_revisions(measured.experiment, measured.analysis), measured)
+
+
+def _told(run: Run) -> ToldRun:
+    return ToldRun(str(run.path), run.experiment, run.analysis, read_host(run.directory.host))
+
+
+def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
+    """In a new run directory. Its host.json holds no command: what Python was started with repeats nothing."""
+    seeded = with_seed(experiment).started_in(str(Path.cwd()))
+    facts = {**host.host_facts(engine.find_engine()), "command": []}
+    made = RunDir.create(Path(runs), seeded.name, resolved_yaml(seeded), facts)
+    return _go_on(seeded, made, progress=progress)
+
+
+def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> Run:
+    kept = f"finished trials are kept: powerband.resume({str(run_directory.path)!r}) goes on"
+    with StopRequest.on_signals(f"the trial in flight is lost, {kept}") as stop:
+        with LiveView() if progress else nullcontext(Observer()) as observer:
+            analysis = run_session(experiment, run_directory, observer, stop)
+        stopped = stop.requested
+    write_report(run_directory, analysis)
+    if stopped:
+        raise UserInterruptError(f"interrupted; {kept}")
+    return Run(run_directory, experiment, analysis)
+
+
+def _experiment(
+    given: str | Path | Mapping[str, Any] | Experiment, profile: str | None, overrides: Mapping[str, str]
+) -> Experiment:
+    match given:
+        case Experiment():
+            if profile is None and not overrides:
+                return given
+            return parse_experiment(resolved_yaml(given), "experiment", profile, overrides)
+        case Mapping():
+            return experiment_of(_plain(given), profile, overrides)
+        case str() if "\n" in given:
+            return parse_experiment(given, "experiment", profile, overrides)
+    return load_experiment(given, profile, overrides, to_run=True)
+
+
+def _tuned(
+    command: str | Sequence[str],
+    parameters: Mapping[str, Levels],
+    options: TuneOptions,
+    revisions: tuple[str, str] | None = None,
+) -> Experiment:
+    given: dict[str, Any] = dict(options)
+    if unknown := next((name for name in given if name not in TuneOptions.__annotations__), None):
+        raise UsageError(f"there is no option {unknown}; {did_you_mean(unknown, TuneOptions.__annotations__)}")
+    if "maximise" in given and "minimise" in given:
+        raise UsageError("maximise and minimise exclude each other")
+    objective = ("minimise", given.pop("minimise")) if "minimise" in given else (
+        "maximise", given.pop("maximise", "goodput"))  # fmt: skip
+    return tune_experiment(
+        shlex.split(command) if isinstance(command, str) else [str(word) for word in command],
+        [(name, _levels(levels)) for name, levels in parameters.items()],
+        url=given.pop("url", DEFAULT_URL),
+        slo=_listed(given.pop("slo", ())),
+        objective=objective,
+        env=[f"{name}={value}" for name, value in given.pop("env", {}).items()],
+        request={key: given.pop(key) for key in ("method", "body", "message") if key in given},
+        expect=_listed(given.pop("expect", ())),
+        headers=[f"{name}: {value}" for name, value in given.pop("headers", {}).items()],
+        profile=given.pop("profile", "normal"),
+        allow_hosts=_listed(given.pop("allow_hosts", ())),
+        counts=given.pop("counts", None),
+        metrics_url=given.pop("metrics_url", None),
+        revisions=revisions,
+        options={_option(name): _text(value) for name, value in given.items()},
+    )
+
+
+def _option(name: str) -> str:
+    option = f"--{name.replace('_', '-')}"
+    assert option in OPTIONS, option  # what TuneOptions has is taken above, or is one of these
+    return option
+
+
+def _text(value: Any) -> str:
+    """As it would be typed."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+
+
+def _levels(levels: Levels) -> str | tuple[Level, ...]:
+    """A text as it is, for `-P` to read; levels as they are."""
+    if isinstance(levels, str):
+        return levels
+    return tuple(_plain(list(levels))) if isinstance(levels, Iterable) else (_plain(levels),)
+
+
+def _listed(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else [str(each) for each in value]
+
+
+def _plain(value: Any) -> Any:
+    """As a file would hold it: mappings, lists and scalars; a number of numpy's as Python's own."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if hasattr(value, "item") else value
