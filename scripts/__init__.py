@@ -1,0 +1,1 @@
+"""What a contributor runs by a `make` target and no user ever does: pages made from the code, pictures from runs."""

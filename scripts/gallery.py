@@ -1,0 +1,228 @@
+"""Pictures of real runs for the docs: `make gallery` opens reports and the live page in Chromium, writes docs/images.
+
+In: run directories, or folders of them; of each experiment that a picture needs the newest finished run is taken, or
+made anew with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from powerband.experiment_file import load_experiment
+from powerband.report.html import write_report
+from powerband.run.visitor import find_browser
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+BYTES_MAX = 150_000
+COLOURS = (256, 128, 64)  # the first that makes the picture small enough
+# Live charts are canvases, drawn as figures come in: while all of one have one colour, there is nothing to see.
+_DRAWN = """() => [...document.querySelectorAll('canvas')].filter(canvas => {
+  const picture = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(picture.data.buffer)).size > 2;
+}).length"""
+_LIVE_S = 30.0
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync"]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture. `page`: `report`, or `live` (of `powerband watch`). `of`: what of the page is shown, by the heading
+    of a section or a CSS selector, the top of the page where it is empty; `height`: at most so much of it. `before`:
+    CSS selectors of what is clicked first."""
+
+    name: str
+    run: str
+    page: str = "report"
+    of: str = ""
+    width: int = 1100
+    height: int = 900
+    dark: bool = False
+    scale: float = 1.5
+    before: tuple[str, ...] = ()
+
+
+SHOTS = (
+    Shot("report", "quickstart", height=1450, scale=1.2),
+    Shot("report-dark", "thread-vs-pool", height=1500, scale=1.2, dark=True),
+    Shot("report-phone", "thread-vs-pool", width=390, height=844, scale=1.5),
+    Shot("response-times", "thread-vs-pool", of="Response times", height=700),
+    Shot("why", "thread-vs-pool", of="Why", height=900),
+    Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
+    Shot("live", "thread-vs-pool", page="live", height=1230, scale=1.2),
+    Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
+    Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
+    Shot("spring-executor", "spring-executor", of="Settings compared", height=515),
+    Shot("socketcluster-workers", "socketcluster-workers", of="Two factors at once", height=700),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "runs", nargs="*", type=Path, default=[ROOT / "runs"], help="run directories, or folders of them"
+    )
+    parser.add_argument("--run", action="store_true", help="run the experiments of which there is no run")
+    parser.add_argument("--only", action="append", metavar="NAME", help="make this picture only; may be repeated")
+    parser.add_argument("--out", type=Path, default=IMAGES, help="where pictures go")
+    given = parser.parse_args(arguments)
+    shots = [shot for shot in SHOTS if not given.only or shot.name in given.only]
+    browser = find_browser()
+    if browser is None:
+        sys.stderr.write("no Chromium on PATH: install Debian's package chromium\n")
+        return 5
+    with tempfile.TemporaryDirectory() as scratch:
+        copies = {name: _copied(name, given.runs, Path(scratch), given.run) for name in {shot.run for shot in shots}}
+        with sync_playwright() as playwright:
+            opened = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
+            left_out = [shot.name for shot in shots if not _made(shot, copies[shot.run], opened, given.out)]
+            opened.close()
+    if left_out:
+        sys.stderr.write(f"not made: {', '.join(left_out)}\n")
+    return 1 if left_out else 0
+
+
+def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
+    if run is None:
+        sys.stderr.write(f"{shot.name}: there is no finished run of {shot.run}: `powerband run {shot.run}`, or --run\n")
+        return False
+    picture = _small(_taken(shot, run, browser))
+    (out / f"{shot.name}.png").write_bytes(picture)
+    sys.stderr.write(f"{shot.name}: {len(picture) / 1000:.0f} KB\n")
+    return True
+
+
+def _copied(name: str, folders: Sequence[Path], scratch: Path, may_run: bool) -> Path | None:
+    """A copy of the newest finished run of an experiment, its report made anew."""
+    given = [
+        path for folder in folders for path in ([folder] if (folder / "plan.jsonl").is_file() else folder.glob("*"))
+    ]
+    found = sorted((path for path in given if _is_finished_run(path, name)), key=lambda path: path.name)
+    if not found and may_run:
+        command = [sys.executable, "-m", "powerband", "run", name, "--runs", str(scratch / "made")]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # 1: a claim does not hold here
+        found = [path for path in (scratch / "made").glob("*") if _is_finished_run(path, name)]
+    if not found:
+        return None
+    # A folder of its own, which `powerband watch` may be given.
+    copy = scratch / "runs" / found[-1].name
+    shutil.copytree(found[-1], copy)
+    run = RunDir.open(copy)
+    write_report(run, analyse_run(load_experiment(run.experiment), run))
+    return copy
+
+
+def _is_finished_run(path: Path, name: str) -> bool:
+    """Its name is `<day>-<time>-<experiment>`; one that was stopped has planned more than it has records of."""
+    if not re.fullmatch(rf"\d{{8}}-\d{{6}}-{re.escape(name)}(-\d+)?", path.name) or not (path / "plan.jsonl").is_file():
+        return False
+    planned = len((path / "plan.jsonl").read_text().splitlines())
+    measured = [record for record in path.glob("trials/*/record.json") if _status(record) == "measured"]
+    return planned > 0 and len(measured) >= 0.5 * planned
+
+
+def _status(record: Path) -> str:
+    return str(json.loads(record.read_text())["status"])
+
+
+def _taken(shot: Shot, run: Path, browser: Browser) -> bytes:
+    context = browser.new_context(
+        viewport={"width": shot.width, "height": shot.height},
+        color_scheme="dark" if shot.dark else "light",
+        device_scale_factor=shot.scale,
+        reduced_motion="reduce",
+    )
+    try:
+        page = context.new_page()
+        if shot.page == "live":
+            with _watched(run) as url:
+                page.goto(url)
+                page.wait_for_selector("html[data-ready]", timeout=30_000)
+                _wait_until_drawn(page)
+                return _shown(page, shot)
+        page.goto((run / "report.html").as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        return _shown(page, shot)
+    finally:
+        context.close()
+
+
+def _wait_until_drawn(page: Page) -> None:
+    """By asking: the page's content-security policy forbids the functions that playwright would wait with."""
+    deadline = time.monotonic() + _LIVE_S
+    while page.evaluate(_DRAWN) < 2:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the live page drew nothing within {_LIVE_S:.0f} s")
+        page.wait_for_timeout(200)
+
+
+def _shown(page: Page, shot: Shot) -> bytes:
+    for selector in shot.before:
+        page.click(selector)
+    if not shot.of:
+        return page.screenshot()
+    selector = shot.of if shot.of[0] in ".#[" else f'section:has(> h2:text-is("{shot.of}"))'
+    box = page.locator(selector).first.bounding_box()
+    if box is None:
+        raise SystemExit(f"{shot.name}: the page shows no {shot.of}")
+    # From above the section, over the whole width, so that it stands on the page's own ground.
+    top = max(0.0, box["y"] - 16)
+    clip = {"x": 0, "y": top, "width": shot.width, "height": min(shot.height, box["height"] + 32)}
+    return page.screenshot(clip=clip, full_page=True)
+
+
+@contextmanager
+def _watched(run: Path) -> Iterator[str]:
+    """The address of the live page of a run, which `powerband watch` serves meanwhile."""
+    command = [sys.executable, "-m", "powerband", "watch", str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if address := re.search(r"http://\S+", line):
+                    yield address[0].rstrip(".,")
+                    break
+            else:
+                raise SystemExit("`powerband watch` told no address")
+        finally:
+            process.terminate()
+
+
+def _small(png: bytes) -> bytes:
+    """The same picture in its most frequent colours, of which flat pages have few; what is between them is edges."""
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    found = sorted(image.getcolors(image.width * image.height) or [], reverse=True)
+    for colours in COLOURS:
+        palette = Image.new("P", (1, 1))
+        palette.putpalette([part for _, colour in found[:colours] for part in _parts(colour)])
+        made = io.BytesIO()
+        image.quantize(palette=palette, dither=Image.Dither.NONE).save(made, "PNG", optimize=True)
+        if made.tell() <= BYTES_MAX:
+            return made.getvalue()
+    raise SystemExit(
+        f"a picture of {image.size} is larger than {BYTES_MAX} bytes with {COLOURS[-1]} colours: show less"
+    )
+
+
+def _parts(colour: object) -> tuple[int, ...]:
+    return colour if isinstance(colour, tuple) else (0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
+
+In: the commands, the metrics, the subjects, the experiments, the schemas of the wire. Out: whole pages (options.md,
+subjects.md, events.md), and tables between two marks of pages that are written by hand. Not here: what is explained."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from powerband.cli import powerband
+from powerband.experiment_file import load_experiment, load_subject, profile_names
+from powerband.library import experiment_names, library_root, subject_names
+from powerband.metrics import ALIASES, METRICS
+from powerband.plan import format_level
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MADE = "This page is made from the code by `make reference`."
+
+
+def main() -> None:
+    for path, text in reference().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            sys.stderr.write(f"written: {path.relative_to(ROOT)}\n")
+
+
+def reference() -> dict[Path, str]:
+    """Every page that is made, whole or in part, as it is to be."""
+    made = {
+        DOCS / "reference" / "options.md": options_page(),
+        DOCS / "reference" / "subjects.md": subjects_page(),
+        DOCS / "reference" / "events.md": events_page(),
+    }
+    for path, mark, table in (
+        (DOCS / "reference" / "experiment-file.md", "metrics", metrics_table()),
+        (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
+    ):
+        made[path] = _between(path.read_text(), mark, table, path)
+    return made
+
+
+def options_page() -> str:
+    """Each command with its usage and all of its options, as `--help` has them."""
+    parts = [
+        "# Every option of every command",
+        f"{MADE} What the commands are for, with examples: [the command line](cli.md).",
+    ]
+    # Below the whole, as on a command line: else a command would take its help option for another one, for good.
+    whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
+    for name, command in sorted(powerband.commands.items()):
+        # As wide as it may be, so that no line of the usage is broken.
+        context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
+        usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+        records = [
+            record
+            for parameter in command.params
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context))
+        ]
+        parts += [f"## powerband {name}\n{command.get_short_help_str(limit=1000)}", f"    {usage}"]
+        if records:
+            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in records)))
+    return _page(parts)
+
+
+def metrics_table() -> str:
+    short = {name: [alias for alias, full in ALIASES.items() if full == name] for name in METRICS}
+    return _table(
+        ("name", "short", "unit", "what"),
+        (
+            (_code(name), ", ".join(map(_code, short[name])), metric.unit, metric.help)
+            for name, metric in METRICS.items()
+        ),
+    )
+
+
+def subjects_page() -> str:
+    """Each subject that comes with it: what it is, and its parameters."""
+    parts = [
+        "# The subjects that come with powerband",
+        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}`, and every parameter may be a factor. "
+        "How a subject is written: [the experiment file](experiment-file.md#subject).",
+    ]
+    for name in subject_names():
+        subject = load_subject(name)
+        needs = [f"a JDK of {subject.jdk} or later"] if subject.jdk else []
+        needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
+        about = [f"{subject.about}."]
+        about += [f"Needs {' and '.join(needs)}."] if needs else []
+        about += ["It drives itself."] if subject.counts else []
+        about += _own_page(name)
+        rows = (
+            (_code(parameter), made.type, _code(format_level(made.default)), _meaning(made.help, made.choices))
+            for parameter, made in subject.parameters.items()
+        )
+        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
+    return _page(parts)
+
+
+def experiments_table() -> str:
+    """Each experiment that comes with it, and the page that tells what it found."""
+    pages = {path: path.read_text() for path in sorted((DOCS / "experiments").glob("*.md")) if path.stem != "README"}
+    rows = []
+    for name in experiment_names():
+        experiment = load_experiment(name)
+        page = next((path for path, text in pages.items() if _tells_of(text, name)), None)
+        size = f"{len(experiment.settings())} x {experiment.measure.repeats}"
+        found = f"[{_title(pages[page])}]({page.name})" if page else ""
+        rows.append((_code(name), experiment.question, size, ", ".join(map(_code, profile_names(name))), found))
+    return _table(("name", "question", "settings x blocks", "profiles", "what was found"), rows)
+
+
+def events_page() -> str:
+    """The lines that the engine's programs say, field by field."""
+    parts = [
+        "# Events: what the engine and the probe say",
+        f"{MADE} It shows what `protocol/*-event.schema.json` says, which is the contract; the schemas are made from "
+        "the Rust types (`make schemas`). A run directory keeps these lines: [events.jsonl and probe.jsonl]"
+        "(run-directory.md). Times are ns of CLOCK_MONOTONIC; histograms are HdrHistogram V2-deflate in base64.",
+    ]
+    for program in ("load", "probe", "link"):
+        schema = json.loads((ROOT / "protocol" / f"{program}-event.schema.json").read_text())
+        parts.append(f"## powerband-engine {program}")
+        for event in schema["oneOf"]:
+            kind = event["properties"]["type"]["const"]
+            fields = {name: field for name, field in event["properties"].items() if name != "type"}
+            parts += _fields(f"### {program}: `{kind}`", event, fields)
+        for name, shape in sorted(schema.get("$defs", {}).items()):
+            if "properties" in shape:
+                parts += _fields(f"### {program}: {name}", shape, shape["properties"])
+            else:
+                parts.append(f"### {program}: {name}\n{_choices(shape)}")
+    return _page(parts)
+
+
+def _fields(heading: str, shape: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[str]:
+    yield heading + (f"\n{_line(shape['description'])}" if "description" in shape else "")
+    needed = shape.get("required", ())
+    rows = [
+        (_code(name), _type(field) + ("" if name in needed else ", may be absent"), field.get("description", ""))
+        for name, field in fields.items()
+    ]
+    if rows:
+        yield _table(("field", "type", "meaning"), rows)
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """In words: what a field holds."""
+    if "$ref" in field:
+        return str(field["$ref"]).rpartition("/")[2]
+    if "anyOf" in field:
+        return " or ".join(map(_type, field["anyOf"]))
+    if "enum" in field:
+        return " or ".join(map(_code, field["enum"]))
+    match field.get("type", "any value"):
+        case "array":
+            said = f"array of {_type(field.get('items', {}))}"
+        case "object" if "additionalProperties" in field:
+            said = f"object: {_type(field['additionalProperties'])} by name"
+        case list() as kinds:
+            said = " or ".join(kinds)
+        case kind:
+            said = str(kind)
+    return said
+
+
+def _choices(shape: Mapping[str, Any]) -> str:
+    """What a value that is no object may be."""
+    said = [_line(shape["description"])] if "description" in shape else []
+    kinds = shape.get("oneOf", [shape])
+    rows = [
+        (_code(str(value)), kind.get("description", "") if kind is not shape else "")
+        for kind in kinds
+        for value in ([kind["const"]] if "const" in kind else kind.get("enum", []))
+    ]
+    return "\n\n".join([*said, _table(("value", "meaning"), rows)] if rows else said)
+
+
+def _own_page(name: str) -> list[str]:
+    page = library_root() / "subjects" / name / "README.md"
+    return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
+
+
+def _meaning(text: str, choices: Sequence[Any]) -> str:
+    return text + (f": {', '.join(_code(format_level(choice)) for choice in choices)}" if choices else "")
+
+
+def _tells_of(page: str, experiment: str) -> bool:
+    """Whether the page names the command that runs it."""
+    return _code(experiment) in page or f"`powerband run {experiment}`" in page
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    rows_of_text = ([_line(cell).replace("|", r"\|") for cell in row] for row in rows)
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows_of_text)]
+    return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
+
+
+def _page(parts: Sequence[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+def _between(page: str, mark: str, text: str, path: Path) -> str:
+    """The page with the text between its two marks replaced."""
+    begin, end = f"<!-- made by `make reference`: {mark} -->\n", f"<!-- end of {mark} -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise SystemExit(f"{path}: needs the two marks {begin.strip()} and {end}, once each")
+    return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}{text}\n{end}", page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The tutorial, step by step, on the example server: each command runs as it stands there, only shorter.
+
+What is compared with the page is what does not depend on the machine: what was started and measured, and the form of
+the answers. On a busy machine trials may be invalid, which ends a command with 5 and is not the matter here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fakes.pages import ROOT, Block, blocks, commands
+from powerband.plan import format_level
+from powerband.store import RunDir, TrialRecord
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+
+PAGE = (ROOT / "docs" / "tutorial.md").read_text()
+SHORT = ("--duration", "200ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--format", "text")
+SERVER = "examples/threads_server.py"
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with the examples in it, as the tutorial has them."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("target", "node_modules"))
+    return tmp_path
+
+
+def powerband(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "powerband", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+
+
+def shown(*start: str) -> list[str]:
+    """The one command of the page that begins so and is about the example server, as it stands there."""
+    (found,) = [given for given in commands(PAGE) if all(word in given for word in start)]
+    return found
+
+
+def shorter(arguments: list[str]) -> list[str]:
+    at = arguments.index("--")
+    return [*arguments[:at], *SHORT, *arguments[at:]]
+
+
+def records(folder: Path) -> list[TrialRecord]:
+    (run,) = (folder / "runs").iterdir()
+    return RunDir.open(run).records()
+
+
+def measured(folder: Path, factor: str) -> set[str]:
+    """The levels that were measured."""
+    return {
+        format_level(dict(record.spec.setting.levels)[factor])
+        for record in records(folder)
+        if record.status == "measured"
+    }
+
+
+def after(command: list[str]) -> Block:
+    """The block that the page shows below a command, which is what it prints."""
+    found = blocks(PAGE)
+    at = next(index for index, block in enumerate(found) if command in commands(f"```sh\n{block.text}```\n"))
+    return found[at + 1]
+
+
+def heads(text: str) -> list[str]:
+    """The heads of the first table of verdicts: the words of its first line."""
+    rows = [line.split() for line in text.splitlines()]
+    return next(row for row in rows if "verdict" in row and "change" in row)
+
+
+def test_one_setting_once(clone: Path) -> None:
+    command = shown("tune", "--repeats", "1", "--threads", SERVER, "--port")
+    done = powerband(clone, command)
+    assert done.returncode in (0, 5), done.stderr
+    assert measured(clone, "threads") == {"8"}
+    if done.returncode == 0:
+        assert first_words(done.stdout) == first_words(after(command).text)
+
+
+def first_words(answer: str) -> str:
+    """The first sentence, figures left out, since they are the machine's."""
+    return re.sub(r"[\d.,]+(/s)?", "N", " ".join(answer.split())).partition(". ")[0].partition(":")[0]
+
+
+def test_the_race(clone: Path) -> None:
+    command = shown("tune", "quick", "32", SERVER)
+    done = powerband(clone, shorter(command))
+    assert done.returncode in (0, 5), done.stderr
+    assert measured(clone, "threads") == {"4", "8", "16", "32", "64"}
+    assert "in a race of at most 2 blocks" in done.stderr
+    # Which columns there are beside these depends on the figures.
+    needed = ["threads", "goodput", "interval", "p50", "p99", "change", "verdict"]
+    (answer,) = [block for block in blocks(PAGE) if "\nThe race was " in block.text]
+    assert [head for head in heads(answer.text) if head in needed] == needed
+    if done.returncode == 0:
+        assert [head for head in heads(done.stdout) if head in needed] == needed
+
+
+def test_a_command_that_is_wrong_is_told(clone: Path) -> None:
+    command = shown("tune", "--listen", SERVER)
+    done = powerband(clone, command)
+    assert done.returncode == 4
+    assert done.stdout.partition("\n\n")[0].split() == after(command).text.split()
+
+
+def test_capacity(clone: Path) -> None:
+    command = shown("tune", "capacity", SERVER)
+    done = powerband(clone, shorter(command))
+    assert done.returncode in (0, 1, 5), done.stderr
+    assert measured(clone, "threads") == {"8", "32"}
+
+
+def test_the_file_is_valid_and_its_plan_is_as_shown(clone: Path) -> None:
+    (file,) = [block.text for block in blocks(PAGE) if block.text.startswith("name: my-server")]
+    (clone / "my-server.yaml").write_text(file)
+    said = "".join(powerband(clone, shown(name, "my-server.yaml")).stdout for name in ("check", "plan"))
+    # Of the plan the page shows the beginning. Its seed is given, so that the order is the same everywhere.
+    page = after(shown("plan", "my-server.yaml")).text.partition("...\n")[0]
+    assert said.startswith(page)
+    assert page.count("threads=") >= 4
+    assert not (clone / "runs").exists()
+
+
+def test_a_slower_server_is_compared(clone: Path) -> None:
+    (edit,) = re.findall(r"^(sed .*)$", PAGE, re.M)
+    subprocess.run(edit, shell=True, cwd=clone, check=True)
+    assert (clone / "slower_server.py").read_text() != (clone / SERVER).read_text()
+    command = shown("compare", SERVER)
+    done = powerband(clone, shorter(command))
+    assert done.returncode in (0, 1, 5), done.stderr
+    assert measured(clone, "revision") == {SERVER, "slower_server.py"}
+    if done.returncode != 5:
+        assert heads(done.stdout) == heads(after(command).text)

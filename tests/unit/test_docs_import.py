@@ -1,0 +1,36 @@
+"""docs/jmeter-import.md says what the code does: its tables are the code's, its example converts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from powerband.experiment_file import parse_experiment
+from powerband.jmx.elements.known import KNOWN, REFUSED, table
+from powerband.jmx.importing import import_plan
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "jmeter-import.md").read_text()
+
+
+def rows(heading: str) -> list[str]:
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def test_the_table_of_elements_is_the_codes() -> None:
+    assert rows("What is converted") == table()
+
+
+def test_every_kind_that_is_refused_with_advice_is_named() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE.partition("## What is refused\n")[2].partition("\n## ")[0]))
+    assert set(REFUSED) <= named
+    assert not named & set(KNOWN)
+
+
+def test_the_plan_of_the_page_converts(tmp_path: Path) -> None:
+    imported = import_plan(ROOT / "examples" / "shop.jmx", command=("./shop", "--port", "{port}"))
+    experiment = parse_experiment(imported.text, "shop.yaml")
+    assert [step.name for step in experiment.load.scenario] == ["Log in", "Look at a product", "Order"] * 2
+    for quoted in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
+        assert quoted in imported.text

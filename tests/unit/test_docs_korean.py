@@ -1,0 +1,101 @@
+"""The Korean pages are kept in step with the English ones: the same sections, commands, links, tables and figures.
+
+What is compared needs no Korean: a section, a command, a figure that changed in one language and not in the other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from fakes.pages import ROOT, blocks, headings, links, tables, without_blocks
+
+PAIRS = [("README.md", "README.ko.md"), ("docs/tutorial.md", "docs/tutorial.ko.md")]
+GLOSSARY = "docs/glossary.ko.md"
+# The line that leads to the other language, and what it says.
+OTHER = re.compile(r"^\*\w+: \[.*?\.md\]\(.*?\)\*$", re.M)
+FIGURE = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+
+pytestmark = pytest.mark.parametrize(("english", "korean"), PAIRS, ids=[english for english, _ in PAIRS])
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def sections(name: str) -> list[str]:
+    """What stands below each heading, code blocks and the line to the other language left out."""
+    text = OTHER.sub("", without_blocks(page(name)))
+    return re.split(r"^#+ .*$", text, flags=re.M)
+
+
+def prose(section: str) -> str:
+    """Without the targets of links and without code, which may hold figures that no translator touches."""
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", " ", section))
+
+
+def figures(text: str) -> Counter[str]:
+    return Counter(found.rstrip(",") for found in FIGURE.findall(text))
+
+
+def codes(section: str) -> Counter[str]:
+    """What stands between backticks: names of commands, options and files, which are the same in any language."""
+    return Counter(re.findall(r"`([^`\n]+)`", section))
+
+
+def test_each_leads_to_the_other(english: str, korean: str) -> None:
+    for name, other in ((english, korean), (korean, english)):
+        (line,) = OTHER.findall(page(name))
+        assert f"]({other.rpartition('/')[2]})" in line
+
+
+def test_the_sections_are_the_same(english: str, korean: str) -> None:
+    assert [level for level, _ in headings(page(korean))] == [level for level, _ in headings(page(english))]
+    numbers = [[re.match(r"\d+\.", text) for _, text in headings(page(name))] for name in (english, korean)]
+    assert [found and found[0] for found in numbers[0]] == [found and found[0] for found in numbers[1]]
+
+
+def test_the_code_blocks_are_identical(english: str, korean: str) -> None:
+    assert blocks(page(korean)) == blocks(page(english))
+
+
+def test_the_links_are_the_same(english: str, korean: str) -> None:
+    """In order of section; within one, word order may differ. A Korean page may lead to a Korean one."""
+    for here, there in zip(sections(english), sections(korean), strict=True):
+        assert Counter(link.replace(".ko.md", ".md") for link in links(there)) == Counter(
+            link.replace(".ko.md", ".md") for link in links(here)
+        )
+
+
+def test_the_tables_have_the_same_rows(english: str, korean: str) -> None:
+    shapes = [[[len(row) for row in table] for table in tables(page(name))] for name in (english, korean)]
+    assert shapes[0] == shapes[1]
+
+
+def test_the_figures_are_the_same(english: str, korean: str) -> None:
+    for here, there in zip(sections(english), sections(korean), strict=True):
+        assert figures(prose(there)) == figures(prose(here)), here.strip()[:80]
+
+
+def test_the_names_of_commands_and_options_are_the_same(english: str, korean: str) -> None:
+    for here, there in zip(sections(english), sections(korean), strict=True):
+        assert codes(there) == codes(here), here.strip()[:80]
+
+
+def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
+    """As many list items, and none of them left in English: each has Korean in it."""
+    for here, there in zip(sections(english), sections(korean), strict=True):
+        items = [re.findall(r"^- .*$", text, re.M) for text in (here, there)]
+        assert len(items[0]) == len(items[1])
+        assert [item for item in items[1] if not re.search("[가-힣]", item)] == []
+
+
+def test_the_words_are_those_of_the_glossary(english: str, korean: str) -> None:
+    """A spelling that the glossary rules out stands nowhere, and the words that it lays down are used."""
+    del english
+    (rows,) = tables(page(GLOSSARY))
+    text = page(korean)
+    ruled_out = {word.strip() for row in rows[1:] for word in row[2].split(",") if word.strip()}
+    assert ruled_out
+    assert {word for word in ruled_out if word in text} == set()

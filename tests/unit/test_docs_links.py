@@ -1,0 +1,97 @@
+"""What the pages point at is there: files, headings, pictures, source files; and the pictures stay small."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "subjects").glob("*/README.md"))
+    if path.is_file()
+)
+IMAGES = ROOT / "docs" / "images"
+# What a run directory may be shown with; more, or larger ones, would weigh on every clone.
+IMAGES_MAX, IMAGE_BYTES_MAX = 14, 150_000
+
+LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+
+
+def ident(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def without_code(text: str) -> str:
+    """Brackets in code are no links."""
+    return re.sub(r"```.*?```|^ {4}.*?$|`[^`\n]*`", lambda found: " " * len(found[0]), text, flags=re.S | re.M)
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Of each heading, as GitHub makes them."""
+    made: dict[str, int] = {}
+    names = set()
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.S), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        again = made.get(name, 0)
+        made[name] = again + 1
+        names.add(f"{name}-{again}" if again else name)
+    return frozenset(names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ident)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(without_code(page.read_text())):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        # Another page of the published source, or a folder of it.
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_picture_is_shown_and_is_small() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in LINK.findall(without_code(page.read_text()))
+        if target.endswith((".png", ".svg"))
+    }
+    there = {path.resolve() for path in IMAGES.iterdir()}
+    assert {path.name for path in there - shown} == set()
+    assert {path.name: path.stat().st_size for path in there if path.stat().st_size > IMAGE_BYTES_MAX} == {}
+    assert len(there) <= IMAGES_MAX
+
+
+@pytest.mark.parametrize("folder", ["methods", "experiments"])
+def test_every_page_of_a_folder_is_in_its_index(folder: str) -> None:
+    index = (ROOT / "docs" / folder / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set()
+
+
+@pytest.mark.parametrize("note", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
+def test_the_code_that_a_note_names_is_there(note: Path) -> None:
+    """`analyze/edge.py`, and beside it `usl.py` alone; tests by their path."""
+    source = ROOT / "src" / "powerband"
+    named = re.findall(r"`((?:tests|benchmarks|engine|src)?/?[\w/]*\w+\.(?:py|rs))`", note.read_text())
+    known = {path.name for folder in (source, ROOT / "engine" / "src", ROOT / "tests") for path in folder.rglob("*.*")}
+    lost = [
+        name
+        for name in named
+        if not ((ROOT / name).is_file() or (source / name).is_file() or ("/" not in name and name in known))
+    ]
+    assert lost == []
+
+
+def test_the_pages_that_the_code_names_are_there() -> None:
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "engine" / "src").rglob("*.rs"), ROOT / "Makefile"]
+    named = {name for path in files for name in re.findall(r"\bdocs/[\w/.-]*\.md\b", path.read_text())}
+    assert named
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
