@@ -10,7 +10,13 @@ absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's pac
 from_apt = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
 	  && apt-get install -y -qq $(1) >/dev/null)
 
-.PHONY: demo test lint fuzz format golden schemas bundle bench aa bench-peers bottlenecks calibrate setup uv extras
+# The same of a package whose service is not to be started: tests start their own.
+from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq || exit; \
+	  test -e /usr/sbin/policy-rc.d || { trap 'rm -f /usr/sbin/policy-rc.d' EXIT; \
+	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
+	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
+
+.PHONY: demo test lint fuzz format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -46,11 +52,27 @@ format: uv
 golden: setup
 	POWERBAND_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/golden
 
+# The parts of the reference that are lists, from the code; read the diff before a commit.
+reference: setup
+	$(RUN) python -m scripts.reference
+
+# Pictures of the docs from the newest runs in $(RUNS); GALLERY="--run" runs what is missing (quiet machine: an hour).
+RUNS ?= runs
+gallery: setup extras
+	$(RUN) python -m scripts.gallery $(RUNS) $(GALLERY)
+
+# What the tutorial shows as output, from its own commands: on a quiet machine, five minutes.
+tutorial: setup
+	$(RUN) python -m scripts.tutorial
+
 schemas:
 	cargo run --quiet --locked -- schema protocol
 
 bundle:
 	cd src/powerband/report/bundle && npm ci && npm run build
+
+dashboards: setup
+	$(RUN) python -m scripts.grafana
 
 bench: setup
 	$(RUN) python -m benchmarks --engine $(ENGINE)
@@ -90,3 +112,5 @@ extras:
 	  || echo "no npm: the tests of the SocketCluster subject will be skipped (Debian's packages nodejs and npm)"
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(call from_apt,postgresql) \
 	  || echo "no PostgreSQL: the tests with a database will be skipped (Debian's package postgresql)"
+	@command -v prometheus >/dev/null || $(call from_apt_still,prometheus) \
+	  || echo "no Prometheus: the tests that are scraped by one will be skipped (Debian's package prometheus)"

@@ -15,7 +15,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import analysis, control_plane, http, link, probe, race, statsd, watching, websocket
+from benchmarks import (
+    analysis,
+    control_plane,
+    http,
+    jmeter_pairs,
+    link,
+    live,
+    probe,
+    race,
+    statsd,
+    watching,
+    websocket,
+)
 
 SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "http": http.cpu_per_request,
@@ -29,7 +41,9 @@ SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "watching": watching.cost,
     "statsd": statsd.updates_per_core,
     "link": link.limits,
+    "jmeter": jmeter_pairs.against_engine,
     "control-plane": control_plane.cost,
+    "live": live.cost,
     "analysis": analysis.speed,
     "race": race.against_grid,
 }

@@ -77,7 +77,7 @@ def _one_trial(engine: str, folder: Path) -> RunDir:
     subprocess.run(
         [
             *(sys.executable, "-m", "powerband", "tune", "-P", "threads=16", "--duration", "10s", "--warmup", "1s"),
-            *("--repeats", "1", "--seed", str(SEED), "--no-live", "--runs", str(folder), "--"),
+            *("--repeats", "1", "--seed", str(SEED), "--no-progress", "--runs", str(folder), "--"),
             *(engine, "serve", "--model", "fixed", "--threads", "{threads}", "--wait", "5ms", "--port", "{port}"),
         ],
         stdout=subprocess.DEVNULL,

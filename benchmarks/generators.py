@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pairs import Usage, run, which
+from powerband.errors import PowerbandError
+from powerband.run.jmeter_install import JMeter, installed_jmeter
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".tools" / "peers"
@@ -56,11 +58,10 @@ def peers() -> tuple[list[Generator], list[str]]:
             missing.append(f"{name} is not installed: run `make bench-peers`")
         else:
             found.append(make(program))
-    java = which("java", PEERS)
-    if java is not None and (PEERS / "jmeter" / "bin" / "ApacheJMeter.jar").is_file():
-        found.append(_jmeter(java))
-    else:
-        missing.append("JMeter is not installed: run `make bench-peers` (Java 17 and Maven)")
+    try:
+        found.append(_jmeter(installed_jmeter()))
+    except PowerbandError as error:
+        missing.append(str(error))
     return found, missing
 
 
@@ -104,14 +105,12 @@ def _k6(program: str) -> Generator:
     )  # fmt: skip
 
 
-def _jmeter(java: str) -> Generator:
-    home = PEERS / "jmeter"
-
+def _jmeter(jmeter: JMeter) -> Generator:
     def argv(port: int, connections: int, s: int) -> list[str]:
         log = tempfile.mkdtemp(prefix="powerband-jmeter-")
         return [
-            java, "-Xmx1g", "-cp", f"{home}/bin/ApacheJMeter.jar:{home}/lib/ext/*", f"-Djmeter.home={home}",
-            "org.apache.jmeter.NewDriver", "-n", "-t", str(ROOT / "benchmarks/jmeter/plan.jmx"), f"-Jport={port}",
+            str(jmeter.jdk.java), "-Xmx1g", "-cp", str(jmeter.jar), "org.apache.jmeter.NewDriver", "-n",
+            "-t", str(ROOT / "benchmarks/jmeter/plan.jmx"), f"-Jport={port}",
             f"-Jseconds={s}", f"-Jusers={connections}", "-l", f"{log}/results.jtl", "-j", f"{log}/jmeter.log",
         ]  # fmt: skip
 

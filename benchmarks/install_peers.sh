@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings the generators that `make bench` compares with into .tools/peers; each is skipped, and said so, where its
-# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery and statsd through npm,
-# JMeter through Maven.
+# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery and statsd through npm;
+# JMeter is fetched by powerband itself.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 peers="$PWD/.tools/peers"
@@ -28,13 +28,4 @@ if [ ! -d "$peers/statsd/node_modules/statsd" ]; then
     npm install --silent --ignore-scripts --no-fund --no-audit --omit=optional --prefix "$peers/statsd" statsd@0.9.0 \
       || missing statsd "npm failed"
   else missing statsd "npm is missing"; fi
-fi
-if [ ! -d "$peers/jmeter/lib" ]; then
-  if command -v mvn >/dev/null && command -v unzip >/dev/null; then
-    mkdir -p "$peers/jmeter/bin"
-    mvn -q -B -f benchmarks/jmeter/pom.xml dependency:copy-dependencies "-DoutputDirectory=$peers/jmeter/lib/ext" \
-      && unzip -q -o "$peers"/jmeter/lib/ext/ApacheJMeter_config-*.jar 'bin/*' -d "$peers/jmeter" \
-      && cp "$peers"/jmeter/lib/ext/ApacheJMeter-*.jar "$peers/jmeter/bin/ApacheJMeter.jar" \
-      || missing JMeter "Maven failed"
-  else missing JMeter "Maven or unzip is missing"; fi
 fi

@@ -1,3 +1,50 @@
-"""Powerband: a test bench that finds a server's best concurrency setting."""
+"""Powerband: a test bench that finds a server's best concurrency setting.
+
+From Python, as at the command line: `powerband.run("quickstart")`, `tune`, `resume`, `compare`, `read`: docs/python.md.
+Nothing is imported before it is used, so that `import powerband` and `powerband --help` take no time."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from powerband.api import Comparison as Comparison
+    from powerband.api import Run as Run
+    from powerband.api import compare as compare
+    from powerband.api import read as read
+    from powerband.api import resume as resume
+    from powerband.api import run as run
+    from powerband.api import tune as tune
+    from powerband.errors import ExperimentError as ExperimentError
+    from powerband.errors import MeasurementError as MeasurementError
+    from powerband.errors import PowerbandError as PowerbandError
+    from powerband.errors import SubjectError as SubjectError
+    from powerband.errors import UsageError as UsageError
+    from powerband.errors import UserInterruptError as UserInterruptError
 
 __version__ = "0.1.0"
+
+_ERRORS = [
+    "ExperimentError",
+    "MeasurementError",
+    "PowerbandError",
+    "SubjectError",
+    "UsageError",
+    "UserInterruptError",
+]
+_FROM_API = ["Comparison", "Run", "compare", "read", "resume"]
+_CALLABLE_MODULES = ["run", "tune"]
+__all__ = [*_ERRORS, *_FROM_API, *_CALLABLE_MODULES]  # noqa: PLE0604 - they are texts
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module  # noqa: PLC0415 - not before it is used, either
+
+    if name in _CALLABLE_MODULES:
+        return import_module(f"powerband.{name}")
+    if name in _FROM_API:
+        return getattr(import_module("powerband.api"), name)
+    if name in _ERRORS:
+        return getattr(import_module("powerband.errors"), name)
+    raise AttributeError(f"module 'powerband' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

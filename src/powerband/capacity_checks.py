@@ -81,7 +81,7 @@ def _check_load(root: Node, problems: list[Problem]) -> None:
 def _with_users(root: Node) -> Node:
     load = root.children.get("load", _NOTHING)
     named = [load.children.get(key, Node(None)).value for key in ("users", "rate")]
-    if named != [None, None] or not isinstance(load.value, dict):
+    if named != [None, None] or not isinstance(load.value, dict) or "jmeter" in load.children:
         return root
     users = from_plain(CAPACITY_USERS, "load.users", None)
     return root.with_children({"load": load.with_children({"users": users})})

@@ -25,6 +25,10 @@ class PowerbandError(Exception):
 
     exit_code = 5
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback."""
+        return [f"powerband: {self}"]
+
 
 class UsageError(PowerbandError):
     exit_code = 2

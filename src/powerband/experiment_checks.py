@@ -14,6 +14,7 @@ from powerband.errors import ExperimentError, Problem, did_you_mean
 from powerband.experiment import Experiment, Subject, count_settings
 from powerband.fields import AS_WRITTEN, field_named
 from powerband.hosts import loadable_host
+from powerband.jmeter_checks import told_to_plan
 from powerband.load import Load
 from powerband.metrics import OWN
 from powerband.plan import Level, format_level, named_settings, one_at_a_time
@@ -394,7 +395,8 @@ def _check_factor(name: str, factor: Node, subject: Subject, load: Node, problem
     elif name in BUILT_IN:
         problems.append(factor.key_problem(f"{name} is filled in by powerband itself; give the factor another name"))
     elif not _is_known(name, subject, used):
-        problems.append(factor.key_problem(_unknown(name, subject, used)))
+        if name not in told_to_plan(load):
+            problems.append(factor.key_problem(_unknown(name, subject, used)))
     else:
         for level in factor.items:
             _check_value(level.value, level, subject, name, problems)

@@ -30,6 +30,7 @@ from powerband.experiment_checks import (
 )
 from powerband.fields import AS_WRITTEN
 from powerband.hosts import is_websocket, request_target
+from powerband.jmeter_checks import check_jmeter, check_plan, is_jmeter
 from powerband.levels import parse_range
 from powerband.library import find_experiment, find_subject
 from powerband.pydantic_problems import Location, problems_of
@@ -42,30 +43,42 @@ Model = TypeVar("Model", Experiment, Subject)
 
 
 def load_experiment(
-    path_or_name: str | Path, profile: str | None = None, overrides: Mapping[str, str] | None = None
+    path_or_name: str | Path,
+    profile: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    to_run: bool = False,
 ) -> Experiment:
     """The experiment of a file, or of a name that comes with powerband, with every default filled in.
 
-    `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). Raises ExperimentError with everything that is
-    wrong; UsageError for a file or profile that does not exist."""
+    `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). `to_run`: what it needs besides the file, a
+    JMeter plan, is looked at too; an old run is read without. Raises ExperimentError with everything that is wrong;
+    UsageError for a file or profile that does not exist."""
     path = find_experiment(path_or_name)
-    return parse_experiment(_read(path), str(path_or_name if path == Path(path_or_name) else path), profile, overrides)
+    file = str(path_or_name if path == Path(path_or_name) else path)
+    return parse_experiment(_read(path), file, profile, overrides, to_run=to_run)
 
 
 def parse_experiment(
-    text: str, file: str, profile: str | None = None, overrides: Mapping[str, str] | None = None
+    text: str,
+    file: str,
+    profile: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    to_run: bool = False,
 ) -> Experiment:
     """As `load_experiment`; relative paths within the text are relative to the folder of `file`."""
     problems: list[Problem] = []
     root = parse_yaml(text, file, problems)
-    if not isinstance(root.value, dict):
-        raise ExperimentError("an experiment is a mapping: keys such as name, subject, load", position=root.position)
-    root = _apply_profile(root, profile, file)
-    for key, value in (overrides or {}).items():
-        root = merge(root, _override(key, value))
-    if "name" not in root.children:
-        root = root.with_children({"name": root.child("name", Path(file).stem)})
-    return build_experiment(root, problems, Path(file).parent)
+    return _complete(root, problems, Path(file), profile, overrides or {}, to_run=to_run)
+
+
+def experiment_of(
+    values: Mapping[str, object], profile: str | None = None, overrides: Mapping[str, str] | None = None
+) -> Experiment:
+    """As `load_experiment`, of what a file would hold, as plain values: errors name the key alone, and relative paths
+    are relative to the current folder."""
+    return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=True)
 
 
 def profile_names(path_or_name: str | Path) -> list[str]:
@@ -86,8 +99,8 @@ def load_subject(name: str, beside: Path = Path()) -> Subject:
     return subject
 
 
-def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Experiment:
-    """From a tree to an Experiment; `folder` is what relative paths are relative to.
+def build_experiment(root: Node, problems: list[Problem], folder: Path, *, to_run: bool = False) -> Experiment:
+    """From a tree to an Experiment; `folder` is what relative paths are relative to; `to_run`: as in `load_experiment`.
 
     Raises ExperimentError with `problems` and all that are found here."""
     subject_node = _subject(root.children["subject"], problems, folder) if "subject" in root.children else None
@@ -104,9 +117,13 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
 
     amiss = False
     subject = _provisional_subject(subject_node)
+    if subject is None and is_jmeter(node):
+        node = check_jmeter(node, None, problems)
     if subject is not None and subject_node is not None:
         check_subject(subject, subject_node, tuple(node.children.get("factors", Node({})).children), problems)
-        if subject.counts is None:
+        if is_jmeter(node):
+            node = check_jmeter(node, subject, problems)
+        elif subject.counts is None:
             before = len(problems)
             node = check_websocket(_default_scenario(node, subject), subject.url, problems)
             amiss = len(problems) > before
@@ -121,6 +138,8 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
         check_url(experiment, subject_node, problems)
         check_counter(experiment, SOME_GIVEN, subject_node, problems)
         check_every_load(experiment, node, problems)
+    if experiment is not None and to_run and not problems:
+        check_plan(experiment, node, problems)
     if experiment is not None and not problems:
         check_budget(experiment, node, problems)
         check_own_metrics(experiment, node, problems)
@@ -128,6 +147,19 @@ def build_experiment(root: Node, problems: list[Problem], folder: Path) -> Exper
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment
+
+
+def _complete(
+    root: Node, problems: list[Problem], file: Path, profile: str | None, overrides: Mapping[str, str], *, to_run: bool
+) -> Experiment:
+    if not isinstance(root.value, dict):
+        raise ExperimentError("an experiment is a mapping: keys such as name, subject, load", position=root.position)
+    root = _apply_profile(root, profile, str(file))
+    for key, value in overrides.items():
+        root = merge(root, _override(key, value))
+    if "name" not in root.children:
+        root = root.with_children({"name": root.child("name", file.stem)})
+    return build_experiment(root, problems, file.parent, to_run=to_run)
 
 
 def _provisional_subject(node: Node | None) -> Subject | None:
@@ -258,9 +290,10 @@ def _levels(node: Node, problems: list[Problem]) -> Node:
 def _load(node: Node, problems: list[Problem], folder: Path) -> Node:
     changes: dict[str, Node | None] = {}
     node = with_steps(node, "scenario", problems)
-    ca_file = node.children.get("tls_ca_file")
-    if ca_file is not None and isinstance(ca_file.value, str):
-        changes["tls_ca_file"] = Node(str((folder / ca_file.value).resolve()), ca_file.key, ca_file.position)
+    for key in ("tls_ca_file", "jmeter"):
+        file = node.children.get(key)
+        if file is not None and file.value and isinstance(file.value, str):
+            changes[key] = Node(str((folder / file.value).resolve()), file.key, file.position, file.key_position)
     return node.with_children(changes) if changes else node
 
 

@@ -20,6 +20,7 @@ from powerband.units import plural, significant
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing down
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap, mostly waits for the probe
+_JMETER_NS = 6_000_000_000  # its JVM starts, loads the plan and ends
 _STEADY_AFTER_NS = 2_000_000_000  # what an automatic warm-up takes beyond its minimum, where nothing is slow to settle
 
 
@@ -143,7 +144,8 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
     snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
-    return _START_NS + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
+    jmeter = 0 if load.jmeter is None else _JMETER_NS
+    return _START_NS + jmeter + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:

@@ -1,4 +1,5 @@
-"""Where the experiments and subjects that come with powerband lie, and what they are called. Reads no file's content.
+"""Where the experiments, subjects and dashboards that come with powerband lie, and what they are called. No file's
+content is read.
 
 In a checkout they lie beside the sources; an installed package carries them as data.
 """
@@ -14,9 +15,14 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def library_root() -> Path:
-    """The folder that holds `experiments/` and `subjects/`."""
+    """The folder that holds `experiments/`, `subjects/` and `dashboards/`."""
     data = _PACKAGE / "data"
     return data if data.is_dir() else _PACKAGE.parent.parent
+
+
+def dashboards() -> Path:
+    """The folder of Grafana's dashboards and their provisioning."""
+    return library_root() / "dashboards"
 
 
 def experiment_names() -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_va
 from powerband.fields import (
     DAY_NS,
     RATE_MAX_PER_S,
+    Argv,
     Frozen,
     HeaderName,
     HeaderValue,
@@ -28,6 +29,8 @@ from powerband.websocket import Message, WebSocket
 
 DAY_S = DAY_NS / 1e9
 PACE_MIN_NS = 1000  # the load engine's own limit
+OF_JMETER = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
+"""Keys of a load that is a JMeter plan: the plan says all else."""
 
 
 class Constant(Frozen):
@@ -131,9 +134,14 @@ class Step(Frozen):
         return value
 
 
+def _flag(value: Any) -> Any:
+    """true and false as JMeter writes them."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 class Load(Section):
     """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set. With `websocket` each user holds one, and
-    steps are messages.
+    steps are messages. With `jmeter`, the path of a plan, neither is: JMeter runs the plan with these `properties`.
 
     `ramp_ns`: users start over this time (closed; `join_per_s` says the same as a rate), or the rate grows over it from
     `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
@@ -160,9 +168,16 @@ class Load(Section):
     precision_ns: WithinDay = Field(default=100_000, alias="precision")
     tls_insecure: bool = False
     tls_ca_file: str | None = None
+    jmeter: str | None = Field(default=None, min_length=1)
+    properties: dict[str, Annotated[str, BeforeValidator(_flag)]] | None = None
+    jvm_args: Argv | None = None
 
     @model_validator(mode="after")
     def _one_model(self) -> Self:
+        if self.jmeter is not None:
+            return self._of_a_plan()
+        if self.properties is not None or self.jvm_args is not None:
+            raise ValueError("properties and jvm_args are JMeter's: name a plan in load.jmeter, or leave them out")
         if self.users is None and self.rate_per_s is None:
             raise ValueError("set users (closed: each waits for its answer) or rate (open: requests per second)")
         if self.users is not None and self.rate_per_s is not None:
@@ -181,6 +196,13 @@ class Load(Section):
             raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
         if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
             raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
+        return self
+
+    def _of_a_plan(self) -> Self:
+        if self.users is not None or self.rate_per_s is not None or self.websocket is not None:
+            raise ValueError("the plan says who asks for what, and when: leave users, rate and websocket out")
+        if self.duration_ns == 0:
+            raise ValueError("a duration of 0 measures nothing")
         return self
 
     @model_validator(mode="after")

@@ -37,25 +37,43 @@ _ALL = [
     Metric(
         "goodput_per_s",
         "per_s",
-        "requests answered rightly per second of the window; of a self-driven subject what its counter grew by",
+        "requests answered rightly per second of the measured window; of a self-driven subject what its counter grew "
+        "by",
     ),
     Metric(
-        "capacity_per_s", "per_s", "highest Poisson rate at which the constraints hold (of a setting, not of a trial)"
+        "capacity_per_s",
+        "per_s",
+        "highest Poisson rate at which the constraints hold: searched for each setting, an objective only",
     ),
     Metric("achieved_rate_per_s", "per_s", "requests that ended per second, whatever their outcome"),
     Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
     Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
-    Metric("run_error_rate", "ratio", "share of all requests since the start, warm-up included, that did not end ok"),
+    Metric(
+        "run_error_rate",
+        "ratio",
+        "share of all requests since the start, warm-up included, that did not end ok; those without an answer when "
+        "the drain was over are among them",
+    ),
     Metric("dropped_rate", "ratio", "share of scheduled work that was never sent (in-flight bound)"),
     *_quantiles("response_time", "from intended to done"),
     *_quantiles("service_time", "from sent to done"),
     Metric("connect_time_ns_p99", "ns", "time to connect, p99"),
     Metric("send_lag_ns_p99", "ns", "from intended to sent, p99: the generator's own delay"),
     Metric("subject_cpu_cores", "cores", "CPU seconds per second of the subject's process tree"),
-    Metric("subject_cpu_share", "ratio", "subject_cpu_cores as a share of the CPUs that the subject may use"),
+    Metric(
+        "subject_cpu_share",
+        "ratio",
+        "subject_cpu_cores as a share of the CPUs that the subject may use (those it is pinned to, and no more than a "
+        "cgroup quota allows)",
+    ),
     Metric("subject_cpu_ns_per_request", "ns", "CPU of the subject per ended request"),
     Metric("subject_cpu_system_share", "ratio", "kernel share of the subject's CPU"),
-    Metric("gc_cpu_share", "ratio", "share of the subject's CPUs that its garbage collector's threads used"),
+    Metric(
+        "gc_cpu_share",
+        "ratio",
+        "share of the subject's CPUs that its garbage collector's threads used; absent where no thread is known to "
+        "collect",
+    ),
     Metric("thread_cpu_share_max", "ratio", "CPU share of the subject's busiest thread, of all its pools"),
     Metric("rss_bytes_max", "bytes", "largest resident set of the tree in the window"),
     Metric("pss_bytes_max", "bytes", "largest proportional set size in the window"),
@@ -99,21 +117,39 @@ _ALL = [
     Metric("users_mean", "count", "mean users present (closed model)"),
     Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
     Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
-    Metric("join_time_ns_mean", "ns", "from a WebSocket user's intended start to joined, mean"),
+    Metric(
+        "join_time_ns_mean", "ns", "from a WebSocket user's intended start to joined, mean; of all joins of the run"
+    ),
     Metric("join_time_ns_p50", "ns", "the same, median"),
     Metric("join_time_ns_p99", "ns", "the same, p99"),
     Metric("join_time_ns_max", "ns", "the same, maximum"),
-    Metric("join_error_rate", "ratio", "share of all joins since the start that failed"),
-    Metric("joined_users", "count", "mean users that hold a WebSocket, sampled"),
+    Metric(
+        "join_error_rate",
+        "ratio",
+        "share of all joins since the start that failed; those under way at the end are in neither",
+    ),
+    Metric("joined_users", "count", "mean users that hold a WebSocket, sampled over the window"),
     Metric("drops", "count", "how often a user who had joined lost the connection, since the start"),
     Metric("drop_rate", "ratio", "drops as a share of all joins that were complete"),
-    Metric("rejoins", "count", "joins of users who had joined before"),
-    Metric("delivery_time_ns_mean", "ns", "from the writing of a message to its arrival at a subscriber, mean"),
+    Metric("rejoins", "count", "joins of users who had joined before (load.websocket.rejoin_after)"),
+    Metric(
+        "delivery_time_ns_mean",
+        "ns",
+        "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
+    ),
     Metric("delivery_time_ns_p50", "ns", "the same, median"),
     Metric("delivery_time_ns_p99", "ns", "the same, p99"),
     Metric("delivery_time_ns_max", "ns", "the same, maximum"),
-    Metric("delivered_share", "ratio", "deliveries as a share of stamped messages x joined users"),
-    Metric("tally_missing", "count", "messages sent since the start less those that the server's workers counted"),
+    Metric(
+        "delivered_share",
+        "ratio",
+        "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
+    ),
+    Metric(
+        "tally_missing",
+        "count",
+        "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
+    ),
     Metric("ready_s", "s", "from launch to ready"),
     Metric(
         "finish_s",
@@ -140,7 +176,11 @@ _ALL = [
     Metric("missing_at_acknowledgement_max", "count", "the same, the most of any write"),
     Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
     Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
-    Metric("burst_accept_overflows", "count", "connections that found the accept queue full in the first moments"),
+    Metric(
+        "burst_accept_overflows",
+        "count",
+        "connections that found the accept queue full in the first moments (host counter)",
+    ),
     *_quantiles("burst_response_time", "from intended to done, in the first moments"),
     Metric(
         "jvm_heap_used_bytes_max", "bytes", "most heap in use, as the JVM last told (some tell after collections only)"

@@ -12,7 +12,7 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from powerband.experiment import Constraint, Experiment, Objective
-from powerband.load import Constant, Exponential, Uniform
+from powerband.load import OF_JMETER, Constant, Exponential, Load, Uniform
 from powerband.units import duration_text
 from powerband.yaml_document import parse_scalar
 
@@ -64,6 +64,8 @@ def _short(value: BaseModel) -> Any:
             plain = _fields(value)
             if value.is_self_driven:  # the rest of its load stands in for one
                 plain["load"] = {"duration": plain["load"]["duration"]}
+        case Load(jmeter=str()):  # the plan says the rest
+            plain = {key: item for key, item in _fields(value).items() if key in OF_JMETER}
         case _:
             plain = _fields(value)
     return plain

@@ -1,7 +1,7 @@
 """The run directory: the only thing that running and analysing share. Written here, read here; nothing is computed.
 
     runs/<time>-<name>/  experiment.yaml  host.json  plan.jsonl
-      trials/0001/       spec.json events.jsonl probe.jsonl subject.log record.json
+      trials/0001/       spec.json subject.json events.jsonl probe.jsonl subject.log record.json
       analysis.json report.html                                      derived
 
 A trial without `record.json` did not happen: `record.json` is written last and atomically.
@@ -35,6 +35,23 @@ class Failure:
 
     code: str
     message: str
+
+
+@dataclass(frozen=True)
+class SubjectAddress:
+    """Where a trial's subject is reached while it runs; both ports are new in each trial."""
+
+    url: str
+    metrics_url: str | None = None
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> SubjectAddress | None:
+        """The content of `subject.json`; None where it is none, or not whole yet."""
+        try:
+            told = json.loads(text)
+            return cls(str(told["url"]), None if told["metrics_url"] is None else str(told["metrics_url"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,7 @@ class TrialRecord:
     last_words: Mapping[str, float] = field(default_factory=dict)
     snapshots: tuple[Mapping[str, Any], ...] = ()
     link: Mapping[str, Any] = field(default_factory=dict)
+    jmeter: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -96,6 +114,7 @@ class TrialRecord:
             "last_words": dict(self.last_words),
             "snapshots": [dict(snapshot) for snapshot in self.snapshots],
             "link": dict(self.link),
+            "jmeter": dict(self.jmeter),
         }
 
     @classmethod
@@ -127,6 +146,7 @@ class TrialRecord:
             last_words=data.get("last_words", {}),
             snapshots=tuple(data.get("snapshots", ())),
             link=data.get("link", {}),
+            jmeter=data.get("jmeter", {}),
         )
 
 
@@ -136,10 +156,14 @@ class TrialDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec = path / "spec.json"
+        self.subject = path / "subject.json"  # where it is reached while it runs: a `SubjectAddress`
         self.events = path / "events.jsonl"  # engine lines, each with an `engine` index added
         self.probe = path / "probe.jsonl"
         self.log = path / "subject.log"
         self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
+        self.samples = path / "samples.jtl"  # of a JMeter plan: its results
+        self.jmeter_log = path / "jmeter.log"  # what JMeter logged
+        self.jmeter_output = path / "jmeter.out"  # what it printed
         self.visitor_log = path / "visitor.log"  # of a visitor's browser: what it said, and its page
         self.snapshots = path / "snapshots"  # class histograms of JVMs: `snapshot_file`
         self.record = path / "record.json"
@@ -155,6 +179,14 @@ class TrialDir:
             write_atomically(self.spec, json.dumps(spec.to_json()))
         except OSError as error:
             raise disk_error(self.path, error) from error
+
+    def write_address(self, address: SubjectAddress) -> None:
+        """Before the subject is launched, and so not waited for by fsync. Raises MeasurementError where the disk
+        refuses."""
+        try:
+            self.subject.write_text(json.dumps({"url": address.url, "metrics_url": address.metrics_url}))
+        except OSError as error:
+            raise disk_error(self.subject, error) from error
 
     def write_record(self, record: TrialRecord) -> None:
         """Written last: from now on the trial has happened. Raises MeasurementError where the disk refuses."""
@@ -251,11 +283,13 @@ class RunDir:
                     raise
             yield
 
-    def append_plan(self, spec: TrialSpec) -> None:
-        """Adds one trial to the plan, flushed before the trial starts."""
+    def append_plan(self, spec: TrialSpec, planned_total: int | None = None) -> None:
+        """Adds one trial to the plan, flushed before the trial starts. `planned_total`: trials of the whole run, the
+        most as far as known now, for those who watch."""
+        known = {} if planned_total is None else {"planned_total": planned_total}
         try:
             with self.plan.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(spec.to_json()) + "\n")
+                file.write(json.dumps(spec.to_json() | known) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from powerband.callable_module import make_callable
 from powerband.errors import ExperimentError, Problem, UsageError
 from powerband.experiment import Experiment, parse_constraint
 from powerband.experiment_file import build_experiment
 from powerband.hosts import is_websocket, request_target
 from powerband.levels import parse_levels
 from powerband.load import Load
-from powerband.plan import REVISION
+from powerband.plan import REVISION, Level
 from powerband.templates import placeholders
 from powerband.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
+
+make_callable(__name__)  # called, it is `powerband.api.tune`
 
 DEFAULT_USERS = 64
 DEFAULT_URL = "http://127.0.0.1:{port}/"
@@ -71,7 +74,7 @@ OPTIONS = {
 
 def tune_experiment(
     command: Sequence[str],
-    parameters: Sequence[str],
+    parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]],
     *,
     url: str = DEFAULT_URL,
     options: Mapping[str, str] | None = None,
@@ -89,9 +92,9 @@ def tune_experiment(
 ) -> Experiment:
     """The experiment of one command line.
 
-    `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), `options` texts by the names in OPTIONS, `request`
-    may hold `method` and `body`, or of a WebSocket url `message`; `expect`: what each answer holds; `headers` are
-    `Name: value`, `env` `NAME=value`, `allow_hosts` host names.
+    `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), or a name with such levels, or with a tuple of them.
+    `options` are texts by the names in OPTIONS, `request` may hold `method` and `body`, or of a WebSocket url
+    `message`; `expect`: what each answer holds; `headers` are `Name: value`, `env` `NAME=value`, `allow_hosts` names.
     `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others. `counts`: the counter of
     a program that drives itself, of the page `metrics_url` or of what it sends; then nothing about requests may be
     given.
@@ -249,18 +252,18 @@ def _concerns_errors(text: str) -> bool:
         return False  # reported with the others
 
 
-def _factors(parameters: Sequence[str], problems: list[Problem]) -> Node:
+def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], problems: list[Problem]) -> Node:
     factors: dict[str, Node] = {}
-    for text in parameters:
-        label = f"-P {text}"
-        name, equals, levels = text.partition("=")
+    for given in parameters:
+        name, equals, levels = given.partition("=") if isinstance(given, str) else (given[0], "=", given[1])
+        label = f"-P {given}" if isinstance(given, str) else f"-P {name}"
         if name in factors:
             problems.append(Problem(f"{name} has levels already; give all of them in one -P", label))
             continue
         try:
             if not equals or not name:
                 raise ValueError("write NAME=levels, for example threads=1,2,4 or threads=1..64")
-            values = parse_levels(levels)
+            values = parse_levels(levels) if isinstance(levels, str) else list(levels)
         except ValueError as error:
             problems.append(Problem(str(error), label))
             values = [0]  # stands in, so that nobody takes {NAME} in the command for unknown

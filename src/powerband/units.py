@@ -169,6 +169,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def with_article(noun: str) -> str:
+    """`a request`, `an operation`: by the sound that a noun begins with, as far as its letters tell."""
+    vowel = noun[:1].lower() in "aeiou" and not re.match(r"(?i)(uni|use|user|usu|eu|one\b)", noun)
+    return f"{'an' if vowel else 'a'} {noun}"
+
+
 def joined(parts: Sequence[str]) -> str:
     """`a, b and c`; not of nothing."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -13,7 +13,7 @@ from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
-SHORT = ("--no-live", "--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--users", "4")
+SHORT = ("--no-progress", "--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--users", "4")
 
 
 def powerband(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def test_a_run_goes_on_from_another_folder(tmp_path: Path) -> None:
     done, run = tune(here, "./server", "{port}", "{threads}")
     last = run.records()[-1].spec.number
     run.trial(last).record.unlink()
-    resumed = powerband(elsewhere, "resume", str(run.path), "--no-live")
+    resumed = powerband(elsewhere, "resume", str(run.path), "--no-progress")
     # A busy machine may make trials invalid (5), which is not the matter here.
     assert {done.returncode, resumed.returncode} <= {0, 5}, resumed.stderr
     assert run.records()[last - 1].status == "measured", run.records()[last - 1].failure

@@ -44,7 +44,7 @@ def test_a_revision_that_is_not_there_is_a_mistake_and_no_failing_server(
     names = {"old": str(engine), "new": str(engine), mistyped: str(engine.with_name("misspelt"))}
     code = invoke(
         ["compare", names["old"], names["new"], "--runs", str(tmp_path), "--duration", "300ms", "--warmup", "100ms",
-         "--users", "2", "--repeats", "2", "--no-live", "--", "{revision}", "serve", "--port", "{port}", "--model",
+         "--users", "2", "--repeats", "2", "--no-progress", "--", "{revision}", "serve", "--port", "{port}", "--model",
          "fixed", "--threads", "2"]
     )  # fmt: skip
     said = capfd.readouterr().err

@@ -184,7 +184,7 @@ def answer_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 def test_tune_measures_the_sample_by_its_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--counts", "bounce_messages_total", "--duration", "1s", "--warmup", "300ms", "--repeats", "1"]
-    run = ["--order", "blocks", "--runs", str(tmp_path), "--no-live", "--format", "json"]
+    run = ["--order", "blocks", "--runs", str(tmp_path), "--no-progress", "--format", "json"]
     command = [sys.executable, str(BOUNCE), "--pairs", "{pairs}", "--sleep", "20ms", "--page", "{metrics_port}"]
     answer = answer_of(capsys, "tune", "-P", "pairs=1,2", *options, *run, "--", *command)
     assert answer["noun"] == "operation"
@@ -220,7 +220,7 @@ def test_a_file_is_run_reported_and_resumed_and_each_change_has_its_cost(
     """Two pairs throw twice as many balls as one, and a ball that is held five times as long moves a fifth as often."""
     file = tmp_path / "bounce.yaml"
     file.write_text(FILE.format(python=sys.executable, bounce=BOUNCE))
-    answer = answer_of(capsys, "run", str(file), "--runs", str(tmp_path), "--no-live", "--format", "json")
+    answer = answer_of(capsys, "run", str(file), "--runs", str(tmp_path), "--no-progress", "--format", "json")
     trials = len(answer["trials"])  # more than nine where the machine spoilt one
     assert trials >= 9 and {trial["status"] for trial in answer["trials"]} == {"measured"}
     assert answer["answer"]["leader"]["id"] == "pairs=2,sleep=20ms"
@@ -240,5 +240,5 @@ def test_a_file_is_run_reported_and_resumed_and_each_change_has_its_cost(
     assert "Response times" not in page and "Rules of thumb" not in page
     assert answer_of(capsys, "report", str(folder), "--format", "json")["answer"] == answer["answer"]
     (folder / "trials" / f"{trials:04d}" / "record.json").unlink()
-    resumed = answer_of(capsys, "resume", str(folder), "--no-live", "--format", "json")
+    resumed = answer_of(capsys, "resume", str(folder), "--no-progress", "--format", "json")
     assert len(resumed["trials"]) >= trials and resumed["changes"][0]["level"] == "100ms"

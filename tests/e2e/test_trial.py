@@ -27,7 +27,7 @@ from powerband.load import Constant
 from powerband.protocol import WarmupSeries
 from powerband.run.failures import Code
 from powerband.run.ports import pick_port
-from powerband.store import TrialDir, TrialRecord
+from powerband.store import SubjectAddress, TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -61,8 +61,11 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
 
     directory = TrialDir(tmp_path / "0001")
     assert directory.read_record() == record
+    address = SubjectAddress.parse(directory.subject.read_text())
+    assert address is not None and address.url.startswith("http://127.0.0.1:") and address.metrics_url is None
     assert {path.name for path in directory.path.iterdir()} == {
         "spec.json",
+        "subject.json",
         "events.jsonl",
         "probe.jsonl",
         "subject.log",

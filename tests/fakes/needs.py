@@ -8,9 +8,10 @@ from typing import NoReturn
 
 import pytest
 
-from powerband.errors import SubjectError
+from powerband.errors import MeasurementError, SubjectError
 from powerband.run.engine import find_engine
 from powerband.run.jdk import find_jdk
+from powerband.run.jmeter_install import installed_jmeter
 from powerband.run.link import check_link
 from powerband.run.postgresql import find_binaries
 from powerband.run.visitor import find_browser
@@ -31,6 +32,14 @@ def need_jdk(*, maven: bool = False) -> None:
         without(str(error))
     if maven and shutil.which("mvn") is None:
         without("no Maven (mvn) here: install Debian's package maven")
+
+
+def need_jmeter() -> None:
+    """The real one, fetched where it is not there yet."""
+    try:
+        installed_jmeter()
+    except (MeasurementError, SubjectError) as error:
+        without(str(error))
 
 
 def need_postgresql() -> None:
@@ -66,3 +75,11 @@ def need_node() -> None:
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     if missing:
         without(f"no {' and no '.join(missing)} here: install Debian's packages nodejs and npm")
+
+
+def need_prometheus() -> str:
+    """The path of a Prometheus; its `promtool` lies beside it."""
+    prometheus = shutil.which("prometheus")
+    if prometheus is None or shutil.which("promtool") is None:
+        without("no Prometheus on PATH: install Debian's package prometheus")
+    return prometheus

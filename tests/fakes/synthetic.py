@@ -13,6 +13,8 @@ from powerband.analyze.results import (
     Analysis,
     Answer,
     AnswerKind,
+    Bottleneck,
+    BottleneckName,
     ClaimPart,
     ClaimResult,
     ClaimVerdict,
@@ -22,6 +24,7 @@ from powerband.analyze.results import (
     TrialResult,
     Verdict,
 )
+from powerband.analyze.timeline import LimitSpan
 from powerband.plan import Level, Setting
 from powerband.report.page import Distribution, Facts, Page, Quantiles, Track, TrialView
 
@@ -253,7 +256,24 @@ def _trial_view(trial: TrialResult) -> TrialView:
         Track("Threads", "alive", "", tuple((float(s), metrics["threads_max"]) for s in seconds)),
         Track("Context switches", "all", "/s", wave(metrics["context_switches_per_s"])),
     )
-    return TrialView(trial.number, tracks, (3.2, 13.2))
+    working = 128 * metrics["response_time_ns_p50"] / metrics["response_time_ns_mean"]
+    states = (
+        ("on a CPU", cores),
+        ("waiting for a CPU", metrics["run_wait_cores"]),
+        ("asleep", working),
+        ("blocked", 2.0),
+    )
+    bands = tuple(Track("Thread states", label, "", wave(threads), band=True) for label, threads in states)
+    limits = (
+        LimitSpan(0.0, 1.6, None),
+        LimitSpan(
+            1.6, 9.2, Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all threads busy", "40 requests queue"), "more")
+        ),
+        LimitSpan(
+            9.2, 13.2, Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 97 % of its CPU time",), "less")
+        ),
+    )
+    return TrialView(trial.number, (*tracks, *bands), (3.2, 13.2), limits)
 
 
 def two_factor_analysis() -> Analysis:
@@ -273,3 +293,24 @@ def two_factor_analysis() -> Analysis:
     leader = setting(threads=16, queue=1000)
     answer = Answer(AnswerKind.BEST, leader, leader, (leader,), (), (f"Use {leader.id}.",))
     return analysis(name="two", answer=answer, settings=tuple(rows), trials=tuple(all_trials), warnings=(), claims=())
+
+
+def many_factor_analysis() -> Analysis:
+    """Four factors, one of which never varies: threads times queue times cache, every setting measured twice."""
+    base = two_factor_analysis()
+    rows, all_trials = [], []
+    for cache in ("none", "local", "<b>shared</b>"):
+        slower = {"none": 0.8, "local": 1.0}.get(cache, 0.9)
+        for row in base.settings:
+            of = setting(**row.setting.as_dict(), cache=cache, clock="utc")
+            for trial in (trial for trial in base.trials if trial.setting == row.setting):
+                values = {**trial.metrics, "goodput_per_s": trial.metrics["goodput_per_s"] * slower}
+                number = len(all_trials) + 1
+                all_trials.append(TrialResult(number, trial.block, 1, of, "measured", (), values, 3.0, "steady"))
+            mine = [trial.metrics for trial in all_trials if trial.setting == of]
+            estimates = {name: _estimate([values[name] for values in mine]) for name in mine[0]}
+            rows.append(SettingResult(of, 2, 0, estimates, row.effect, row.verdict, cache != "none"))
+    leader = setting(threads=16, queue=1000, cache="local", clock="utc")
+    near = setting(threads=16, queue=100, cache="local", clock="utc")
+    answer = Answer(AnswerKind.EQUIVALENT_SET, leader, leader, (leader, near), (), (f"Use {leader.id}.",))
+    return analysis(name="many", answer=answer, settings=tuple(rows), trials=tuple(all_trials), warnings=(), claims=())

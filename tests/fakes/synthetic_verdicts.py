@@ -143,7 +143,7 @@ def pools(threads: int) -> tuple[PoolUse, ...]:
 def rules() -> tuple[RuleVerdict, ...]:
     return (
         RuleVerdict("Goetz", "1 CPU x (1 + 20.0 ms / 0.30 ms)", "Goetz et al., Java Concurrency in Practice, 8.2", 67.7,
-                    setting(threads=64), Estimate(0.999, 0.985, 1.013, 0.95, 5)),
+                    setting(threads=64), Estimate(0.999, 0.985, 1.013, 0.95, 5), None, "threads"),
         RuleVerdict("N+1", "1 CPU + 1", "Goetz et al., 8.2", 2.0, setting(threads=2),
                     Estimate(0.066, 0.065, 0.067, 0.95, 5)),
         RuleVerdict("2N", "2 x 1 CPU", "folklore", 2.0, setting(threads=2), Estimate(0.066, 0.065, 0.067, 0.95, 5)),

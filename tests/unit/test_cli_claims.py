@@ -52,7 +52,7 @@ def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path, text: str, *options: str) -> tuple[int, Path]:
     file = tmp_path / "claims.yaml"
     file.write_text(text)
-    code = invoke(["run", str(file), "--runs", str(tmp_path / "runs"), "--no-live", *options])
+    code = invoke(["run", str(file), "--runs", str(tmp_path / "runs"), "--no-progress", *options])
     (folder,) = (tmp_path / "runs").iterdir()
     return code, folder
 
@@ -71,7 +71,7 @@ def test_a_refuted_claim_is_exit_code_1_in_every_command(tmp_path: Path, capsys:
     assert code == 1
     assert "refuted: Two serve three times what one serves" in capsys.readouterr().out
     assert "Two serve three times what one serves" in (folder / "report.html").read_text()
-    assert invoke(["resume", str(folder), "--no-live"]) == 1
+    assert invoke(["resume", str(folder), "--no-progress"]) == 1
     capsys.readouterr()
     assert invoke(["report", str(folder), "--format", "json"]) == 1
     claims = json.loads(capsys.readouterr().out)["claims"]

@@ -67,7 +67,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_trials(
     for spec in specs[kept:]:
         finished.trial(spec.number).record.unlink()
     assert invoke(["report", str(finished.path)]) in (0, 5)  # with nothing measured yet: 5
-    assert invoke(["resume", str(finished.path), "--no-live"]) == 0
+    assert invoke(["resume", str(finished.path), "--no-progress"]) == 0
     assert [record.spec for record in finished.records()] == specs
     assert json.loads(finished.analysis.read_text())["answer"] == before
     assert "Of 60 settings 12 were tried once and 4 raced" in " ".join(capsys.readouterr().out.split())

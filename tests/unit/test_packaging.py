@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from powerband.library import experiment_names, library_root, subject_names
+from powerband.library import dashboards, experiment_names, library_root, subject_names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 
 
-def test_the_wheel_carries_every_experiment_and_subject() -> None:
+def test_the_wheel_carries_every_experiment_subject_and_dashboard() -> None:
     carried = {target: ROOT / source for source, target in WHEEL["force-include"].items()}
     # Where an installed package looks: see library_root().
-    assert set(carried) == {"powerband/data/experiments", "powerband/data/subjects"}
+    assert set(carried) == {f"powerband/data/{kind}" for kind in ("dashboards", "experiments", "subjects")}
     assert library_root() == ROOT
+    assert carried["powerband/data/dashboards"] == dashboards()
     assert {path.stem for path in carried["powerband/data/experiments"].glob("*.yaml")} == set(experiment_names())
     assert {path.parent.name for path in carried["powerband/data/subjects"].glob("*/subject.yaml")} == set(
         subject_names()

@@ -1,6 +1,14 @@
 import pytest
 
-from powerband.units import duration_text, parse_bytes, parse_duration_ns, parse_quantity, parse_rate, parse_share
+from powerband.units import (
+    duration_text,
+    parse_bytes,
+    parse_duration_ns,
+    parse_quantity,
+    parse_rate,
+    parse_share,
+    with_article,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +84,14 @@ def test_thresholds_in_the_unit_of_their_metric(text: str, unit: str, value: flo
 def test_thresholds_in_a_wrong_unit(text: str, unit: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         parse_quantity(text, unit)
+
+
+def test_a_noun_has_its_article() -> None:
+    assert [with_article(noun) for noun in ("request", "operation", "user", "unit", "update", "entry")] == [
+        "a request",
+        "an operation",
+        "a user",
+        "a unit",
+        "an update",
+        "an entry",
+    ]

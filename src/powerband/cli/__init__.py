@@ -16,9 +16,13 @@ import click
 
 from powerband import __version__
 from powerband.cli.calibration import calibrate
+from powerband.cli.export import export
 from powerband.cli.files import check, list_command, plan
+from powerband.cli.import_plan import import_plan
+from powerband.cli.live import watch
 from powerband.cli.measure import resume, run, tune
 from powerband.cli.results import compare, report
+from powerband.cli.scraping import prometheus
 from powerband.cli.tools import doctor, load
 from powerband.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 
@@ -48,7 +52,24 @@ def powerband() -> None:
     """
 
 
-for command in (tune, run, plan, check, resume, report, compare, load, list_command, doctor, calibrate):
+COMMANDS = (
+    tune,
+    run,
+    plan,
+    check,
+    import_plan,
+    resume,
+    watch,
+    report,
+    export,
+    compare,
+    prometheus,
+    load,
+    list_command,
+    doctor,
+    calibrate,
+)
+for command in COMMANDS:
     powerband.add_command(command)
 
 

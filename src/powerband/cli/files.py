@@ -69,7 +69,7 @@ def _checked(file_or_name: str, profile: str | None, overrides: dict[str, str]) 
     problems: dict[Problem, None] = {}
     for name in [profile] if profile else [None, *profile_names(file_or_name)]:
         try:
-            checked[name] = load_experiment(file_or_name, name, overrides)
+            checked[name] = load_experiment(file_or_name, name, overrides, to_run=True)
         except ExperimentError as error:
             problems |= dict.fromkeys(error.problems)
     if problems:

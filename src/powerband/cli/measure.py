@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ from powerband.cli.options import (
     experiment_options,
     load,
     print_analysis,
+    progress,
     runs_option,
     seed_option,
-    view_option,
+    view_options,
 )
 from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError, UserInterruptError
 
@@ -104,10 +106,10 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--name", metavar="NAME", help="Names the run.  [default: tune]")
 @seed_option
 @runs_option
-@view_option
+@view_options
 @answer_format_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- " + _SERVER)
-def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str, **options: Any) -> int:
+def tune(*, command: tuple[str, ...], runs: Path, progress: bool, live: bool, output: str, **options: Any) -> int:
     """Find the best setting of a server of your own.
 
     Settings race: after each block of trials, those shown worse leave; it ends when all that remain are equally good,
@@ -122,7 +124,7 @@ def tune(*, command: tuple[str, ...], runs: Path, live: bool | None, output: str
     powerband tune -P workers=1,2 --url ws://127.0.0.1:{port}/ --message ping --expect pong -- node app.js {port} ...
     powerband tune -P threads=1..8 --counts jobs_total -- ./worker --threads {threads} --statsd 127.0.0.1:{statsd_port}
     """
-    return measure(tuned(command, **options), runs, live, answers(output))
+    return measure(tuned(command, **options), runs, View(progress, live), answers(output))
 
 
 def tuned(
@@ -179,7 +181,7 @@ def tuned(
 @click.command()
 @experiment_options
 @runs_option
-@view_option
+@view_options
 @answer_format_option
 def run(
     *,
@@ -188,7 +190,8 @@ def run(
     overrides: tuple[str, ...],
     seed: int | None,
     runs: Path,
-    live: bool | None,
+    progress: bool,
+    live: bool,
     output: str,
 ) -> int:
     """Run an experiment, and answer its question.
@@ -196,14 +199,14 @@ def run(
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
-    return measure(load(file_or_name, profile, overrides, seed), runs, live, answers(output))
+    return measure(load(file_or_name, profile, overrides, seed), runs, View(progress, live), answers(output))
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@view_option
+@view_options
 @answer_format_option
-def resume(directory: Path, live: bool | None, output: str) -> int:
+def resume(directory: Path, progress: bool, live: bool, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
     from powerband.analyze.revisions import holds_revisions
     from powerband.cli.results import revision_answers
@@ -213,10 +216,18 @@ def resume(directory: Path, live: bool | None, output: str) -> int:
     run_directory = RunDir.open(directory)
     experiment = load_experiment(run_directory.experiment)
     answer = revision_answers(output) if holds_revisions(experiment) else answers(output)
-    return _go_on(experiment, run_directory, live, answer)
+    return _go_on(experiment, run_directory, View(progress, live), answer)
 
 
-def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answer) -> int:
+@dataclass(frozen=True)
+class View:
+    """How a run is watched while it goes on: on the terminal, and on a page."""
+
+    progress: bool = True
+    live: bool = False
+
+
+def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> int:
     """Runs an experiment in a new run directory under `runs`, and answers."""
     from powerband.resolved import resolved_yaml
     from powerband.run.engine import find_engine
@@ -226,22 +237,24 @@ def measure(experiment: Experiment, runs: Path, live: bool | None, answer: Answe
 
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
     facts = host_facts(find_engine())
-    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), live, answer)
+    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), view, answer)
 
 
-def _go_on(experiment: Experiment, run_directory: RunDir, live: bool | None, answer: Answer) -> int:
+def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: Answer) -> int:
     from powerband.report.html import write_report
     from powerband.run.stop import StopRequest
     from powerband.search.session import run_session
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
-    with StopRequest.on_signals(advice) as stop:
-        with _view(live) as observer:
-            if not run_directory.planned():
-                _announce(experiment, observer)
-            analysis = run_session(experiment, run_directory, observer, stop)
-        interrupted = stop.requested
-    code = answer(experiment, analysis, run_directory, write_report(run_directory, analysis))
+    with _page(run_directory, view.live):
+        with StopRequest.on_signals(advice) as stop:
+            with _terminal(view.progress) as observer:
+                if not run_directory.planned():
+                    _announce(experiment, observer)
+                analysis = run_session(experiment, run_directory, observer, stop)
+            interrupted = stop.requested
+        page = write_report(run_directory, analysis)
+    code = answer(experiment, analysis, run_directory, page)
     if interrupted:
         raise UserInterruptError(
             f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
@@ -271,12 +284,21 @@ def _announce(experiment: Experiment, observer: Observer) -> None:
         observer.note(text)
 
 
-def _view(live: bool | None) -> AbstractContextManager[Observer]:
-    """The live view; where stderr is no terminal it writes lines instead."""
+def _terminal(progress: bool) -> AbstractContextManager[Observer]:
+    """Progress on stderr; where that is no terminal it is written as lines."""
     from powerband.observer import Observer
     from powerband.report.terminal import LiveView
 
-    return nullcontext(Observer()) if live is False else LiveView()
+    return LiveView() if progress else nullcontext(Observer())
+
+
+def _page(run_directory: RunDir, live: bool) -> AbstractContextManager[None]:
+    """The live page, until the run has ended and its report is there."""
+    if not live:
+        return nullcontext()
+    from powerband.live.beside import page_beside
+
+    return page_beside(run_directory.path, progress)
 
 
 def exit_code(analysis: Analysis) -> int:

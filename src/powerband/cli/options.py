@@ -26,13 +26,27 @@ format_option = click.option(
     show_default=True,
     help="What stdout gets: text for people, or one JSON document.",
 )
+
+
+def _possible(_context: click.Context, _parameter: click.Parameter, output: str) -> str:
+    """What cannot be written is said before anything is measured."""
+    if output == "parquet":
+        from powerband.report.export import check_stdout
+
+        check_stdout(output)
+    return output
+
+
 answer_format_option = click.option(
     "--format",
     "output",
-    type=click.Choice(["text", "json", "junit"]),
+    callback=_possible,
+    type=click.Choice(["text", "json", "junit", "md", "csv", "parquet"]),
+    metavar="FORMAT",
     default="text",
     show_default=True,
-    help="What stdout gets: text for people, one JSON document, or JUnit XML for CI.",
+    help="What stdout gets: text for people, json, junit (XML for CI), md (Markdown for a pull request), or the table "
+    "of trials, of compare that of settings, as csv or parquet.",
 )
 profile_option = click.option("--profile", metavar="NAME", help="Apply a profile of the file (most have `smoke`).")
 seed_option = click.option(
@@ -52,11 +66,19 @@ runs_option = click.option(
     show_default=True,
     help="Folder that run directories are made in.",
 )
-view_option = click.option(
-    "--live/--no-live",
-    default=None,
-    help="Progress on stderr: a live table, or lines where it is no terminal.  [default: live]",
+progress_option = click.option(
+    "--progress/--no-progress",
+    default=True,
+    help="Progress on stderr: a table that is redrawn, or lines where it is no terminal.  [default: progress]",
 )
+live_option = click.option(
+    "--live", is_flag=True, help="Serve a live page of the run while it goes on; its address is on stderr."
+)
+
+
+def view_options(command: Command) -> Command:
+    """How a run is watched: --progress and --live."""
+    return progress_option(live_option(command))
 
 
 def experiment_options(command: Command) -> Command:
@@ -71,7 +93,7 @@ def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed:
     from powerband.experiment_file import load_experiment
 
     seeded = {} if seed is None else {"design.seed": str(seed)}
-    return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **seeded})
+    return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **seeded}, to_run=True)
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
@@ -105,7 +127,7 @@ def print_json(value: Any) -> None:
 
 
 def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
-    """The answer on stdout, as text, as the documented JSON, or as JUnit XML."""
+    """The answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a table."""
     if output == "json":
         from powerband.report.json import render_json
 
@@ -115,6 +137,17 @@ def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> 
         from powerband.report.junit import render_analysis
 
         click.echo(render_analysis(analysis, run.path), nl=False)
+        return
+    if output == "md":
+        from powerband.report.markdown import render_markdown
+
+        click.echo(render_markdown(analysis, run), nl=False)
+        return
+    if output in ("csv", "parquet"):
+        from powerband.report.export import export_to_stdout
+        from powerband.report.tables import trials_table
+
+        export_to_stdout(trials_table(analysis, run.path.resolve().name), output)
         return
     from rich.console import Console
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from powerband.cli.measure import exit_code, measure, tune, tuned
+from powerband.cli.measure import View, exit_code, measure, tune, tuned
 from powerband.cli.options import answer_format_option, print_analysis, print_json
 from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UsageError
 
@@ -86,8 +85,8 @@ def _compare_revisions(
 ) -> int:
     if second is None:
         raise click.UsageError("name two revisions, OLD and NEW, before the --")
-    runs, live = options.pop("runs"), options.pop("live")
-    return measure(tuned(command, **options, revisions=(first, second)), runs, live, revision_answers(output))
+    runs, view = options.pop("runs"), View(options.pop("progress"), options.pop("live"))
+    return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
 
 
 def revision_answers(output: str) -> Answer:
@@ -117,23 +116,13 @@ def _told_again(directory: Path) -> RunComparison:
 
 
 def _two_runs(first: Path, second: Path) -> RunComparison:
-    from powerband.analyze.between import compare_runs, experiment_differences, host_differences
-    from powerband.analyze.capacity_changes import compare_capacities
+    from powerband.analyze.two_runs import ToldRun, compare_two
 
     try:
-        (before, a, host_before), (after, b, host_after) = _analysed(first), _analysed(second)
+        told = [ToldRun(str(path), *_analysed(path)) for path in (first, second)]
     except UsageError as error:
         raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
-    differences = [*experiment_differences(before, after), *host_differences(host_before, host_after)]
-    kinds = {before.objective.is_capacity, after.objective.is_capacity}
-    if len(kinds) == 2:
-        raise UsageError(f"one of {first} and {second} searched for capacities, the other did not: no like to compare")
-    found = (
-        compare_capacities((before, after), (a, b), differences)
-        if before.objective.is_capacity
-        else compare_runs(a, b, differences)
-    )
-    return replace(found, names=(str(first), str(second)))
+    return compare_two(*told)
 
 
 def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]:
@@ -165,6 +154,15 @@ def _show(found: RunComparison, output: str, run: RunDir | None = None, page: Pa
         from powerband.report.junit import render_changes
 
         click.echo(render_changes(found), nl=False)
+    elif output == "md":
+        from powerband.report.markdown import render_changes as render_markdown
+
+        click.echo(render_markdown(found, run), nl=False)
+    elif output in ("csv", "parquet"):
+        from powerband.report.export import export_to_stdout
+        from powerband.report.tables import changes_table
+
+        export_to_stdout(changes_table(found), output)
     else:
         from rich.console import Console
         from rich.text import Text

@@ -44,6 +44,9 @@ class Counted:
 
     `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
 
+    begun_ns: int | None = None
+    """What the counter said before go does not count."""
+
     def __init__(self, counts: Counts, events: LineFile, *, warmup_ns: int | None, duration_ns: int) -> None:
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
@@ -77,6 +80,9 @@ class Counted:
     @property
     def finished(self) -> bool:
         return bool(self.summaries)
+
+    def look(self) -> None:
+        """The probe's lines come by themselves."""
 
     def send(self, command: wire.Wire) -> None:
         """`go` and `measure`, as a fleet gets them: what they say holds from the first reading after their time."""

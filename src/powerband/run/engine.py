@@ -114,6 +114,9 @@ class Fleet:
     """A started fleet; make one with `fleet_up`. `phases`: when each began, as the first engine that reported it says;
     `seen`: requests by outcome so far."""
 
+    begun_ns: int | None = None
+    """A fleet begins when it is told to."""
+
     def __init__(self, size: int, events: LineFile) -> None:
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
@@ -166,6 +169,9 @@ class Fleet:
     def overdue(self, what: str) -> TrialFailed:
         """Why the trial does not go on."""
         return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
+
+    def look(self) -> None:
+        """Its lines come by themselves."""
 
     def send(self, command: wire.Wire) -> None:
         for process in self._processes:

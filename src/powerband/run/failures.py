@@ -31,6 +31,9 @@ class Code(StrEnum):
     ENGINE_FAILED = "engine_failed"
     PROBE_FAILED = "probe_failed"
     LINK_FAILED = "link_failed"
+    JMETER_FAILED = "jmeter_failed"
+    NO_SAMPLES = "no_samples"
+    PLAN_ENDED = "plan_ended"
     INTERRUPTED = "interrupted"
 
 

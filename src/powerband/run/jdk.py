@@ -1,6 +1,7 @@
 """Which JDK a subject is built and started with: the first of the usual places that is new enough.
 
-In: the least version. Out: a `Jdk`. A JDK tells its version in its `release` file, so none is started to be asked.
+In: the least version, and the newest. Out: a `Jdk`. A JDK tells its version in its `release` file, so none is started
+to be asked.
 """
 
 from __future__ import annotations
@@ -32,9 +33,16 @@ class Jdk:
 
 
 def find_jdk(
-    least: int, *, compiles: bool = False, environment: Mapping[str, str] | None = None, installed: Path = _INSTALLED
+    least: int,
+    *,
+    newest: int | None = None,
+    compiles: bool = False,
+    who: str = "this subject",
+    environment: Mapping[str, str] | None = None,
+    installed: Path = _INSTALLED,
 ) -> Jdk:
-    """JAVA_HOME, then `java` on PATH, then those below /usr/lib/jvm, the newest first. `compiles`: with javac.
+    """JAVA_HOME, then `java` on PATH, then those below /usr/lib/jvm, the newest first. `compiles`: with javac; `who`
+    needs it, in words.
 
     Raises SubjectError, which names each that was looked at and why it does not do."""
     looked: list[str] = []
@@ -42,7 +50,7 @@ def find_jdk(
         version = _version(home)
         if version is None:
             looked.append(f"{found} ({home}) is no JDK: it has no `release` file that tells a version")
-        elif version < least:
+        elif version < least or (newest is not None and version > newest):
             looked.append(f"{found} ({home}) is version {version}")
         elif not os.access(home / "bin" / "java", os.X_OK):
             looked.append(f"{found} ({home}) has no bin/java that can be run")
@@ -51,9 +59,12 @@ def find_jdk(
         else:
             return Jdk(home, version, found)
     seen = "; ".join(looked) or f"JAVA_HOME is not set, there is no java on PATH, and nothing below {installed}"
+    wanted, debian = f"{least} or later", f"openjdk-{least}-jdk or newer"
+    if newest is not None:
+        wanted, debian = f"{least} to {newest}", "openjdk-17-jdk-headless or openjdk-21-jdk-headless"
     raise SubjectError(
-        f"this subject needs a JDK of version {least} or later, and none was found: {seen}. Install one (Debian: "
-        f"openjdk-{least}-jdk or newer; or https://adoptium.net) and set JAVA_HOME to it"
+        f"{who} needs a JDK of version {wanted}, and none was found: {seen}. Install one (Debian: {debian}; or "
+        "https://adoptium.net) and set JAVA_HOME to it"
     )
 
 

@@ -13,11 +13,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from powerband.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.errors import ExperimentError, MeasurementError, PowerbandError, SubjectError
 from powerband.experiment import Experiment, Subject
+from powerband.jmeter_checks import check_plan_file
 from powerband.plan import REVISION, Setting
 from powerband.run.engine import find_engine
 from powerband.run.failures import Code
+from powerband.run.jmeter_install import installed_jmeter
 from powerband.run.process import describe_status
 from powerband.run.stop import StopRequest
 from powerband.run.subject import LAST_WORDS_LINES, last_words
@@ -26,6 +28,7 @@ from powerband.store import RunDir, TrialRecord, disk_error
 from powerband.subjects import render_text
 from powerband.templates import placeholders
 
+_OF_A_PLAN = (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED)
 _POLL_S = 0.1
 _LOG_LINES_MAX = 100_000
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
@@ -46,6 +49,19 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
         if not is_built and _build(subject, subject.build, given, run, stop):
             mark_built(given)
     return given
+
+
+def fetch_jmeter(experiment: Experiment) -> None:
+    """Where the load is a JMeter plan: it can be run, and the JMeter that runs it is there, fetched now if need be.
+
+    Raises ExperimentError for a plan that cannot be run, and what `installed_jmeter` raises."""
+    if experiment.load.jmeter is None:
+        return
+    try:
+        check_plan_file(experiment)
+    except ValueError as error:
+        raise ExperimentError(str(error), key="load.jmeter") from None
+    installed_jmeter()
 
 
 def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:
@@ -95,7 +111,7 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
     if record.failure is None or not _shared_by_all(experiment, record.failure.code):
         return
     run.trial(record.spec.number).record.unlink()
-    limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)
+    limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT, *_OF_A_PLAN)
     error: type[PowerbandError] = MeasurementError if record.failure.code in limits else SubjectError
     raise error(f"{record.failure.message}\nNothing was measured; once that is mended, `powerband resume {run.path}`")
 
@@ -106,6 +122,9 @@ def _shared_by_all(experiment: Experiment, code: str) -> bool:
             return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
         case Code.DESCRIPTOR_LIMIT | Code.PORT_LIMIT:
             return not any(name.startswith("load.") for name in experiment.factors)
+        case code if code in _OF_A_PLAN:
+            told = placeholders((experiment.load.properties or {}).values())
+            return not told & set(experiment.factors)
     return False
 
 

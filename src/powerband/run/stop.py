@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -25,8 +26,9 @@ class StopRequest:
     @classmethod
     @contextmanager
     def on_signals(cls, advice: str = "") -> Iterator[StopRequest]:
-        """Takes over SIGINT and SIGTERM until the block is left. A second signal raises UserInterruptError where the
-        program is, with `advice` in its sentence; context managers clean up on its way out."""
+        """Takes over SIGINT and SIGTERM until the block is left; outside the main thread, where Python lets nobody,
+        it is an ordinary flag. A second signal raises UserInterruptError where the program is, with `advice` in its
+        sentence; context managers clean up on its way out."""
         stop = cls()
 
         def handler(_number: int, _frame: FrameType | None) -> None:
@@ -34,7 +36,8 @@ class StopRequest:
                 raise UserInterruptError(f"stopped at once{advice and ': '}{advice}")
             stop.request()
 
-        previous = {number: signal.signal(number, handler) for number in SIGNALS}
+        is_main = threading.current_thread() is threading.main_thread()
+        previous = {number: signal.signal(number, handler) for number in SIGNALS if is_main}
         try:
             yield stop
         finally:

@@ -36,6 +36,7 @@ from powerband.run.probe import Probe, probe_up
 from powerband.run.process import Pump
 from powerband.run.requests import Client, RequestFailedError, connection_to
 from powerband.run.toolchain import given_values
+from powerband.store import SubjectAddress
 from powerband.subjects import (
     PORTS,
     STATSD,
@@ -111,6 +112,7 @@ class SubjectFiles:
     log: Path
     engine_log: Path
     probe_lines: LineFile
+    tell_address: Callable[[SubjectAddress], None]
 
 
 def render(
@@ -190,6 +192,7 @@ def subject_up(
                     f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
                     "pick a free port by writing {port} in the command and in subject.url",
                 )
+            files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
             spec = probe_spec(subject, rendered, cpus, files.log, scraped)
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)

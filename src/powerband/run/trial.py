@@ -1,5 +1,5 @@
 """Runs one trial: subject up, ready, probed, engines armed, go, warm-up until steady, measure, drain, stop. What drives
-a trial is a fleet of engines, or the subject itself, of which its counter tells.
+a trial is a fleet of engines, a JMeter that runs a plan, or the subject itself, of which its counter tells.
 
 Each resource is a context manager inside the one before, so whatever happens, everything ends in reverse order. A trial
 that fails is data: it becomes a record with a failure. Only our own impossibilities (a full disk, no engine) raise.
@@ -30,6 +30,7 @@ from powerband.run.engine import FleetInterval, descriptor_limit, find_engine, f
 from powerband.run.failures import TrialFailed, TrialInterrupted
 from powerband.run.files import LineFile
 from powerband.run.host import cpu_quota, usable_cores
+from powerband.run.jmeter import JMeterLoad, jmeter_up
 from powerband.run.link import Link
 from powerband.run.loadspec import fleet_specs
 from powerband.run.ports import local_ports
@@ -60,12 +61,16 @@ class TrialObserver(Protocol):
 
 
 class Driver(Protocol):
-    """What a trial is driven by: a fleet of engines, or a subject that drives itself (`Counted`). Told to go and to
-    measure by `send`; all else is what it has said so far."""
+    """What a trial is driven by: a fleet of engines, a JMeter (`JMeterLoad`), or a subject that drives itself
+    (`Counted`). Told to go and to measure by `send`; all else is what it has said so far, or as of the last `look`.
+    `begun_ns`: when it began, if by itself."""
 
     intervals: list[FleetInterval]
     phases: dict[str, int]
     seen: Counter[str]
+
+    @property
+    def begun_ns(self) -> int | None: ...
 
     @property
     def pids(self) -> list[int]: ...
@@ -75,6 +80,8 @@ class Driver(Protocol):
 
     @property
     def summaries(self) -> tuple[Mapping[str, Any], ...]: ...
+
+    def look(self) -> None: ...
 
     def send(self, command: wire.Wire) -> None: ...
 
@@ -155,6 +162,7 @@ class _Trial:
         self.probe: Probe | None = None
         self.driver: Driver | None = None
         self.counted: Counted | None = None
+        self.jmeter: JMeterLoad | None = None
         self.observed = 0
         self.control_cpu_ns: int | None = None
         self.acknowledged: list[Round] = []
@@ -203,6 +211,7 @@ class _Trial:
             last_words=final_figures(self.directory.log, self.experiment.subject.last_words),
             snapshots=tuple(snapshot.to_json() for snapshot in self.snapshots),
             link={} if self.link is None else self.link.facts(),
+            jmeter={} if self.jmeter is None else self.jmeter.facts(),
         )
 
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
@@ -210,7 +219,7 @@ class _Trial:
             self._measure_here(pump, events, probe_lines)
 
     def _measure_here(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
-        files = SubjectFiles(self.directory.log, self.directory.engine_log, probe_lines)
+        files = SubjectFiles(self.directory.log, self.directory.engine_log, probe_lines, self.directory.write_address)
         if (counts := self.experiment.subject.counts) is not None:
             warmup_ns = None if self._ends_warmup else self._warmup_ns
             self.counted = Counted(counts, events, warmup_ns=warmup_ns, duration_ns=self.load.duration_ns)
@@ -250,6 +259,20 @@ class _Trial:
     def _driven(self, subject: RunningSubject, events: LineFile, pump: Pump) -> Iterator[Driver]:
         if self.counted is not None:
             yield self.counted
+            return
+        if self.load.jmeter is not None:
+            with jmeter_up(
+                self.experiment,
+                self.spec.setting,
+                engine=self.engine,
+                cpus=self.split,
+                subject=subject,
+                directory=self.directory,
+                events=events,
+                pump=pump,
+                warmup_ns=None if self._ends_warmup else self._warmup_ns,
+            ) as self.jmeter:
+                yield self.jmeter
             return
         specs = self._specs(subject.rendered.url)
         with fleet_up(self.engine, specs, events, self.directory.engine_log, pump) as fleet:
@@ -353,6 +376,7 @@ class _Trial:
         def passed(done: Callable[[], bool]) -> Callable[[], bool]:
             def check() -> bool:
                 subject.check_alive()
+                driver.look()
                 self._observe(driver)
                 return driver.finished or done()
 
@@ -360,7 +384,9 @@ class _Trial:
 
         if self._warmup_ns == 0:
             self._snapshot("before", pump, subject)
-        go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
+        go_ns = driver.begun_ns
+        if go_ns is None:
+            go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
         driver.send(wire.Go(at_ns=go_ns))
         self.phases["go"] = go_ns
         cpu_at_go_ns = time.process_time_ns()

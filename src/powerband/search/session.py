@@ -20,7 +20,7 @@ from powerband.errors import UsageError
 from powerband.experiment import Experiment
 from powerband.observer import Observer
 from powerband.plan import REVISION, TrialSpec
-from powerband.run.opening import build_subject, check_first_trial
+from powerband.run.opening import build_subject, check_first_trial, fetch_jmeter
 from powerband.run.services import check_services, services_up
 from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
@@ -59,11 +59,12 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     _mend_plan(run)
     planned = len(run.planned())
     check_services(experiment)
+    fetch_jmeter(experiment)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
     with services_up(experiment, run, given) as services:
         while not stop.requested and (spec := planner.ask()) is not None:
             if spec.number > planned:
-                run.append_plan(spec)
+                run.append_plan(spec, planner.planned_total)
             observer.trial_started(spec, planner.planned_total)
             directory = run.trial(spec.number)
             record = trial(
@@ -92,12 +93,18 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     """The analysis of what a run directory holds, from its raw files (`powerband report`). Writes nothing. How far the
     plan is can only be said where the trials are those of the experiment's own plan."""
     records = run.records()
-    results = _measured(experiment, run, records)
+    return analyse_results(experiment, run, [record.spec for record in records], _measured(experiment, run, records))
+
+
+def analyse_results(
+    experiment: Experiment, run: RunDir, specs: Sequence[TrialSpec], results: Sequence[TrialResult]
+) -> Analysis:
+    """The same from trials that are measured already, with what each was planned as; both by number."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
     planner = planner_for(experiment, experiment.design.seed)
     try:
-        _tell_all(run, planner, records, results)
+        _tell_all(run, planner, specs, results)
     except UsageError:
         analysis = analyse(experiment, results)
         # What raced, who left and why, and whether the winner was confirmed, is known to the plan alone.
@@ -125,7 +132,7 @@ def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialR
     """Tells the planner what is on disk, in order, and returns it. Raises UsageError where that is not its own plan."""
     records = run.records()
     results = _measured(experiment, run, records)
-    _tell_all(run, planner, records, results)
+    _tell_all(run, planner, [record.spec for record in records], results)
     return results
 
 
@@ -133,13 +140,13 @@ def _measured(experiment: Experiment, run: RunDir, records: Sequence[TrialRecord
     return [measure(run.trial(record.spec.number), record, experiment) for record in records]
 
 
-def _tell_all(run: RunDir, planner: Planner, records: Sequence[TrialRecord], results: Sequence[TrialResult]) -> None:
-    for result, record in zip(results, records, strict=True):
+def _tell_all(run: RunDir, planner: Planner, specs: Sequence[TrialSpec], results: Sequence[TrialResult]) -> None:
+    for result, ran in zip(results, specs, strict=True):
         spec = planner.ask()
-        if spec != record.spec:
+        if spec != ran:
             wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
             raise UsageError(
-                f"{run.path}: trial {record.spec.number} is {record.spec.setting.id} in block {record.spec.block}, "
+                f"{run.path}: trial {ran.number} is {ran.setting.id} in block {ran.block}, "
                 f"but the plan wants {wanted}: the directory's experiment.yaml was changed, or another version of "
                 "powerband wrote it; start a new run, or `powerband report` what there is"
             )

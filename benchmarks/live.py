@@ -1,0 +1,136 @@
+"""What following a run costs: CPU of the live page's server with no viewer, one, twenty, and twenty of whom half stall.
+
+One run of the reference subject goes on meanwhile (trials of 10 s); the server is the process that `--live` starts."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.pairs import met
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+SETTLE_S, WATCH_S = 5.0, 40.0
+CASES = (("nobody", 0, 0), ("one viewer", 1, 0), ("20 viewers", 20, 0), ("20 viewers, 10 of whom stall", 20, 10))
+
+
+def cost(engine: str, pairs: int) -> Iterator[str]:
+    del pairs
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, _run(engine, Path(folder)) as run:
+        with _server(run) as (address, pid):
+            started_s, first_s = _cpu_s(pid), _first_state(address, pid)
+            nice = os.getpriority(os.PRIO_PROCESS, pid)
+            yield f"{started_s:.2f} CPU seconds to start, {first_s:.2f} more to the first state, once; nice {nice}"
+            yield "| who watches | of one core | bytes to each a second | target | |"
+            yield "|---|---|---|---|---|"
+            for name, viewers, stalled in CASES:
+                share, per_s = _watched(address, pid, viewers, stalled)
+                target = "under 1 %" if viewers == 1 else "-"
+                verdict = met(share < 1) if viewers == 1 else ""
+                yield f"| {name} | {share:.2f} % | {per_s:,.0f} | {target} | {verdict} |"
+            ran = len(list((run / "trials").glob("*/record.json")))
+        yield f"{ran} trials ended meanwhile"
+
+
+def _first_state(address: str, pid: int) -> float:
+    """CPU seconds until a first viewer has been told how the run stands: until then libraries are loaded."""
+    parts = urlsplit(address)
+    before = _cpu_s(pid)
+    with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80)) as connection:
+        connection.sendall(f"GET {parts.path}events HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        said = b""
+        while b"data: " not in said:
+            said += connection.recv(1 << 16)
+    return _cpu_s(pid) - before
+
+
+def _watched(address: str, pid: int, viewers: int, stalled: int) -> tuple[float, float]:
+    """Percent of one core over the time, and what each viewer who reads got a second."""
+    parts = urlsplit(address)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    ask = f"GET {parts.path}events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+    sockets = []
+    with selectors.DefaultSelector() as selector:
+        for number in range(viewers):
+            connection = socket.create_connection((host, port))
+            connection.sendall(ask)
+            sockets.append(connection)
+            if number >= stalled:
+                connection.setblocking(False)
+                selector.register(connection, selectors.EVENT_READ)
+        _read(selector, SETTLE_S)
+        before, began = _cpu_s(pid), time.monotonic()
+        got = _read(selector, WATCH_S)
+        share = (_cpu_s(pid) - before) / (time.monotonic() - began) * 100
+    for connection in sockets:
+        connection.close()
+    return share, got / WATCH_S / max(1, viewers - stalled)
+
+
+def _read(selector: selectors.BaseSelector, seconds: float) -> int:
+    deadline, got = time.monotonic() + seconds, 0
+    while (left := deadline - time.monotonic()) > 0:
+        if not selector.get_map():
+            time.sleep(left)
+            continue
+        for key, _ in selector.select(left):
+            assert isinstance(key.fileobj, socket.socket)
+            piece = key.fileobj.recv(1 << 16)
+            got += len(piece)
+            if not piece:
+                selector.unregister(key.fileobj)
+    return got
+
+
+@contextmanager
+def _run(engine: str, folder: Path) -> Iterator[Path]:
+    """A run that goes on for longer than the cases take together."""
+    environment = {**os.environ, "POWERBAND_ENGINE": engine}
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "powerband", "tune", "-P", "threads=2,4,8,16", "--order", "blocks"),
+            *("--repeats", "6", "--duration", "10s", "--warmup", "1s", "--no-progress", "--runs", str(folder / "runs")),
+            *("--", engine, "serve", "--model", "fixed", "--threads", "{threads}", "--wait", "5ms", "--port", "{port}"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        while not (found := list(folder.glob("runs/*/plan.jsonl"))):
+            if process.poll() is not None:
+                raise RuntimeError(f"the run ended with {process.returncode} before its first trial")
+            time.sleep(0.1)
+        yield found[0].parent
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _server(run: Path) -> Iterator[tuple[str, int]]:
+    """The process that `--live` starts, its address and its pid."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "powerband.live", str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process.stdout.readline().strip(), process.pid
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S
