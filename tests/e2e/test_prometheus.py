@@ -58,7 +58,7 @@ class Watch:
         return Seen(self.prometheus, path, start_s, time.time())
 
     def reference(self, name: str, settings: str, **fields: str) -> Seen:
-        defaults = {"factors": "{seed: [1]}", "repeats": "1", "metrics": "", "load": "", "more": "", "duration": "3s"}
+        defaults = {"factors": "{seed: [1]}", "repeats": "1", "metrics": "", "load": "", "more": "", "duration": "6s"}
         file = self.runs.parent / f"{name}.yaml"
         file.write_text(REFERENCE.format(name=name, settings=settings, **{**defaults, **fields}))
         return self.run(str(file))
@@ -133,7 +133,6 @@ def test_the_bench_and_the_reference_subject(watch: Watch) -> None:
         "pool",
         "model: bounded, max: 4, queue: 16, wait: 3ms, downstream_limit: 2, gc_every: 500ms, gc_for: 5ms",
         factors="{core: [1, 2]}",
-        duration="6s",
         metrics="app_queue: mean(queue_length)",
     )
     check("bench", [pool])
