@@ -32,7 +32,10 @@ def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
         pytest.skip(f"this machine is too busy to measure anything: {found.problem}")
     _nothing_is_faster_than_asked(found)
     if quiet and not any(check.disturbed for check in found.checks):
-        assert found.passed, "\n".join(str(check) for check in found.checks)
+        # So short a calibration may say that it could not tell (its mean is known too loosely), but nothing wrong.
+        told = [check for check in found.checks if check.deviation is not None]
+        assert len(told) == 3, "\n".join(str(check) for check in found.checks)
+        assert all(abs(check.deviation or 0) <= check.allowed for check in told), "\n".join(map(str, told))
 
 
 def _nothing_is_faster_than_asked(found: Calibration) -> None:
