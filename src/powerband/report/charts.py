@@ -201,16 +201,19 @@ def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[
     log_value = METRICS[metrics[0]].unit == "ns" and max(values, default=1.0) / low >= LOG_VALUE_RATIO
     band = _margin_band(analysis, scale) if list(metrics) == [analysis.objective] else None
     label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
+    flat = not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS
+    note = f"{head.note}{short_names(analysis).told}" if place.across is None else head.note
     return Chart(
         id=head.id,
         kind="estimates",
         title=head.title,
-        note=f"{head.note}{short_names(analysis).told}" if place.across is None else head.note,
+        # A band that stands has no room for its label beside the settings' names.
+        note=f"{note} Shaded: {label}." if flat and label else note,
         unit=unit,
         axis=place.axis,
         lines=tuple(lines),
         log_value=log_value,
-        flat=not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS,
+        flat=flat,
         band=band,
         band_label=label,
     )

@@ -200,7 +200,7 @@ function band(chart, t, flat, scale) {
   return {
     silent: true,
     itemStyle: { color: t.soft, opacity: 0.9 },
-    label: { show: true, position: flat ? "top" : "insideTopLeft", color: t.accent, fontSize: 11, formatter: chart.band_label },
+    label: { show: !flat, position: "insideTopLeft", color: t.accent, fontSize: 11, formatter: chart.band_label },
     data: [flat ? [{ xAxis: low }, { xAxis: high }] : [{ yAxis: low }, { yAxis: high }]],
   };
 }
