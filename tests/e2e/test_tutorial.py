@@ -97,7 +97,7 @@ def test_the_race(clone: Path) -> None:
     assert "in a race of at most 2 blocks" in done.stderr
     # Which columns there are beside these depends on the figures.
     needed = ["threads", "goodput", "interval", "p50", "p99", "change", "verdict"]
-    (answer,) = [block for block in blocks(PAGE) if "\nThe race was " in block.text]
+    (answer,) = [block for block in blocks(PAGE) if "The race " in block.text and "\nrule of thumb" in block.text]
     assert [head for head in heads(answer.text) if head in needed] == needed
     if done.returncode == 0:
         assert [head for head in heads(done.stdout) if head in needed] == needed
