@@ -5,7 +5,6 @@ order alternates. Its counter is read at both ends of every window, so that read
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 import subprocess
@@ -16,10 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-from scipy import stats
-
 from benchmarks.pairs import met
 from powerband import protocol as wire
+from powerband.analyze.intervals import estimate
 from powerband.experiment import Experiment
 from powerband.experiment_file import load_experiment
 from powerband.library import find_experiment
@@ -51,11 +49,10 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
         overrides["subject.set.parallelism"] = str(threads)
         experiment = load_experiment(find_experiment("infinite-reflection"), "smoke", overrides)
         off, ratios = _ratios(engine, experiment)
-        logs = [math.log(ratio) for ratio in ratios]
-        half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-        ratio, low, high = (math.exp(statistics.mean(logs) + side * half) for side in (0, -1, 1))
+        found = estimate(ratios, 0.95, log=True)
         target = 1 - TARGET
-        yield f"| {name} | {off:,.0f} | {ratio:.4f} ({low:.4f} to {high:.4f}) | {target:.2f} | {met(ratio >= target)} |"
+        ratio = f"{found.value:.4f} ({found.low:.4f} to {found.high:.4f})"
+        yield f"| {name} | {off:,.0f} | {ratio} | {target:.2f} | {met(found.value >= target)} |"
 
 
 def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:

@@ -8,47 +8,35 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import SMALL, recorded, written
 from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
-from fakes.needs import need_browser
+from fakes.report_browser import POOR_CONTRAST, Open, chromium
 from powerband.analyze.series import trial_series
 from powerband.analyze.stored import stored_analysis
 from powerband.store import RunDir, TrialDir
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+THIS_MACHINE_ONLY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 EVIL = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 RACE, LARGE, REAL, EVIL_RUN = "20261121-110000-race", "20261121-100000-large", "20261119-100000-quickstart", "evil"
 WAIT_MS = 180_000
-Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = need_browser()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS, timeout=WAIT_MS)
+    with chromium(THIS_MACHINE_ONLY, timeout_ms=WAIT_MS) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +97,15 @@ def visit(browser: Browser) -> Iterator[Open]:
 
 def of_run(server: Served, name: str) -> str:
     return f"{server.origin}/runs/{name}/"
+
+
+def every_kind_of_page(server: Served) -> tuple[str, ...]:
+    return (
+        server.origin + "/",
+        of_run(server, RACE),
+        of_run(server, REAL),
+        f"{server.origin}/compare?a={RACE}&b={LARGE}",
+    )
 
 
 def values(page: Page, selector: str) -> list[float | None]:
@@ -271,12 +268,7 @@ def test_what_is_no_run_says_so(visit: Open, server: Served) -> None:
 
 @pytest.mark.parametrize("width", [320, 390, 768])
 def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served, width: int) -> None:
-    for address in (
-        server.origin + "/",
-        of_run(server, RACE),
-        of_run(server, REAL),
-        f"{server.origin}/compare?a={RACE}&b={LARGE}",
-    ):
+    for address in every_kind_of_page(server):
         page = visit(address, width=width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address
 
@@ -284,32 +276,11 @@ def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served, wi
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_against_its_background(visit: Open, server: Served, scheme: str) -> None:
     """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
-    measure = """() => {
-      const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-      const parse = text => text.match(/[\\d.]+/g).map(Number);
-      const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-      const ground = e => { for (; e; e = e.parentElement) {
-        const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } };
-      const poor = [];
-      for (const e of document.querySelectorAll('body *')) {
-        const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-        if (!own || e.closest('svg, script, .skip, .hidden') || !e.getClientRects().length) continue;
-        const style = getComputedStyle(e);
-        const [a, b] = [light(parse(style.color)), light(ground(e))].sort((x, y) => y - x);
-        const ratio = (a + 0.05) / (b + 0.05);
-        if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
-      }
-      return poor; }"""
-    for address in (
-        server.origin + "/",
-        of_run(server, RACE),
-        of_run(server, REAL),
-        f"{server.origin}/compare?a={RACE}&b={LARGE}",
-    ):
+    for address in every_kind_of_page(server):
         page = visit(address, scheme=scheme)
         dark = page.evaluate("parseInt(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])") < 40
         assert dark == (scheme == "dark")
-        assert page.evaluate(measure) == [], address
+        assert page.evaluate(POOR_CONTRAST, "svg, script, .skip, .hidden") == [], address
 
 
 def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) -> None:

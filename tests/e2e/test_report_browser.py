@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.report_browser import DRAWN, EVIL, Open
+from fakes.report_browser import DRAWN, EVIL, POOR_CONTRAST, Open
 from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
 from powerband.analyze.threads import LabelTable, ThreadUse
 from powerband.report.html import render_page
@@ -195,25 +195,9 @@ def test_races_and_capacities_fit_a_small_screen(visit: Open, verdicts: tuple[Pa
 
 def test_text_is_readable_against_its_background(visit: Open, report: Path, verdicts: tuple[Path, Path]) -> None:
     """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
-    measure = """() => {
-      const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-      const parse = text => text.match(/[\\d.]+/g).map(Number);
-      const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-      const ground = e => { for (; e; e = e.parentElement) {
-        const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } };
-      const poor = [];
-      for (const e of document.querySelectorAll('body *')) {
-        const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-        if (!own || e.closest('svg, script, style, .skip') || !e.getClientRects().length) continue;
-        const style = getComputedStyle(e);
-        const [a, b] = [light(parse(style.color)), light(ground(e))].sort((x, y) => y - x);
-        const ratio = (a + 0.05) / (b + 0.05);
-        if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
-      }
-      return poor; }"""
     for path in (report, *verdicts):
         for scheme in ("light", "dark"):
-            assert visit(path, scheme=scheme).evaluate(measure) == []
+            assert visit(path, scheme=scheme).evaluate(POOR_CONTRAST, "svg, script, style, .skip") == []
 
 
 def test_two_factors_and_named_levels_are_drawn_too(visit: Open, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ fails the test. Fixtures, to be imported by the modules that use them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,40 @@ DRAWN = """e => ({svg: e.querySelectorAll('svg').length,
   width: e.querySelector('svg')?.getBoundingClientRect().width ?? 0,
   room: e.getBoundingClientRect().width})"""
 
+# Texts with less than WCAG 2's contrast, 4.5 to 1, or 3 to 1 where they are large: of every element with text of its
+# own, but for those within what the selector `beside` names.
+POOR_CONTRAST = """beside => {
+  const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const ground = e => { for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } };
+  const poor = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest(beside) || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e);
+    const [a, b] = [light(parse(style.color)), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([e.textContent.slice(0, 30), ratio]);
+  }
+  return poor; }"""
+
 Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = need_browser()
+    with chromium() as browser:
+        yield browser
+
+
+@contextmanager
+def chromium(*arguments: str, timeout_ms: float | None = None) -> Iterator[Browser]:
+    """The browser that is on this machine. `timeout_ms`: of its start; None: Playwright's own."""
+    binary = need_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=binary, args=[*ARGUMENTS, *arguments], timeout=timeout_ms)
         yield browser
         browser.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from powerband.cli.options import progress
+from powerband.cli.options import parse_pairs, progress
 from powerband.errors import UsageError
 
 
@@ -48,7 +48,9 @@ def import_plan(
 
     if written is not None and written.exists():
         raise UsageError(f"{written} is there already, and is not overwritten: remove it, or choose another with -o")
-    imported = convert(plan, command=command, properties=_properties(properties), partial=partial)
+    imported = convert(
+        plan, command=command, properties=parse_pairs("-J", properties, "NAME=VALUE", "users=50"), partial=partial
+    )
     if written is None:
         click.echo(imported.text, nl=False)
     else:
@@ -60,13 +62,3 @@ def import_plan(
     progress(f"{plan}: {imported.summary}, told at the top of {shown}")
     if not command:
         progress(f"fill in subject.command in {shown}, then: powerband check {written or 'FILE'}")
-
-
-def _properties(texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"-J {text}: write NAME=VALUE, for example -J users=50")
-        pairs[name] = value
-    return pairs

@@ -98,12 +98,17 @@ def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed:
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
     """`KEY=VALUE` texts as a mapping. Raises UsageError."""
+    return {key.strip(): value for key, value in parse_pairs("--set", texts, "KEY=VALUE", "load.users=8").items()}
+
+
+def parse_pairs(option: str, texts: Sequence[str], form: str, example: str) -> dict[str, str]:
+    """What an option that may be repeated gives by name. Raises UsageError that names the option, with an example."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--set {text}: write KEY=VALUE, for example --set load.users=8")
-        pairs[key.strip()] = value
+            raise UsageError(f"{option} {text}: write {form}, for example {option} {example}")
+        pairs[key] = value
     return pairs
 
 

@@ -20,6 +20,7 @@ from powerband.report.findings import estimate_phrase
 from powerband.report.standings import metric_name
 from powerband.units import plural
 
+_STYLES = ("theme.css", "live.css")
 _STATUS = {
     Status.RUNNING: "running",
     Status.FINISHED: "finished",
@@ -110,7 +111,7 @@ or with its command. <code>powerband watch</code> opens it again.</div>
         f"{name} – powerband",
         body,
         scripts=("uplot.min.js", "echarts.min.js", "run.js"),
-        styles=("uplot.min.css", "live.css"),
+        styles=("uplot.min.css", *_STYLES),
         module=True,
         about=f'data-run="{escape(there)}"',
     )
@@ -226,7 +227,7 @@ def _page(
     body: str,
     *,
     scripts: Sequence[str] = (),
-    styles: Sequence[str] = ("live.css",),
+    styles: Sequence[str] = _STYLES,
     module: bool = False,
     about: str = "",
 ) -> str:

@@ -49,7 +49,7 @@ from powerband.report.html import render_page
 FEEDS_MAX = 8  # runs kept in mind; the one that was asked for longest ago goes first, unless it is watched
 SEND_BUFFER_BYTES = 1 << 16  # of a connection: what a viewer who stalls will have to catch up with
 _KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
-_ECHARTS = "echarts.min.js"
+_ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
 
 
 class LivePages:
@@ -311,8 +311,9 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
         kind = _KINDS.get(entry.name.rpartition(".")[2])
         if kind is not None:
             found[entry.name] = entry.read_bytes(), kind, ""
-    packed = files("powerband.report").joinpath("static", f"{_ECHARTS}.gz").read_bytes()
-    found[_ECHARTS] = packed, _KINDS["js"], "gzip"
+    report = files("powerband.report")
+    found[_THEME] = report.joinpath("templates", _THEME).read_bytes(), _KINDS["css"], ""
+    found[_ECHARTS] = report.joinpath("static", f"{_ECHARTS}.gz").read_bytes(), _KINDS["js"], "gzip"
     return found
 
 

@@ -67,7 +67,7 @@ def render_page(page: Page) -> str:
         title=escape(f"{page.analysis.name} – powerband"),
         version=escape(__version__),
         script_hashes=" ".join(_hash(code) for code in (script.encode(), library)),
-        style=_template("report.css"),
+        style=_template("theme.css") + _template("report.css"),
         body=body(page, charts),
         packed_charts=base64.b64encode(packed_library).decode(),
         packed_data=base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode(),
