@@ -152,6 +152,7 @@ def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Serv
     assert shown == list(load.rate_per_s)
     times = page.locator('figure[data-panel="response"]')
     times.locator("summary").click()
+    times.locator("table").wait_for()
     assert values(page, 'figure[data-panel="response"] tbody td:nth-child(2)') == list(load.response_time_ns_p99)
     panels = page.eval_on_selector_all("#plots figure", "figures => figures.map(figure => figure.dataset.panel)")
     assert panels[:5] == ["rate", "response", "cpu", "threads", "flight"]

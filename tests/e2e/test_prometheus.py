@@ -133,13 +133,13 @@ def test_the_bench_and_the_reference_subject(watch: Watch) -> None:
         "pool",
         "model: bounded, max: 4, queue: 16, wait: 3ms, downstream_limit: 2, gc_every: 500ms, gc_for: 5ms",
         factors="{core: [1, 2]}",
-        repeats="2",  # an interval takes two
+        repeats="3",  # an interval takes two that count
         metrics="app_queue: mean(queue_length)",
     )
     check("bench", [pool])
     labels = {(labels["setting"], labels["trial"]) for labels in trials(pool, "powerband_rate_per_second")}
     assert labels == {(labels["setting"], labels["trial"]) for labels in trials(pool, "requests_total")}
-    assert {setting for setting, _ in labels} == {"core=1", "core=2"} and len(labels) == 4
+    assert {setting for setting, _ in labels} == {"core=1", "core=2"} and len(labels) == 6
     loops = watch.reference("loops", "model: event-loop")
     websocket = watch.reference(
         "websocket",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_S = 20.0  # most that is waited for its address
-END_S = 3.0
+END_S = 8.0  # more than it waits for viewers
 
 
 @contextmanager

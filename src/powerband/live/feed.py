@@ -23,6 +23,7 @@ POLL_S = 0.5
 POLL_AT_REST_S = 2.0
 BEAT_S = 15.0  # a sign of life where nothing changes, by which a broken connection is noticed
 VIEWERS_MAX = 256
+LEAVE_S = 3.0  # most that a feed which closes waits for its viewers, who may still ask for the last trial's seconds
 _LAST_POLLS = 20
 _GO_ON_S = 0.005  # between two polls while there is a backlog to read: others get their turn
 
@@ -50,6 +51,8 @@ class Feed:
         self._polling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._closing = False
         self._line_changed: dict[int, tuple[Any, int]] = {}  # by trial: its line, and the change that it came with
         self._changes = 0
@@ -66,6 +69,7 @@ class Feed:
     async def messages(self) -> AsyncGenerator[bytes, None]:
         """For one viewer, until the feed is closed; the first message has everything."""
         self.viewers += 1
+        self._empty.clear()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll_on())
         cursor = Cursor()
@@ -79,6 +83,7 @@ class Feed:
                     continue  # what came while it was being taken
                 if closing:
                     yield b"event: end\ndata: the server ends\n\n"
+                    await asyncio.sleep(LEAVE_S)
                     return
                 try:
                     await asyncio.wait_for(changed.wait(), BEAT_S)
@@ -86,9 +91,12 @@ class Feed:
                     yield b": nothing new\n\n"
         finally:
             self.viewers -= 1
+            if not self.viewers:
+                self._empty.set()
 
     async def close(self) -> None:
-        """Tells every viewer the last state, and ends their streams."""
+        """Tells every viewer the last state and that it is the last; they leave when they have all that they want, or
+        their streams are ended."""
         if self.viewers:
             await self.fresh()
             for _ in range(_LAST_POLLS):
@@ -101,6 +109,8 @@ class Feed:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), LEAVE_S)
 
     async def _poll_on(self) -> None:
         while self.viewers and not self._closing:

@@ -93,8 +93,7 @@ class LivePages:
 
     async def close(self) -> None:
         """Tells all viewers the last state, and ends their streams."""
-        for feed in self._feeds.values():
-            await feed.close()
+        await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
 
     def _forget(self) -> None:
         for name, feed in list(self._feeds.items()):

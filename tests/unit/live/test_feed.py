@@ -171,9 +171,26 @@ def test_when_it_closes_the_last_state_is_told(tmp_path: Path) -> None:
         follower.state = RunState(path="p", name="x", status=Status.FINISHED, version=9)
         closing = asyncio.create_task(feed.close())
         assert (await next_of(stream))["run"]["status"] == "finished"
-        with pytest.raises(StopAsyncIteration):
-            await next_of(stream)
+        assert (await anext(stream)).startswith(b"event: end")
+        assert not closing.done()  # the viewer may still ask for something
+        await stream.aclose()
         await closing
+
+    run(case)
+
+
+def test_it_closes_although_a_viewer_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "LEAVE_S", 0.01)
+
+    async def case() -> None:
+        feed = Feed(Scripted(tmp_path))
+        stalled, quick = feed.messages(), feed.messages()
+        await next_of(stalled)
+        await next_of(quick)
+        await feed.close()
+        with pytest.raises(StopAsyncIteration):
+            await next_of(quick)
+        await stalled.aclose()
 
     run(case)
 

@@ -18,24 +18,27 @@ let chosen = false; // whether a person chose it
 let left = null; // {eta_s, at}: seconds left, and when that was said
 let source = null;
 let lost = 0;
+let loading = Promise.resolve(); // of a trial's seconds
 
 function connect() {
   if (source || document.hidden) return;
-  source = new EventSource(`${root.dataset.run}events`);
-  source.onopen = () => {
+  const stream = (source = new EventSource(`${root.dataset.run}events`));
+  stream.onopen = () => {
     clearTimeout(lost);
     at("lost").hidden = true;
   };
-  source.onmessage = (event) => take(JSON.parse(event.data));
-  source.addEventListener("end", () => {
-    source.close();
+  stream.onmessage = (event) => take(JSON.parse(event.data));
+  stream.addEventListener("end", async () => {
     source = null;
     at("lost").hidden = false;
+    await loading; // the server waits for those who are still connected
+    stream.close();
   });
-  source.onerror = () => {
+  stream.onerror = () => {
+    if (source !== stream) return; // it has said that it ends
     clearTimeout(lost);
     lost = setTimeout(() => (at("lost").hidden = false), LOST_AFTER_MS);
-    if (source.readyState !== EventSource.CLOSED) return; // it tries again by itself
+    if (stream.readyState !== EventSource.CLOSED) return; // it tries again by itself
     source = null;
     setTimeout(connect, LOST_AFTER_MS);
   };
@@ -120,12 +123,16 @@ onChoice((trial) => {
   show(trial);
 });
 
-async function show(trial) {
+function show(trial) {
   shown = trial.number;
   mark(shown);
   tick();
-  const answer = await fetch(`${root.dataset.run}trials/${trial.number}`);
-  if (!answer.ok || shown !== trial.number) return;
+  loading = load(trial);
+}
+
+async function load(trial) {
+  const answer = await fetch(`${root.dataset.run}trials/${trial.number}`).catch(() => null);
+  if (!answer?.ok || shown !== trial.number) return;
   const told = await answer.json();
   plots.begin();
   plots.add(told.points, told.phases_s);
