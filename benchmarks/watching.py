@@ -35,6 +35,7 @@ TARGET = 0.01
 SETTINGS = (
     ("1 pair, 6 balls, fork-join of 8", 1, 6, 8),
     ("4 pairs, 100 balls, fork-join of 2", 4, 100, 2),
+    ("2 pairs, 1,000 balls, fork-join of 1", 2, 1000, 1),
 )
 
 

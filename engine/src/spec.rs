@@ -367,6 +367,10 @@ pub struct ProbeSpec {
     /// Where the subject may push metrics to.
     #[serde(default)]
     pub statsd: Option<Statsd>,
+    /// Counts context switches and thread starts by perf events, so that none is missed, but each switch is dearer; else
+    /// switches are added up over the threads that samples meet, and starts are not known.
+    #[serde(default = "yes")]
+    pub exact_counts: bool,
     /// CPUs that the probe itself runs on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,

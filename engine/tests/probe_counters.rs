@@ -72,6 +72,32 @@ for _ in range(4):
 }
 
 #[test]
+fn without_events_switches_are_those_of_the_threads_that_samples_meet() {
+    let bench = Bench::new();
+    // Two threads of 50 sleeps each, which stay until every one of them has been seen.
+    let code = r#"
+import threading, time
+over = threading.Event()
+def work():
+    for _ in range(50): time.sleep(0.004)
+    over.wait()
+threads = [threading.Thread(target=work) for _ in range(2)]
+for t in threads: t.start()
+time.sleep(1)
+over.set()
+"#;
+    let mut spec = bench.python(code);
+    spec["exact_counts"] = false.into();
+    let mut probe = Probe::start(&spec);
+    probe.until("exited");
+    let (events, _) = probe.finish();
+    assert_never_falls(&events, "subject");
+    let last = tree(&events, "subject").last().unwrap();
+    assert_eq!((&last["threads_started"], &last["context_switches"]), (&Value::Null, &Value::Null));
+    assert!(last["voluntary_switches"].as_u64().unwrap() >= 100, "{last}");
+}
+
+#[test]
 fn cpu_of_ended_children_is_kept_whoever_waits_for_them() {
     let bench = Bench::new();
     // Children waited for; never waited for (SIGCHLD ignored); orphaned by a double fork.

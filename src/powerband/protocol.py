@@ -267,6 +267,7 @@ class ProbeSpec(Wire):
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     scrape: ScrapePage | None = None
     statsd: StatsdSink | None = None
+    exact_counts: bool = True
     cpus: Cpus = ()
     host_cpus: Cpus = ()
 

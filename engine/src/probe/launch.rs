@@ -27,7 +27,7 @@ pub struct Inherited {
 }
 
 /// Starts `launch`; the error is a sentence for the user.
-pub fn launch(launch: &Launch, inherited: &Inherited) -> Result<Launched, String> {
+pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Result<Launched, String> {
     let prepared = Prepared::new(launch, inherited)?;
     let (go_read, go_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     let (error_read, error_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
@@ -39,7 +39,7 @@ pub fn launch(launch: &Launch, inherited: &Inherited) -> Result<Launched, String
         0 => unsafe { prepared.become_subject(go_read.as_raw_fd(), go_write.as_raw_fd(), error_write.as_raw_fd()) },
         _ => {}
     }
-    let perf = PerfCounters::open_for_exec(pid);
+    let perf = if exact_counts { PerfCounters::open_for_exec(pid) } else { PerfCounters::default() };
     drop((go_read, error_write));
     drop(go_write); // the child's read ends: go
     let mut failure = [0u8; 8];

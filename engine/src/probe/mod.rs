@@ -53,6 +53,7 @@ pub fn main(args: Args) -> ExitCode {
                 ports: Vec::new(),
                 scrape: None,
                 statsd: None,
+                exact_counts: true,
                 cpus: Vec::new(),
                 host_cpus: Vec::new(),
             };

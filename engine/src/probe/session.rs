@@ -193,6 +193,7 @@ struct Session<'s> {
     signals: &'s Signals,
     output: &'s mut Output,
     interval_ns: u64,
+    exact_counts: bool,
     subject: Option<Subject>,
     trees: Vec<Tree>,
     census: Census,
@@ -236,6 +237,7 @@ impl<'s> Session<'s> {
             signals,
             output,
             interval_ns: spec.interval_ns,
+            exact_counts: spec.exact_counts,
             subject: None,
             trees: Vec::new(),
             census,
@@ -257,12 +259,13 @@ impl<'s> Session<'s> {
         // After the fork of the launched command, for which the probe must have one thread.
         session.sink = bound.map(Sink::start).transpose().map_err(|e| error("internal", e))?;
         session.scraper = spec.scrape.as_ref().map(Scraper::start).transpose().map_err(|e| error("spec", e))?;
-        session.trees.extend(spec.watch.iter().map(|Watch { name, pid }| Tree::watched(name, *pid)));
+        let watched = |Watch { name, pid }: &Watch| Tree::watched(name, *pid, spec.exact_counts);
+        session.trees.extend(spec.watch.iter().map(watched));
         Ok(session)
     }
 
     fn launch(&mut self, spec: &Launch, inherited: &Inherited) -> Result<(), End> {
-        let launched = launch(spec, inherited).map_err(|message| error("launch", message))?;
+        let launched = launch(spec, inherited, self.exact_counts).map_err(|message| error("launch", message))?;
         let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: monotonic_ns() };
         self.output.emit(&event, self.signals)?;
         self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
@@ -342,7 +345,7 @@ impl<'s> Session<'s> {
                 if self.trees.iter().any(|tree| tree.name == name) {
                     return Err(error("spec", format!("watch: there is a tree called `{name}` already")));
                 }
-                self.trees.push(Tree::watched(&name, pid));
+                self.trees.push(Tree::watched(&name, pid, self.exact_counts));
             }
             Command::Stop => self.stop(),
             Command::Go { .. } | Command::Measure { .. } | Command::Drain => {

@@ -67,10 +67,12 @@ impl Tree {
     }
 
     /// A running tree: counters start at 0 now.
-    pub fn watched(name: &str, root: i32) -> Tree {
+    pub fn watched(name: &str, root: i32, exact_counts: bool) -> Tree {
         let mut tree = Tree::new(name, root, None, PerfCounters::default());
         tree.adopt_descendants();
-        tree.perf = PerfCounters::attach(|| tree.thread_ids());
+        if exact_counts {
+            tree.perf = PerfCounters::attach(|| tree.thread_ids());
+        }
         tree.first_threads = tree.thread_ids().len() as u64;
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);
         tree.list_threads();

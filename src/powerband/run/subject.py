@@ -337,6 +337,8 @@ def probe_spec(
         ports=() if counts else (rendered.port,),
         scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
+        # What only sends messages spends most of its time on switches; its threads stay, so that samples miss none.
+        exact_counts=not counts,
         cpus=cpus.probe,
         host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )
