@@ -2,7 +2,7 @@
 
 An interval says how many digits a value has, by the rounding rule of the Particle Data Group (Review of Particle
 Physics, 5.3): of the half-width two digits are kept where it begins with 100 to 354, one otherwise; never more than
-four digits of the value. Without an interval three are shown. Units and their scales are those of `powerband.units`.
+four digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of `powerband.units`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ def _place(estimate: Estimate, unit: str, digits: int = 4) -> int | None:
     exponent = math.floor(math.log10(half))
     leading = half / 10.0**exponent
     known = exponent - 1 if leading < 3.55 else exponent
-    finest = known if estimate.value == 0 else math.floor(math.log10(abs(estimate.value) / scale)) + 1 - digits
-    return max(known, finest)
+    if estimate.value == 0:
+        return known
+    first = math.floor(math.log10(abs(estimate.value) / scale))
+    return min(max(known, first + 1 - digits), first)
 
 
 def _rounded(value: float, place: int | None) -> str:

@@ -36,6 +36,7 @@ def test_without_an_interval_three_digits_are_shown(value: float, unit: str, tex
         (12_345, 12_245, 12_445, "12,340/s", "12,240–12,440"),  # half-width 100: two digits, value at most four
         (101.234, 101.2, 101.27, "101.2/s", "101.2–101.3"),
         (0.5, 0.1, 0.9, "0.5/s", "0.1–0.9"),
+        (3.4, 0.2, 112.0, "3/s", "0–112"),  # half-width 56: the value has one digit all the same
     ],
 )
 def test_an_interval_says_how_many_digits_are_known(
