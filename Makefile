@@ -107,7 +107,7 @@ extras:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || $(call from_apt,chromium) || echo "no Chromium: the browser tests will be skipped (Debian's package chromium)"
 	@command -v mvn >/dev/null || $(call from_apt,maven) \
-	  || echo "no Maven: the tests of the Vert.x and Spring subjects will be skipped (Debian's package maven)"
+	  || echo "no Maven: the tests of the Vert.x, Spring and Pekko subjects will be skipped (Debian's package maven)"
 	@command -v npm >/dev/null || $(call from_apt,nodejs npm) \
 	  || echo "no npm: the tests of the SocketCluster subject will be skipped (Debian's packages nodejs and npm)"
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(call from_apt,postgresql) \

@@ -29,7 +29,7 @@ from powerband.run.subject import probe_spec, render
 from powerband.store import RunDir
 
 WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.5, 3.0
-PAIRS = 25
+PAIRS = 40
 COUNTER = "reflection_messages_total"
 TARGET = 0.01
 SETTINGS = (
@@ -53,7 +53,8 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
         found = estimate(ratios, 0.95, log=True)
         target = 1 - TARGET
         ratio = f"{found.value:.4f} ({found.low:.4f} to {found.high:.4f})"
-        yield f"| {name} | {off:,.0f} | {ratio} | {target:.2f} | {met(found.value >= target)} |"
+        told = "undecided" if found.low < target < found.high else met(found.low >= target)
+        yield f"| {name} | {off:,.0f} | {ratio} | {target:.2f} | {told} |"
 
 
 def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:

@@ -1,7 +1,8 @@
 """Pictures of real runs for the docs: `make gallery` opens reports and the live page in Chromium, writes docs/images.
 
 In: run directories, or folders of them; of each experiment that a picture needs the newest finished run is taken, or
-made anew with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them."""
+made anew with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them. The
+live page is shown of a run that goes on: it is begun for the picture, and stopped after."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import io
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,15 +39,17 @@ _DRAWN = """() => [...document.querySelectorAll('canvas')].filter(canvas => {
   const picture = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   return new Set(new Uint32Array(picture.data.buffer)).size > 2;
 }).length"""
-_LIVE_S = 30.0
+_LIVE_S = 60.0
+_MEASURING_MS = 4000
+_DONE, _BEGUN_S = 12, 600.0  # trials that are done when a run under way is shown, and how long they may take
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync"]
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture. `page`: `report`, or `live` (of `powerband watch`). `of`: what of the page is shown, by the heading
-    of a section or a CSS selector, the top of the page where it is empty; `height`: at most so much of it. `before`:
-    CSS selectors of what is clicked first."""
+    """One picture. `page`: `report` of a finished run, or `live`, of a run that is begun for it and then stopped.
+    `of`: what of the page is shown, by the heading of a section or a CSS selector, the top of the page where it is empty;
+    `height`: at most so much of it. `before`: CSS selectors of what is clicked first."""
 
     name: str
     run: str
@@ -69,6 +73,7 @@ SHOTS = (
     Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
     Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
     Shot("spring-executor", "spring-executor", of="Settings compared", height=515),
+    Shot("infinite-reflection", "infinite-reflection", of="Two factors at once", height=700),
     Shot("socketcluster-workers", "socketcluster-workers", of="Two factors at once", height=700),
 )
 
@@ -88,10 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("no Chromium on PATH: install Debian's package chromium\n")
         return 5
     with tempfile.TemporaryDirectory() as scratch:
-        copies = {name: _copied(name, given.runs, Path(scratch), given.run) for name in {shot.run for shot in shots}}
+        finished = {shot.run for shot in shots if shot.page == "report"}
+        copies = {name: _copied(name, given.runs, Path(scratch), given.run) for name in finished}
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
-            left_out = [shot.name for shot in shots if not _made(shot, copies[shot.run], opened, given.out)]
+            left_out = [shot.name for shot in shots if not _made(shot, copies.get(shot.run), opened, given.out)]
             opened.close()
     if left_out:
         sys.stderr.write(f"not made: {', '.join(left_out)}\n")
@@ -99,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
-    if run is None:
+    if run is None and shot.page == "report":
         sys.stderr.write(f"{shot.name}: there is no finished run of {shot.run}: `powerband run {shot.run}`, or --run\n")
         return False
     picture = _small(_taken(shot, run, browser))
@@ -141,7 +147,7 @@ def _status(record: Path) -> str:
     return str(json.loads(record.read_text())["status"])
 
 
-def _taken(shot: Shot, run: Path, browser: Browser) -> bytes:
+def _taken(shot: Shot, run: Path | None, browser: Browser) -> bytes:
     context = browser.new_context(
         viewport={"width": shot.width, "height": shot.height},
         color_scheme="dark" if shot.dark else "light",
@@ -150,8 +156,8 @@ def _taken(shot: Shot, run: Path, browser: Browser) -> bytes:
     )
     try:
         page = context.new_page()
-        if shot.page == "live":
-            with _watched(run) as url:
+        if run is None:
+            with _under_way(shot.run) as url:
                 page.goto(url)
                 page.wait_for_selector("html[data-ready]", timeout=30_000)
                 _wait_until_drawn(page)
@@ -164,12 +170,14 @@ def _taken(shot: Shot, run: Path, browser: Browser) -> bytes:
 
 
 def _wait_until_drawn(page: Page) -> None:
-    """By asking: the page's content-security policy forbids the functions that playwright would wait with."""
+    """Until the trial in flight is measured, and drawn. By asking: the page's content-security policy forbids the
+    functions that playwright would wait with."""
     deadline = time.monotonic() + _LIVE_S
-    while page.evaluate(_DRAWN) < 2:
+    while page.evaluate(_DRAWN) < 2 or "measuring for" not in page.locator("#phase").inner_text():
         if time.monotonic() > deadline:
             raise SystemExit(f"the live page drew nothing within {_LIVE_S:.0f} s")
         page.wait_for_timeout(200)
+    page.wait_for_timeout(_MEASURING_MS)
 
 
 def _shown(page: Page, shot: Shot) -> bytes:
@@ -188,20 +196,26 @@ def _shown(page: Page, shot: Shot) -> bytes:
 
 
 @contextmanager
-def _watched(run: Path) -> Iterator[str]:
-    """The address of the live page of a run, which `powerband watch` serves meanwhile."""
-    command = [sys.executable, "-m", "powerband", "watch", str(run)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+def _under_way(name: str) -> Iterator[str]:
+    """The address of the live page of a run of which some trials are done; it is stopped after."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        command = [sys.executable, "-m", "powerband", "run", name, "--live", "--runs", f"{folder}/runs"]
+        with said.open("w") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file)
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if address := re.search(r"http://\S+", line):
-                    yield address[0].rstrip(".,")
-                    break
-            else:
-                raise SystemExit("`powerband watch` told no address")
+            deadline = time.monotonic() + _BEGUN_S
+            while len(list(Path(folder).glob("runs/*/trials/*/record.json"))) < _DONE:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit(f"`{' '.join(command)}` did not get far: {said.read_text()[-400:]}")
+                time.sleep(0.5)
+            address = re.search(r"live page: (http://\S+)", said.read_text())
+            if address is None:
+                raise SystemExit(f"the run told of no live page: {said.read_text()[-400:]}")
+            yield address[1]
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
 
 
 def _small(png: bytes) -> bytes:

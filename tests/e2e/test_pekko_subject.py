@@ -56,11 +56,23 @@ class Playing:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
 
-    def wait_for(self, reached: Callable[[Mapping[str, float]], bool]) -> dict[str, float]:
+    def stacks(self, given: Mapping[str, str]) -> list[str]:
+        """Of each thread of the JVM, its name first."""
+        command = [f"{given['java_home']}/bin/jcmd", str(self.process.pid), "Thread.print"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        return [stack for stack in said.split("\n\n") if stack.startswith('"')]
+
+    def log_lines(self) -> int:
+        """Of the log file of its own, which has no name any more."""
+        files = Path(f"/proc/{self.process.pid}/fd").iterdir()
+        (file,) = [each for each in files if "powerband-pekko-" in str(each.readlink())]
+        return file.read_bytes().count(b"\n")
+
+    def wait_for(self, reached: Callable[[Mapping[str, float]], bool], every_s: float = 0.05) -> dict[str, float]:
         deadline = time.monotonic() + READY_S
         while not reached(series := self.series()):
             assert time.monotonic() < deadline, series
-            time.sleep(0.05)
+            time.sleep(every_s)
         return series
 
     def final(self) -> dict[str, int]:
@@ -164,8 +176,20 @@ def test_what_no_level_can_be_is_refused_before_anything_starts(setting: str, sa
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("dispatcher", ["fork-join", "thread-pool", "affinity", "virtual", "pinned"])
-def test_no_ball_is_lost_on_any_dispatcher(play: Callable[..., Any], dispatcher: str) -> None:
+@pytest.mark.parametrize(
+    ("dispatcher", "threads", "runs"),
+    [
+        ("fork-join", 2, "ForkJoinWorkerThread.run"),
+        ("thread-pool", 2, "ThreadPoolExecutor$Worker.run"),
+        ("affinity", 2, "AffinityPoolWorker.run"),
+        ("virtual", 0, ""),
+        ("pinned", 6, "ThreadPoolExecutor$Worker.run"),
+    ],
+)
+def test_no_ball_is_lost_on_any_dispatcher(
+    play: Callable[..., Any], given: dict[str, str], dispatcher: str, threads: int, runs: str
+) -> None:
+    """`threads`: the players' own platform threads; in each of their stacks stands what `runs` them."""
     with play(dispatcher=dispatcher, parallelism=2, pairs=3, balls=5) as game:
         first = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
         then = game.wait_for(
@@ -174,15 +198,35 @@ def test_no_ball_is_lost_on_any_dispatcher(play: Callable[..., Any], dispatcher:
         assert then["reflection_balls"] == 15 and then["reflection_pairs"] == 3
         assert then["reflection_throws_total"] >= then["reflection_messages_total"] > 2000
         assert then["reflection_allocated_bytes_total"] > first["reflection_allocated_bytes_total"]
+        players = [stack for stack in game.stacks(given) if "reflection.dispatcher" in stack.partition("\n")[0]]
+        assert len(players) == threads and all(runs in stack for stack in players)
         assert_no_ball_lost(game.final(), 15)
 
 
 @pytest.mark.parametrize(
-    "levels", [{"message": "reused"}, {"mailbox": "single-consumer"}, {"debug_log": True}, {"gc": "Parallel"}]
+    "levels", [{}, {"message": "reused"}, {"mailbox": "single-consumer"}, {"debug_log": True}, {"gc": "Parallel"}]
 )
-def test_no_ball_is_lost_whatever_else_is_changed(play: Callable[..., Any], levels: dict[str, Level]) -> None:
+def test_no_ball_is_lost_whatever_else_is_changed(
+    play: Callable[..., Any], given: dict[str, str], levels: dict[str, Level]
+) -> None:
+    def messages(series: Mapping[str, float]) -> float:
+        return series["reflection_messages_total"]
+
     with play(**levels) as game:
-        game.wait_for(lambda series: series["reflection_messages_total"] > 60_000)
+        first = game.wait_for(lambda series: messages(series) > 60_000)
+        assert (game.log_lines() > 50_000) == bool(levels.get("debug_log"))
+        then = game.wait_for(lambda series: messages(series) > messages(first) + 500_000)
+        allocated = (then["reflection_allocated_bytes_total"] - first["reflection_allocated_bytes_total"]) / (
+            messages(then) - messages(first)
+        )
+        # An envelope and its place in the mailbox; the message itself unless it is reused; a line of text for it.
+        least, most = {"message": (40, 60), "debug_log": (500, 10_000)}.get(next(iter(levels), ""), (60, 100))
+        assert least < allocated < most
+        flags = subprocess.run(
+            [f"{given['java_home']}/bin/jcmd", str(game.process.pid), "VM.flags"],
+            check=True, capture_output=True, text=True, timeout=60,
+        ).stdout  # fmt: skip
+        assert f"-XX:+Use{levels.get('gc', 'G1')}GC" in flags
         assert_no_ball_lost(game.final(), 6)
 
 
@@ -231,6 +275,19 @@ def test_the_library_packs_increments(play: Callable[..., Any], metrics: str) ->
             assert_no_ball_lost(game.final(), 6)
 
 
+# Of a message with 200 bytes of text, on one side: every second message is sent there.
+BYTES_EACH = {
+    ("binary", "off"): 146, ("jackson-cbor", "off"): 153, ("jackson-json", "off"): 164, ("java", "off"): 181,
+    ("binary", "on"): 119, ("jackson-cbor", "on"): 127, ("jackson-json", "on"): 132, ("java", "on"): 156,
+}  # fmt: skip
+
+
+def written(game: Playing) -> int:
+    """Bytes that the first JVM has handed to the kernel, to its sockets above all."""
+    (found,) = re.findall(r"^wchar: (\d+)$", Path(f"/proc/{game.process.pid}/io").read_text(), re.MULTILINE)
+    return int(found)
+
+
 @pytest.mark.parametrize("serializer", ["binary", "jackson-cbor", "jackson-json", "java"])
 @pytest.mark.parametrize("compression", ["off", "on"])
 def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: str, compression: str) -> None:
@@ -238,6 +295,10 @@ def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: 
     with play(**levels, pairs=2, balls=50, payload=200) as game:
         series = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
         assert series["reflection_balls"] == 100
+        first, before = series["reflection_messages_total"], written(game)
+        then = game.wait_for(lambda series: series["reflection_messages_total"] > first + 60_000, every_s=0.25)
+        bytes_each = (written(game) - before) / (then["reflection_messages_total"] - first)
+        assert bytes_each == pytest.approx(BYTES_EACH[serializer, compression], abs=3.5)
         assert_no_ball_lost(game.final(), 100)
 
 

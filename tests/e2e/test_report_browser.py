@@ -49,6 +49,16 @@ def test_every_chart_is_drawn_within_its_box(visit: Open, report: Path) -> None:
         assert drawn["width"] <= drawn["room"] + 1, box.get_attribute("id")
 
 
+def test_a_report_of_500_trials_stays_small(visit: Open, tmp_path: Path) -> None:
+    path = tmp_path / "large.html"
+    path.write_text(render_page(synthetic.page(synthetic.analysis(blocks=56))))
+    assert path.stat().st_size < 5_000_000
+    page = visit(path)
+    assert page.locator(".map button").count() == 504
+    (paint,) = page.evaluate("performance.getEntriesByName('first-contentful-paint').map(entry => entry.startTime)")
+    assert paint > 0
+
+
 def test_the_answer_is_the_first_thing_seen(visit: Open, report: Path) -> None:
     page = visit(report)
     box = page.locator(".answer").bounding_box()

@@ -4,11 +4,14 @@ import pytest
 
 from powerband.errors import UsageError
 from powerband.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
+from powerband.forecast import forecast
 from powerband.library import experiment_names, find_experiment, subject_names
+from powerband.machine import known_noise
 from powerband.plan import Setting
 from powerband.resolved import resolved_yaml
 from powerband.subjects import BUILT_IN, render_command, render_env
 
+JVM_START_S = 1.0
 GIVEN = dict.fromkeys(BUILT_IN, "given")
 CASES = [(name, profile) for name in experiment_names() for profile in (None, *profile_names(name))]
 
@@ -32,6 +35,16 @@ def test_experiment_loads_renders_and_resolves(name: str, profile: str | None) -
 @pytest.mark.parametrize("name", experiment_names())
 def test_experiment_has_a_smoke_profile(name: str) -> None:
     assert "smoke" in profile_names(name)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize(("profile", "longest_s"), [(None, 900), ("smoke", 60)])
+def test_experiment_ends_in_time(name: str, profile: str | None, longest_s: float) -> None:
+    """By its forecast, and what a JVM takes to start beyond that; how long a set number of requests takes is what is
+    measured."""
+    experiment = load_experiment(name, profile)
+    found = forecast(experiment, known_noise())
+    assert experiment.load.requests_per_user or found.expected_ns / 1e9 + found.trials * JVM_START_S <= longest_s
 
 
 @pytest.mark.parametrize("name", subject_names())

@@ -58,11 +58,19 @@ def invariant_problems(invariants: Sequence[Constraint], metrics: Mapping[str, f
 
 
 def lost_counts(counts: Counts | None, probe: Probe, fleet: Fleet) -> Iterator[Problem]:
-    """What the kernel threw away on the way to the sink within the window. Where the sink is what counts, the rate is
-    too low by nobody knows how much."""
+    """What the kernel threw away on the way to the sink within the window, and what the sink could not read. Where the
+    sink is what counts, the rate is too low by nobody knows how much; a line that cannot be read may not be its own."""
     series = probe.scrapes
-    dropped = 0.0 if series is None else _grown(series, "statsd_dropped_total", fleet)
-    if series is None or not dropped:
+    if series is None:
+        return
+    if malformed := _grown(series, "statsd_malformed_total", fleet):
+        yield Problem(
+            "statsd_malformed",
+            f"{malformed:,.0f} lines that the subject sent to the StatsD sink within the window could not be read, or "
+            "were refused (docs/statsd.md has the grammar and the limits): metrics that they were for are too low",
+            fatal=False,
+        )
+    if not (dropped := _grown(series, "statsd_dropped_total", fleet)):
         return
     lost = f"the kernel dropped {dropped:,.0f} StatsD packets within the window, for nobody read them fast enough"
     if counts is not None and not _on_page(counts, probe):

@@ -2,7 +2,8 @@
 
 An interval says how many digits a value has, by the rounding rule of the Particle Data Group (Review of Particle
 Physics, 5.3): of the half-width two digits are kept where it begins with 100 to 354, one otherwise; never more than
-four digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of `powerband.units`.
+four digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of
+`powerband.units`.
 """
 
 from __future__ import annotations

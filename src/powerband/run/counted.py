@@ -24,6 +24,7 @@ from powerband.run.engine import FleetInterval
 from powerband.run.failures import Code, TrialFailed
 from powerband.run.files import LineFile
 from powerband.run.requests import connection_to
+from powerband.units import plural
 
 READ_EVERY_NS = 200_000_000
 """Between two readings of the counter: enough of them in a second to see when it is steady."""
@@ -70,6 +71,8 @@ class Counted:
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
         self._sent_names: tuple[str, ...] = ()
+        self._packets = self._malformed = 0
+        self._on_page = False
         self._page_failed = ""
 
     @property
@@ -100,8 +103,12 @@ class Counted:
             return
         if event["type"] == "statsd":
             self._sent_names = tuple(event["values"])
+            self._packets, self._malformed = event["packets"], event["malformed"]
+            if self._on_page:
+                return  # the same counter, told at other moments
         found = [value for field, value in event["values"].items() if self._series.covers(field)]
         if found:
+            self._on_page = event["type"] == "scrape"
             # A page is made somewhere between being asked for and being there.
             self._read(_Reading(event["at_ns"] + event.get("took_ns", 0) // 2, math.fsum(found)))
 
@@ -137,10 +144,17 @@ class Counted:
         elif names:
             hint = did_you_mean(self._series.name, names)
             seen = hint if hint.startswith("did") else f"there are {', '.join(_some(names))}"
+        elif self._malformed:
+            seen = (
+                f"{plural(self._packets, 'StatsD packet')} came, and not one line of them could be read "
+                f"({self._malformed:,} malformed): a counter is sent as name:1|c"
+            )
         elif self._page_failed:
             seen = f"the metrics page could not be read: {self._page_failed}"
         else:
             seen = "no series was seen at all: does the program send its metrics where it is told, or serve the page?"
+        if names and self._malformed:
+            seen += f"; {self._malformed:,} StatsD lines could not be read"
         return TrialFailed(Code.NO_COUNTER, f"the subject never told of its counter {self._series}; {seen}")
 
     def _still(self, where: str) -> TrialFailed:

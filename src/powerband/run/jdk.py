@@ -36,16 +36,18 @@ def find_jdk(
     least: int,
     *,
     newest: int | None = None,
+    preferred: int | None = None,
     compiles: bool = False,
     who: str = "this subject",
     environment: Mapping[str, str] | None = None,
     installed: Path = _INSTALLED,
 ) -> Jdk:
-    """JAVA_HOME, then `java` on PATH, then those below /usr/lib/jvm, the newest first. `compiles`: with javac; `who`
-    needs it, in words.
+    """JAVA_HOME, then `java` on PATH, then those below /usr/lib/jvm, the newest first; before all of these one of the
+    version `preferred`. `compiles`: with javac; `who` needs it, in words.
 
     Raises SubjectError, which names each that was looked at and why it does not do."""
     looked: list[str] = []
+    first: Jdk | None = None
     for found, home in _places(os.environ if environment is None else environment, installed):
         version = _version(home)
         if version is None:
@@ -57,7 +59,11 @@ def find_jdk(
         elif compiles and not os.access(home / "bin" / "javac", os.X_OK):
             looked.append(f"{found} ({home}) has no javac: it is a runtime, not a development kit")
         else:
-            return Jdk(home, version, found)
+            first = first or Jdk(home, version, found)
+            if preferred in (None, version):
+                return Jdk(home, version, found)
+    if first is not None:
+        return first
     seen = "; ".join(looked) or f"JAVA_HOME is not set, there is no java on PATH, and nothing below {installed}"
     wanted, debian = f"{least} or later", f"openjdk-{least}-jdk or newer"
     if newest is not None:

@@ -23,7 +23,7 @@ from powerband.machine import cache_folder
 from powerband.run.jdk import Jdk, find_jdk
 
 VERSION = "5.6.3"
-OLDEST_JDK, NEWEST_JDK = 11, 21
+OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
 """Its maintainers name 21 as the newest that it works with; on 25 a plan ends without an error and without a sample."""
 # The functions are what ${__P(...)} is made of: without them it is 0. The rest is what a plan of JMeter's own may hold.
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
@@ -61,7 +61,7 @@ class JMeter:
 
 def jmeter_jdk() -> Jdk:
     """Raises SubjectError where there is none that JMeter works with."""
-    return find_jdk(OLDEST_JDK, newest=NEWEST_JDK, who=f"JMeter {VERSION}")
+    return find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
 
 
 def installed_jmeter() -> JMeter:

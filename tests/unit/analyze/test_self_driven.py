@@ -131,6 +131,16 @@ def test_packets_that_the_kernel_dropped_spoil_what_is_counted_by_them(tmp_path:
     assert codes(measured(tmp_path / "c", case(), readings(before, n_total=grown))) == {}
 
 
+def test_lines_that_could_not_be_read_are_told_of(tmp_path: Path) -> None:
+    grown = [1000.0 * at for at in range(14)]
+    lines = [{**line, "malformed": 3 * at} for at, line in enumerate(readings(n_total=grown))]
+    found = measured(tmp_path / "a", case(), lines)
+    assert codes(found) == {"statsd_malformed": False}
+    assert found.problems[0].message.startswith("30 lines that the subject sent")
+    before = [{**line, "malformed": 7} for line in readings(n_total=grown)]
+    assert codes(measured(tmp_path / "b", case(), before)) == {}
+
+
 def test_what_is_sent_and_what_a_page_has_are_asked_for_alike() -> None:
     """A page each second, the sink half a second later; both count 10 a second."""
     samples = probe_lines(FIGURES)

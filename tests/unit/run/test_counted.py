@@ -33,7 +33,8 @@ def counted(events: LineFile, series: str = "n_total", **options: Any) -> Counte
 
 def reading(at_ns: int, kind: str = "statsd", **values: float) -> bytes:
     named = {name.replace("__", '{a="').replace("_END", '"}'): value for name, value in values.items()}
-    return json.dumps({"type": kind, "at_ns": at_ns, "values": named}).encode()
+    sink = {"packets": 1, "malformed": 0} if kind == "statsd" else {}
+    return json.dumps({"type": kind, "at_ns": at_ns, "values": named, **sink}).encode()
 
 
 def tick(at: int) -> int:
@@ -97,7 +98,7 @@ def test_series_of_all_labels_are_added_and_those_named_are_chosen(events: LineF
         line = {'n_total{a="x",b="1"}': 10.0 * at, 'n_total{a="y"}': 100.0 * at, "other_total": 7.0}
         for of in (whole, part):
             of.send(wire.Go(at_ns=T0))
-            of.on_series(json.dumps({"type": "statsd", "at_ns": tick(at), "values": line}).encode())
+            of.on_series(json.dumps({"type": "scrape", "at_ns": tick(at), "values": line}).encode())
     assert (whole.seen["ok"], part.seen["ok"]) == (110, 10)
 
 
@@ -149,6 +150,27 @@ def test_a_counter_that_is_not_there_names_what_is(events: LineFile) -> None:
     failing = counted(events)
     failing.on_series(json.dumps({"type": "scrape_failed", "at_ns": 0, "took_ns": 0, "reason": "status 404"}).encode())
     assert "could not be read: status 404" in str(failing.missing())
+
+
+def test_what_came_and_could_not_be_read_is_told(events: LineFile) -> None:
+    def sent(**values: float) -> bytes:
+        return json.dumps({"type": "statsd", "at_ns": T0, "values": values, "packets": 3, "malformed": 1200}).encode()
+
+    of = counted(events)
+    of.on_series(sent())
+    assert "3 StatsD packets came, and not one line of them could be read (1,200 malformed)" in str(of.missing())
+    of.on_series(sent(m_total=1))
+    assert str(of.missing()).endswith("1,200 StatsD lines could not be read")
+
+
+def test_a_counter_on_a_page_and_in_statsd_is_read_off_the_page(events: LineFile) -> None:
+    """What is sent lags behind the page by up to a period of sending: taken together the two would go back."""
+    of = counted(events)
+    of.send(wire.Go(at_ns=T0))
+    for at in range(4):
+        of.on_series(reading(tick(at), "scrape", n_total=100 * at + 50))
+        of.on_series(reading(tick(at) + MS, n_total=100 * at))
+    assert [interval.ok for interval in of.intervals] == [100, 100, 100]
 
 
 def test_a_counter_that_stands_still_is_said(events: LineFile) -> None:

@@ -34,6 +34,21 @@ def test_java_home_comes_before_path_before_the_newest_installed(tmp_path: Path)
     assert found(25) == "b-25"
 
 
+def test_a_preferred_version_comes_before_all_others(tmp_path: Path) -> None:
+    home(tmp_path / "jvm" / "a-17", "17.0.1")
+    home(tmp_path / "jvm" / "b-21", "21.0.1")
+    home(tmp_path / "jvm" / "c-25", "25.0.3")
+    environment = {"JAVA_HOME": str(home(tmp_path / "own", "11.0.2")), "PATH": str(tmp_path)}
+
+    def found(preferred: int, newest: int = 21) -> str:
+        jdk = find_jdk(11, newest=newest, preferred=preferred, environment=environment, installed=tmp_path / "jvm")
+        return jdk.home.name
+
+    assert found(17) == "a-17"
+    assert found(19) == "own"
+    assert found(25) == "own", "too new"
+
+
 def test_a_runtime_compiles_nothing_and_old_versions_count_from_one(tmp_path: Path) -> None:
     runtime = home(tmp_path / "jre", "25", javac=False)
     old = home(tmp_path / "jvm" / "old", "1.8.0_402")
