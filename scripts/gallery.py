@@ -47,8 +47,8 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-r
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture. `page`: `report` of a finished run, or `live`, of a run that is begun for it and then stopped.
-    `of`: what of the page is shown, by the heading of a section or a CSS selector, the top of the page where it is empty;
+    """One picture. `page`: `report` of a finished run, or `live`, of a run that is begun for it and then stopped. `of`:
+    what of the page is shown, by the heading of a section or a CSS selector, the top of the page where it is empty;
     `height`: at most so much of it. `before`: CSS selectors of what is clicked first."""
 
     name: str
