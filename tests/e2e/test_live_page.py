@@ -3,6 +3,7 @@ they grow and once they rest; it obeys the keyboard, fits a phone, and asks for 
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import json
 import shutil
@@ -11,18 +12,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import SMALL, recorded, written
 from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, Open, chromium
+from powerband.analyze.between import compare_runs
 from powerband.analyze.series import trial_series
 from powerband.analyze.stored import stored_analysis
+from powerband.report.comparison import change_cells
+from powerband.report.html import render_page
 from powerband.store import RunDir, TrialDir
 
 pytestmark = pytest.mark.browser
@@ -200,6 +205,94 @@ def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, tmp_path: Path) 
         page.locator("#answer").get_by_text(state["run"]["answer"][0]).wait_for()
 
 
+def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, tmp_path: Path) -> None:
+    small, run = RunDir(SMALL), RunDir(tmp_path / "runs" / "offered")
+    run.trials.mkdir(parents=True)
+    shutil.copy(small.experiment, run.experiment)
+    line = json.loads(small.plan.read_text().splitlines()[0])
+    run.plan.write_text(json.dumps({**line, "stage": "capacity", "rate_per_s": 1200.0, "planned_total": 6}) + "\n")
+    with served(run.path) as server, (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        page = visit(server.address)
+        page.locator("#now").get_by_text("threads=16 at 1,200/s").wait_for()
+        assert "threads=16 at 1,200/s, trial 1, second by second" in page.locator("#series-about").inner_text()
+        assert page.locator("#plan thead th").all_inner_texts() == ["setting", "capacity search"]
+        about = page.locator("#plan button").get_attribute("title")
+        assert about == "Trial 1, threads=16 at 1,200/s, capacity search, running"
+
+
+def test_a_plot_says_how_many_lines_it_leaves_out(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, "notes"))
+    page.evaluate(
+        """async () => {
+          const { Plots } = await import("/static/plots.js");
+          const names = Array.from({ length: 15 }, (_, i) => `gauges:jobs{pool="${i}"}`);
+          const point = (t_s) => ({ t_s, ...Object.fromEntries(names.map((name, i) => [name, i])) });
+          new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
+        }"""
+    )
+    page.wait_for_selector('figure[data-panel="gauge jobs"][data-drawn=yes]')
+    lines = page.locator('figure[data-panel="gauge jobs"] .legend li')
+    assert lines.count() == 13 and lines.last.inner_text() == "and 3 more"
+    assert lines.locator("i.dashed").count() == 6
+
+
+def test_a_server_that_refuses_is_told_from_one_that_has_gone(browser: Browser, server: Served) -> None:
+    page = browser.new_page()
+    page.route("**/events", lambda route: route.fulfill(status=503))
+    page.goto(of_run(server, REAL))
+    page.locator("#refused").get_by_text("503 Service Unavailable").wait_for(timeout=WAIT_MS)
+    assert page.locator("#lost").is_hidden()
+    page.close()
+
+
+def test_the_list_of_runs_follows_what_comes(visit: Open, tmp_path: Path) -> None:
+    """From the first run on; but not under the fingers of one who is choosing."""
+    runs, first, second = tmp_path / "runs", "20261120-100000-first", "20261121-100000-second"
+    runs.mkdir()
+    with served(runs) as server:
+        page = visit(server.address)
+        assert "There is no run in" in page.locator("#content").inner_text()
+        written(runs, first)
+        page.locator("tbody tr").get_by_text("finished").wait_for()
+        assert page.locator("#count").inner_text().startswith("1 run in ")
+        compare = page.get_by_role("button", name="Compare A with B")
+        assert compare.is_disabled()
+        page.locator("tbody tr a").focus()
+        written(runs, second)
+        for _ in range(2):
+            with page.expect_response(server.address):
+                pass
+        assert page.locator("tbody tr").count() == 1
+        page.evaluate("document.activeElement.blur()")
+        page.locator(f'tr[data-run="{second}"]').get_by_text("finished").wait_for()
+        assert page.locator("#count").inner_text().startswith("2 runs in ") and compare.is_enabled()
+        picked = page.eval_on_selector_all("input:checked", "inputs => inputs.map(input => [input.name, input.value])")
+        assert sorted(picked) == [["a", first], ["b", second]]
+
+
+def saved(page: Page, figure: Locator, kind: str) -> Path:
+    with page.expect_download() as waiting:
+        figure.get_by_role("button", name=kind, exact=True).click()
+    return waiting.value.path()
+
+
+def test_a_report_is_drawn_and_saved_in_an_origin_of_its_own(visit: Open, tmp_path: Path) -> None:
+    analysis = synthetic.analysis()
+    run = written(tmp_path / "runs", "20261120-100000-pool-size", analysis)
+    run.report.write_text(render_page(synthetic.page(analysis)))
+    with served(run.path) as server:
+        page = visit(f"{server.address}report")
+        assert page.evaluate("self.origin") == "null"
+        assert page.locator(".chart svg").count() >= 15
+        figure = page.locator("figure:has(#chart-goodput)")
+        assert saved(page, figure, "PNG").read_bytes().startswith(b"\x89PNG")
+        with saved(page, figure, "CSV").open(newline="") as file:
+            rows = {row["setting"]: float(row["value"]) for row in csv.DictReader(file)}
+        estimates = {row.setting.id: row.estimates["goodput_per_s"] for row in analysis.settings}
+        assert rows == pytest.approx({name: estimate.value for name, estimate in estimates.items()}, rel=1e-12)
+
+
 def test_the_first_page_leads_everywhere_by_keyboard(visit: Open, server: Served, root: Path) -> None:
     (root / RACE / "report.html").write_text("<!doctype html><title>the report</title><p>of the race</p>")
     page = visit(server.origin + "/")
@@ -226,11 +319,17 @@ def test_the_first_page_leads_everywhere_by_keyboard(visit: Open, server: Served
 
 def test_two_runs_side_by_side(visit: Open, server: Served, root: Path) -> None:
     page = visit(f"{server.origin}/compare?a={RACE}&b={LARGE}")
-    for letter, name in (("A", RACE), ("B", LARGE)):
-        analysis = stored_analysis((root / name / "analysis.json").read_text())
+    analyses = [stored_analysis((root / name / "analysis.json").read_text()) for name in (RACE, LARGE)]
+    for letter, name, analysis in zip("AB", (RACE, LARGE), analyses, strict=True):
         side = page.locator(".side").filter(has_text=f"{letter} ·")
         assert name in side.inner_text() and analysis.answer.sentences[0] in side.inner_text()
-    assert page.locator("table tbody tr").count() == 9
+    found = compare_runs(*analyses)
+    rows = [row.locator("th, td").all_inner_texts() for row in page.locator("table tbody tr").all()]
+    assert rows == [change_cells(change, found) for change in found.changes] and len(rows) == 9
+    for row, change in zip(rows, found.changes, strict=True):
+        for shown, analysis in zip(row[1:3], analyses, strict=True):
+            values = [t.metrics["goodput_per_s"] for t in analysis.trials if t.setting == change.setting and t.valid]
+            assert float(shown.removesuffix("/s").replace(",", "")) == pytest.approx(fmean(values), rel=0.03)
     assert "threads=32" in page.locator("#compare-chart svg").text_content()
     page.get_by_text("Swap A and B").click()
     page.wait_for_url(f"**/compare?a={LARGE}&b={RACE}")

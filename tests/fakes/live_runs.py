@@ -1,8 +1,10 @@
-"""Run directories for whoever follows them: of a made-up analysis, or grown step by step as a run would write it."""
+"""Run directories for whoever follows them: of a made-up analysis, or grown step by step as a run would write it; and
+what a stranger might have put into them."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -57,3 +59,12 @@ def recorded(root: Path, name: str) -> RunDir:
     assert "foreign_cpu_max: 0.1\n" in text
     run.experiment.write_text(text.replace("foreign_cpu_max: 0.1\n", "foreign_cpu_max: 1.0\n"))
     return run
+
+
+def exchanged(path: Path, how: str) -> None:
+    """A file or folder of a run becomes a link to what it was, or a pipe."""
+    aside = path.rename(path.with_name(f".{path.name}"))
+    if how == "link":
+        path.symlink_to(aside)
+    else:
+        os.mkfifo(path)

@@ -7,6 +7,7 @@ Keys that this version does not know are left out; no file is opened here, and n
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -106,6 +107,8 @@ def _plain(kind: Any) -> _Read:
 
 
 def _checked(value: Any, kinds: tuple[Any, ...]) -> Any:
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        raise ValueError(f"{str(value)[:40]} is no number")
     if not isinstance(value, kinds):
         raise TypeError(f"{str(value)[:40]!r} stands where {' or '.join(kind.__name__ for kind in kinds)} is wanted")
     return value

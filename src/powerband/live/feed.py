@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple
 
 from powerband.live.follow import RunFollower
-from powerband.live.payload import current_row, point_rows, run_row, trial_row
+from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
 from powerband.live.state import RunState, Status, TrialState
 
 POLL_S = 0.5
@@ -162,8 +161,7 @@ class Feed:
         if not told:
             return now, b""
         told |= {"eta_s": state.eta_s, "now_s": self._clock()}
-        text = json.dumps(told, separators=(",", ":"), allow_nan=False)
-        return now, f"data: {text}\n\n".encode()
+        return now, f"data: {as_json(told)}\n\n".encode()
 
 
 def _place(current: TrialState | None) -> tuple[int, str, int]:

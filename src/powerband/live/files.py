@@ -1,15 +1,20 @@
 """Files of a run directory as whoever follows it may read them: they grow, they may be cut short, and in a directory
-from elsewhere they may be anything. Only plain files are opened, never a link, a pipe or a device; nothing here waits.
+from elsewhere they may be anything. Only plain files are opened here, never a link, a pipe or a device, so that nothing
+here waits; what others open by its name passes `refused` first.
 
 In: paths. Out: bytes, the whole lines that were appended since the last look, and whether a run's lock is held.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+from powerband.store import RunDir
 
 CHUNK_BYTES = 1 << 19
 """Read at one look, so that an hour of series never keeps others waiting."""
@@ -38,6 +43,34 @@ def read_plain(path: Path, most_bytes: int = -1) -> bytes | None:
             return file.readall() if most_bytes < 0 else file.read(most_bytes)  # type: ignore[attr-defined]
         except OSError:
             return None
+
+
+def refused(paths: Iterable[Path]) -> str:
+    """Why these must not be opened by their names, as one would open plain files; empty where they may be. A link leads
+    elsewhere, and a pipe keeps whoever opens it. What is put there after this look is not seen."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return f"{path.name} is a link, a pipe or a device, and none of these is opened"
+    return ""
+
+
+def run_refused(run: RunDir) -> str:
+    """The same of what is opened of a run, but for its trials."""
+    return refused((run.experiment, run.host, run.plan, run.trials))
+
+
+def within(folder: Path) -> Iterator[Path]:
+    """The folder itself, and everything in it."""
+    yield folder
+    for at, folders, names in os.walk(folder):
+        yield from (Path(at, name) for name in (*folders, *names))
+
+
+def plain_text(text: str) -> str:
+    """Text that can be sent: a name from a disk, or from somebody's JSON, may hold what is no character."""
+    return text.encode(errors="replace").decode()
 
 
 def changed_at(path: Path) -> tuple[int, int, int] | None:

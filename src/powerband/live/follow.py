@@ -10,6 +10,7 @@ What is cut short is left out until it is whole; what is damaged, foreign or of 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
@@ -25,16 +26,23 @@ from powerband.errors import PowerbandError, UsageError
 from powerband.experiment import Experiment
 from powerband.experiment_file import load_experiment
 from powerband.forecast import forecast
-from powerband.live.files import Tail, changed_at, is_held, read_plain
-from powerband.live.standing import outcome_of, settings_of, settings_unjudged, trial_line
+from powerband.live.files import Tail, changed_at, is_held, read_plain, refused, run_refused, within
+from powerband.live.standing import (
+    may_end_early,
+    outcome_of,
+    settings_of,
+    settings_unjudged,
+    status_at_rest,
+    trial_line,
+)
 from powerband.live.state import Outcome, RunState, Status, TrialLine
 from powerband.live.trial import TrialFollower
 from powerband.machine import known_noise
 from powerband.metrics import METRICS
-from powerband.plan import Stage, TrialSpec
+from powerband.plan import TrialSpec
 from powerband.report.standings import race_line
 from powerband.search.session import analyse_results
-from powerband.store import RunDir
+from powerband.store import RunDir, TrialDir
 
 _PACE_TRIALS = 50
 Version = tuple[int, int, int] | None
@@ -92,6 +100,8 @@ class RunFollower:
 
     def _poll(self) -> RunState:
         self.more = False
+        if why := run_refused(self.run):
+            return self._unreadable(why)
         if not os.path.isfile(self.run.experiment):  # noqa: PTH113 - says False of a folder that is closed to us
             return self._unreadable(f"{self.run.path.name} is no run directory: it has no experiment.yaml")
         self._read_experiment()
@@ -107,11 +117,12 @@ class RunFollower:
         return self._state(self._known.experiment)
 
     def trial(self, number: int) -> TrialFollower | None:
-        """Another trial of the run, to be read from its start; None where the plan has none of this number."""
-        known = self._known.trials.get(number)
-        if known is None or self._known.experiment is None:
+        """Any trial of the run, to be read from its start; None where the plan has none of this number, or where its
+        files must not be opened."""
+        known, directory = self._known.trials.get(number), self.run.trial(number)
+        if known is None or self._known.experiment is None or refused(within(directory.path)):
             return None
-        return TrialFollower(self.run.trial(number), known.spec, self._known.experiment.measure)
+        return TrialFollower(directory, known.spec, self._known.experiment.measure)
 
     @property
     def analysis(self) -> Analysis | None:
@@ -208,9 +219,8 @@ class RunFollower:
         if not waiting or experiment is None:
             return
         trial = waiting[-1]
-        directory = self.run.trial(trial.spec.number)
         try:
-            trial.result = measure(directory, directory.read_record(), experiment)
+            trial.result = _measured(self.run.trial(trial.spec.number), experiment)
         except PowerbandError as error:
             trial.because = str(error)
         except Exception as error:  # one trial that is foreign is no reason to show none
@@ -243,11 +253,11 @@ class RunFollower:
         if self._current is not None and (spec is None or self._current.spec != spec):
             self._current.close()
             self._current = None
-        if spec is None or known.experiment is None:
+        if spec is None:
             return
-        if self._current is None:
-            self._current = TrialFollower(self.run.trial(spec.number), spec, known.experiment.measure)
-        self.more = self._current.read() or self.more
+        self._current = self._current or self.trial(spec.number)
+        if self._current is not None:
+            self.more = self._current.read() or self.more
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -270,7 +280,7 @@ class RunFollower:
         analysis = known.analysis
         results = [trial.result for trial in trials if trial.result is not None]
         planned, _ = self._first_guess(experiment)
-        status = self._status(trials)
+        status = self._status(experiment, trials)
         done = sum(trial.recorded for trial in trials)
         total = known.planned_total if known.planned_total is not None else planned
         began = [trial.began_s for trial in trials if trial.began_s is not None]
@@ -283,7 +293,7 @@ class RunFollower:
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,
             planned_total=max(total, len(trials)) if status is not Status.FINISHED else len(trials),
-            at_most=status is not Status.FINISHED and _may_end_early(experiment),
+            at_most=status is not Status.FINISHED and may_end_early(experiment),
             done=done,
             valid=outcomes.count(Outcome.VALID),
             invalid=outcomes.count(Outcome.INVALID),
@@ -313,7 +323,7 @@ class RunFollower:
 
         return tuple(line(trial) for trial in trials)
 
-    def _status(self, trials: list[_Trial]) -> Status:
+    def _status(self, experiment: Experiment, trials: list[_Trial]) -> Status:
         """What rests has ended, was asked to stop, or lost its process."""
         known = self._known
         if known.running:
@@ -321,17 +331,11 @@ class RunFollower:
         if not trials or any(not trial.recorded for trial in trials):
             return Status.STALE
         last = trials[-1]
-        if last.result is not None and last.result.status == "interrupted":
-            return Status.INTERRUPTED
+        interrupted = last.result is not None and last.result.status == "interrupted"
         race = None if known.analysis is None else known.analysis.race
-        if race is not None and race.under_way:
-            return Status.INTERRUPTED
-        # The plan of a race or a search is the most it might take; that of its confirmation is exact.
-        early = known.experiment is None or _may_end_early(known.experiment)
-        budget = known.experiment is not None and known.experiment.design.budget_ns is not None
-        exact = last.spec.stage is Stage.CONFIRM or not (early or budget)
+        stopped = interrupted or (race is not None and race.under_way)
         lacking = known.planned_total is not None and len(trials) < known.planned_total
-        return Status.INTERRUPTED if exact and lacking else Status.FINISHED
+        return status_at_rest(last.spec.stage, stopped=stopped, lacking=lacking, early=may_end_early(experiment))
 
     def _ended_s(self, trials: list[_Trial]) -> float | None:
         found = [changed_at(self.run.trial(trial.spec.number).record) for trial in trials[-1:]]
@@ -382,5 +386,12 @@ class RunFollower:
         return self._built
 
 
-def _may_end_early(experiment: Experiment) -> bool:
-    return experiment.is_race or experiment.objective.is_capacity
+def _measured(directory: TrialDir, experiment: Experiment) -> TrialResult:
+    """Raises PowerbandError where a file of the trial must not be opened, is damaged, or gives what is no number."""
+    if why := refused(within(directory.path)):
+        raise UsageError(why)
+    result = measure(directory, directory.read_record(), experiment)
+    odd = [name for name, value in result.metrics.items() if not math.isfinite(value)]
+    if odd:
+        raise UsageError(f"its files give no number for {', '.join(odd)}")
+    return result

@@ -11,10 +11,10 @@ import ipaddress
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -113,7 +113,7 @@ class Guard:
 
     def _without_token(self, scope: Scope, headers: Headers) -> Response | None:
         wanted = self._access.token
-        if wanted is None or _same(_bearer(headers), wanted) or _same(self._cookie_of(headers), wanted):
+        if wanted is None or _same(_bearer(headers), wanted) or _same(self._token_kept(headers), wanted):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if _same(dict(query).get("token", ""), wanted):
@@ -130,12 +130,9 @@ class Guard:
             {"www-authenticate": "Bearer"},
         )
 
-    def _cookie_of(self, headers: Headers) -> str:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._access.cookie)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
+    def _token_kept(self, headers: Headers) -> str:
+        """Browsers send the cookies of every program on this host, and some of those are no cookies."""
+        return cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
 
 
 def _is_foreign(headers: Headers) -> bool:

@@ -1,7 +1,7 @@
 """The runs of a folder, for the first page: names in, one `HistoryLine` each out, read as little as will do.
 
-Of an analysis only its beginning is read, where the answer stands; what was read is kept until the file changes. Which
-name may be asked for is decided here: that of a folder which lies in the runs folder itself, and of nothing else.
+Of an analysis mostly its beginning is read, where the answer stands; what was read is kept until the file changes.
+Which name may be asked for is decided here: that of a folder which lies in the runs folder itself, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from powerband.live.files import changed_at, is_held, read_plain
+from powerband.experiment_file import load_experiment
+from powerband.live.files import changed_at, is_held, plain_text, read_plain, run_refused
+from powerband.live.standing import may_end_early, status_at_rest
 from powerband.live.state import Status
+from powerband.plan import Stage
+from powerband.store import RunDir
 
 _HEAD_BYTES = 1 << 16
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
@@ -25,8 +29,8 @@ _SHOWN_MAX = 4000  # characters of a text from a file
 @dataclass(frozen=True)
 class HistoryLine:
     """One run of a folder. `folder`: its directory's name; `answer`: the first sentence of its last analysis, else
-    empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as far as it can be told
-    without reading the run."""
+    empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as its page says it, as
+    far as that can be told without reading every experiment: see `_at_rest`."""
 
     folder: str
     name: str
@@ -40,13 +44,31 @@ class HistoryLine:
     has_report: bool
 
 
+class _Plan(NamedTuple):
+    """`last`: what the last trial of the plan was for, None while it has no record; `stopped`: it was interrupted;
+    `lacking`: more trials were planned."""
+
+    trials: int
+    last: Stage | None = None
+    stopped: bool = False
+    lacking: bool = False
+
+
+class _End(NamedTuple):
+    """`early`: see `may_end_early`; None: the experiment cannot be read. `stopped`: the race was."""
+
+    early: bool | None
+    stopped: bool
+
+
 class History:
     """The runs of one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._heads: dict[str, tuple[Any, dict[str, str]]] = {}
-        self._plans: dict[str, tuple[Any, tuple[int, bool, bool]]] = {}
+        self._plans: dict[str, tuple[Any, _Plan]] = {}
+        self._ends: dict[str, tuple[Any, _End]] = {}
 
     def lines(self) -> list[HistoryLine]:
         """The latest first. A folder that cannot be read is empty."""
@@ -54,7 +76,7 @@ class History:
         return sorted(found, key=lambda line: (line.began_s or 0.0, line.folder), reverse=True)
 
     def names(self) -> list[str]:
-        """Folders of the runs folder that hold an experiment."""
+        """Folders of the runs folder that hold an experiment, and whose names are text."""
         try:
             with os.scandir(self.root) as entries:
                 return sorted(entry.name for entry in entries if self._is_run(entry))
@@ -74,30 +96,24 @@ class History:
         return self.root / name if there else None
 
     def _is_run(self, entry: os.DirEntry[str]) -> bool:
-        here = not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+        named = plain_text(entry.name) == entry.name and not entry.name.startswith(".")
+        here = named and entry.is_dir(follow_symlinks=False)
         return here and os.path.isfile(os.path.join(entry.path, "experiment.yaml"))  # noqa: PTH113, PTH118
 
     def _line(self, folder: str) -> HistoryLine:
         path = self.root / folder
-        head = self._head(path)
-        trials, recorded, interrupted = self._plan(path)
+        head, plan = self._head(path), self._plan(path)
         experiment = changed_at(path / "experiment.yaml")
         dated = _DATED.fullmatch(folder)
-        if is_held(path / ".lock"):
-            status = Status.RUNNING
-        elif interrupted:
-            status = Status.INTERRUPTED
-        else:
-            status = Status.FINISHED if recorded else Status.STALE
         return HistoryLine(
             folder=folder,
             name=head.get("name") or (dated[1] if dated else folder),
             question=head.get("question", ""),
-            status=status,
+            status=Status.RUNNING if is_held(path / ".lock") else self._at_rest(RunDir(path), plan),
             answer=head.get("answer", ""),
             sure=head.get("sure", ""),
             objective=head.get("objective", ""),
-            trials=trials,
+            trials=plan.trials,
             began_s=None if experiment is None else experiment[2] / 1e9,
             has_report=changed_at(path / "report.html") is not None,
         )
@@ -110,12 +126,31 @@ class History:
             self._heads[path.name] = kept
         return kept[1]
 
-    def _plan(self, path: Path) -> tuple[int, bool, bool]:
+    def _plan(self, path: Path) -> _Plan:
         version = changed_at(path / "plan.jsonl"), changed_at(path / "analysis.json")
         kept = self._plans.get(path.name)
-        if kept is None or kept[0] != version or not kept[1][1]:
-            kept = version, _plan_of(path)
+        if kept is None or kept[0] != version or kept[1].last is None:
+            kept = version, _plan_of(RunDir(path))
             self._plans[path.name] = kept
+        return kept[1]
+
+    def _at_rest(self, run: RunDir, plan: _Plan) -> Status:
+        """Of a run that no process holds. Its experiment is read only where its plan leaves open what is asked."""
+        if run_refused(run):
+            return Status.UNREADABLE
+        if plan.last is None:
+            return Status.STALE
+        end = self._end(run) if plan.lacking and not plan.stopped else _End(early=False, stopped=plan.stopped)
+        if end.early is None:
+            return Status.UNREADABLE
+        return status_at_rest(plan.last, stopped=end.stopped, lacking=plan.lacking, early=end.early)
+
+    def _end(self, run: RunDir) -> _End:
+        version = changed_at(run.experiment), changed_at(run.analysis)
+        kept = self._ends.get(run.path.name)
+        if kept is None or kept[0] != version:
+            kept = version, _end_of(run)
+            self._ends[run.path.name] = kept
         return kept[1]
 
 
@@ -138,16 +173,28 @@ def _value(text: str, key: str) -> Any:
     match = re.search(rf'"{key}":\s*', text)
     try:
         return None if match is None else json.JSONDecoder().raw_decode(text, match.end())[0]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _plan_of(path: Path) -> tuple[int, bool, bool]:
-    """Trials begun, whether the last of them has a record, and whether that one was interrupted."""
-    lines = (read_plain(path / "plan.jsonl") or b"").splitlines()
+def _plan_of(run: RunDir) -> _Plan:
+    lines = (read_plain(run.plan) or b"").splitlines()
     try:
-        number = int(json.loads(lines[-1])["number"])
-    except (IndexError, ValueError, KeyError, TypeError):
-        return len(lines), False, False
-    record = read_plain(path / "trials" / f"{number:04d}" / "record.json", _RECORD_HEAD_BYTES)
-    return len(lines), record is not None, b'"status": "interrupted"' in (record or b"")
+        last = json.loads(lines[-1])
+        record = read_plain(run.trial(int(last["number"])).record, _RECORD_HEAD_BYTES)
+        stage, total = Stage(last.get("stage", Stage.COMPARE)), last.get("planned_total")
+    except (IndexError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return _Plan(len(lines))
+    if record is None:
+        return _Plan(len(lines))
+    lacking = isinstance(total, int) and len(lines) < total
+    return _Plan(len(lines), stage, stopped=b'"status": "interrupted"' in record, lacking=lacking)
+
+
+def _end_of(run: RunDir) -> _End:
+    try:
+        early = may_end_early(load_experiment(run.experiment))
+    except Exception:  # a foreign directory may hold anything; its page says what is wrong with it
+        return _End(None, stopped=False)
+    analysis = (read_plain(run.analysis) or b"").decode("utf-8", "ignore")
+    return _End(early, stopped=_value(analysis, "ended_by") in ("running", "stopped"))

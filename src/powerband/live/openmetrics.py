@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.registry import Collector
 
 from powerband.analyze.fleet import SECOND_NS
+from powerband.live.files import plain_text
 from powerband.live.state import Figures, RunState, SettingState, Status, TrialPhase, TrialState
 
 Row = tuple[tuple[str, ...], float]
@@ -51,23 +52,18 @@ class _Runs(Collector):
     def collect(self) -> Iterator[Metric]:
         info = InfoMetricFamily("powerband_run", "Each run, by its directory; its experiment's name", labels=["run"])
         for run in self._runs:
-            info.add_metric([_run(run)], {"name": _text(run.name)})
+            info.add_metric([_run(run)], {"name": plain_text(run.name)})
         yield info
         for family in FAMILIES:
             found = GaugeMetricFamily(family.name, family.help, labels=["run", *family.labels], unit=family.unit)
             for run in self._runs:
                 for labels, value in family.rows(run):
-                    found.add_metric([_run(run), *map(_text, labels)], value)
+                    found.add_metric([_run(run), *map(plain_text, labels)], value)
             yield found
 
 
 def _run(run: RunState) -> str:
-    return _text(Path(run.path).name)
-
-
-def _text(value: str) -> str:
-    """A name from a disk may hold bytes that are no text."""
-    return value.encode(errors="replace").decode()
+    return plain_text(Path(run.path).name)
 
 
 def _statuses(run: RunState) -> Iterator[Row]:

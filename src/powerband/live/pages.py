@@ -4,7 +4,6 @@ own, so that nothing in a page can become one. What changes while a run goes on 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from html import escape
@@ -13,7 +12,9 @@ from urllib.parse import quote, urlencode
 
 from powerband import __version__
 from powerband.analyze.changes import RunComparison
+from powerband.live.files import plain_text
 from powerband.live.history import HistoryLine
+from powerband.live.payload import as_json
 from powerband.live.state import RunState, Status
 from powerband.report.comparison import change_cells, change_reasons, comparison_note
 from powerband.report.findings import estimate_phrase
@@ -50,7 +51,7 @@ def history_page(lines: Sequence[HistoryLine], root: str) -> str:
         f"<p class='lead'>There is no run in {escape(root)} yet. <code>powerband run quickstart</code> makes one.</p>"
     )
     body = f"""<header class="top"><p class="eyebrow">powerband</p><h1>Runs</h1>
-<p class="lead">{plural(len(lines), "run")} in {escape(root)}, the latest first.</p></header>
+<p class="lead" id="count">{plural(len(lines), "run")} in {escape(root)}, the latest first.</p></header>
 <main id="content">{table if lines else none}</main>"""
     return _page("Runs", body, scripts=("history.js",), module=True)
 
@@ -78,6 +79,7 @@ def run_page(folder: str, name: str) -> str:
     there = run_address(folder)
     body = f"""<div id="lost" class="banner" role="status" hidden>The page has lost its server, which ends with its run
 or with its command. <code>powerband watch</code> opens it again.</div>
+<div id="refused" class="banner" role="status" hidden></div>
 <header class="top">
 <p class="eyebrow"><a href="/">Runs</a> / <b>{escape(folder)}</b> <span id="status" class="pill">…</span>
 <a id="report" href="{escape(there)}report" hidden>report</a></p>
@@ -126,7 +128,7 @@ def message_page(title: str, text: str, links: Sequence[tuple[str, str]] = ()) -
 
 
 def compare_page(folders: tuple[str, str], states: tuple[RunState, RunState], found: RunComparison) -> str:
-    """Two runs side by side: what each says, and for each setting what changed."""
+    """Two runs side by side: what each says, and for each setting what changed. `found` calls them A and B."""
     metric = found.objective
     heads = ("setting", "A", "B", "change", "interval", "smallest", "verdict")
     rows = "".join(
@@ -151,14 +153,14 @@ def compare_page(folders: tuple[str, str], states: tuple[RunState, RunState], fo
         else ""
     )
     body = f"""<header class="top"><p class="eyebrow"><a href="/">Runs</a> / <b>two compared</b></p>
-<p class="answer long">{escape(_short_names(found.sentence, folders))}</p></header>
+<p class="answer long">{escape(found.sentence)}</p></header>
 <main id="content"><div class="grid two">{sides}</div>
 <p class="lead"><a href="{escape(swapped)}">Swap A and B</a></p>
 {picture}
 <div class="scroll"><table><thead><tr>{"".join(f'<th scope="col">{head}</th>' for head in heads)}</tr></thead>
 <tbody>{rows}</tbody></table></div>
 <ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>
-<p class="lead">{escape(_short_names(comparison_note(found), folders))}</p></main>
+<p class="lead">{escape(comparison_note(found))}</p></main>
 {_data("compare-data", _picture(found))}"""
     return _page("Two runs compared", body, scripts=("echarts.min.js", "compare.js"), module=True)
 
@@ -201,13 +203,9 @@ def _picture(found: RunComparison) -> dict[str, Any]:
     }
 
 
-def _short_names(text: str, folders: tuple[str, str]) -> str:
-    return text.replace(folders[1], "B").replace(folders[0], "A")
-
-
 def _data(name: str, value: Any) -> str:
     """A block of data that no script can be made of: `<` occurs nowhere in it."""
-    text = json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
+    text = as_json(value).replace("<", "\\u003c").replace("&", "\\u0026")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
@@ -237,7 +235,7 @@ def _page(
         f'<script {"defer" if name.endswith(".min.js") or not module else "type=module"} src="/static/{name}"></script>'
         for name in scripts
     )
-    return f"""<!doctype html>
+    return plain_text(f"""<!doctype html>
 <html lang="en" {about}>
 <head>
 <meta charset="utf-8">
@@ -252,4 +250,4 @@ def _page(
 {body}
 </body>
 </html>
-"""
+""")

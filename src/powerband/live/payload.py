@@ -6,6 +6,8 @@ differ in a digit. The seconds of a trial travel as flat rows by name (`cpu_core
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +25,23 @@ COLUMNS = (
     ("rss_bytes_max", "memory"),
 )
 Row = dict[str, Any]
+_encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def as_json(told: Any) -> str:
+    """In ASCII, so that what is no character is an escape like others; a number for which JSON has no word is null."""
+    try:
+        return _encoded(told)
+    except ValueError:
+        return _encoded(_finite(told))
+
+
+def _finite(told: Any) -> Any:
+    if isinstance(told, Mapping):
+        return {key: _finite(value) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [_finite(value) for value in told]
+    return None if isinstance(told, float) and not math.isfinite(told) else told
 
 
 def run_row(state: RunState, folder: str) -> Row:
@@ -67,6 +86,7 @@ def trial_row(line: TrialLine, unit: str) -> Row:
         "value_text": "" if line.value is None or not unit else format_number(line.value, unit),
         "because": line.because,
         "took_s": line.took_s,
+        "rate_per_s": line.rate_per_s,
     }
 
 

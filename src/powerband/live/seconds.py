@@ -25,6 +25,7 @@ from powerband.protocol import kind_of
 SECOND_NS = 1_000_000_000
 LAG_SECONDS = 3  # an engine that is silent for longer is not waited for
 GAUGES_MAX = 48
+SECONDS_MAX = 7 * 86_400  # longer than any trial: what says more is no line of one
 _EARLY_LINES = 400  # of the probe before go is known: the last ones are what rates begin from
 _AT = b'"at_ns":'
 EVERYTHING = 1 << 62
@@ -106,9 +107,10 @@ class LoadSeconds:
             self.origin_ns = start_ns
         if not self._phases_are_told and (phase := event.get("phase")):
             self.phases_ns.setdefault(phase, start_ns)
+        second = _second(end_ns - self.origin_ns - 1)
         self._newest[engine] = end_ns
-        if end_ns > self.origin_ns:
-            self._seconds.setdefault((end_ns - self.origin_ns - 1) // SECOND_NS, []).append(event)
+        if second >= 0:
+            self._seconds.setdefault(second, []).append(event)
 
 
 @dataclass
@@ -190,7 +192,7 @@ class ProbeSeconds:
 
     def _second(self, at_ns: int) -> int:
         assert self._origin_ns is not None
-        return max(-1, (at_ns - self._origin_ns) // SECOND_NS)
+        return max(-1, _second(at_ns - self._origin_ns))
 
     def _keep(self, line: bytes) -> None:
         """The last sample of each second is decoded once the next second has begun."""
@@ -263,6 +265,13 @@ class ProbeSeconds:
             return {}
         own = {name: found for name, values in own_series(self._own, counters).items() if (found := _last(values))}
         return {**_raw(counters), **{name: found[0] for name, found in own.items()}}
+
+
+def _second(since_go_ns: float) -> int:
+    """Raises ValueError for a moment that no trial has, and for what is no number."""
+    if not abs(since_go_ns) < SECONDS_MAX * SECOND_NS:
+        raise ValueError(f"{since_go_ns} ns after go is in no trial")
+    return int(since_go_ns // SECOND_NS)
 
 
 def _switches(before: Json, now: Json, passed: int) -> float:

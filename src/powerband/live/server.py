@@ -20,27 +20,27 @@ import asyncio
 import contextlib
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from powerband.analyze.two_runs import ToldRun, compare_two
 from powerband.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
-from powerband.live.files import read_plain
+from powerband.live.files import plain_text, read_plain, refused, within
 from powerband.live.follow import RunFollower
 from powerband.live.guard import REPORT_POLICY, Access, Guard
 from powerband.live.history import History
 from powerband.live.openmetrics import exposition
 from powerband.live.pages import compare_page, history_page, message_page, run_address, run_page
-from powerband.live.payload import current_row, point_rows, run_row, trial_row
+from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
 from powerband.live.state import RunState, Status
 from powerband.live.subject_page import CONTENT_TYPE, NoPageError, subject_pages
 from powerband.report.gather import gather, read_host
@@ -83,8 +83,8 @@ class LivePages:
             return None
         if name not in self._feeds:
             self._feeds[name] = Feed(RunFollower(path))
-            self._forget()
         self._feeds.move_to_end(name)
+        self._forget()
         return self._feeds[name]
 
     @property
@@ -96,7 +96,8 @@ class LivePages:
         await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
 
     def _forget(self) -> None:
-        for name, feed in list(self._feeds.items()):
+        """All but the last, which is being asked for, may go."""
+        for name, feed in list(self._feeds.items())[:-1]:
             if len(self._feeds) <= FEEDS_MAX:
                 return
             if not feed.viewers:
@@ -134,7 +135,7 @@ class LivePages:
             return _no_run(name)
         state = await _settled(feed)
         current = state.current
-        return JSONResponse(
+        return _json(
             {
                 "run": run_row(state, name),
                 "trials": [trial_row(line, state.unit) for line in state.trials],
@@ -151,7 +152,7 @@ class LivePages:
         state = await feed.fresh()
         follower = feed.follower.trial(number)
         if follower is None:
-            return _not_found(f"{name} has no trial {number}.")
+            return _not_found(f"{name} has no trial {number} that can be read.")
         try:
             over = state.current is None or state.current.number != number
             while await asyncio.to_thread(lambda: follower.read(over=over)):
@@ -159,7 +160,7 @@ class LivePages:
             trial = follower.state
         finally:
             follower.close()
-        return JSONResponse({**current_row(trial), "points": point_rows(trial.points), "damaged": follower.damaged})
+        return _json({**current_row(trial), "points": point_rows(trial.points), "damaged": follower.damaged})
 
     async def _report(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -173,7 +174,7 @@ class LivePages:
         back = [(run_address(name), "The run")]
         if state.status is Status.RUNNING:
             return HTMLResponse(message_page("No report yet", "The report is made when the run ends.", back), 404)
-        if feed.follower.analysis is None:
+        if state.because or feed.follower.analysis is None:
             return HTMLResponse(message_page("No report", state.because or "No trial of it was measured.", back), 404)
         try:
             text = await asyncio.to_thread(self._made_report, name, feed, state)
@@ -183,12 +184,15 @@ class LivePages:
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
-        """Of a run that has none, as `powerband report` would write it; kept, not written."""
+        """Of a run that has none, as `powerband report` would write it; kept, not written. Raises UsageError where its
+        files must not be opened."""
         kept = self._reports.get(name)
         if kept is None or kept[0] != state.version:
             assert feed.follower.analysis is not None
+            if why := refused(within(feed.follower.run.trials)):
+                raise UsageError(why)
             self._reports.clear()
-            kept = state.version, render_page(gather(feed.follower.run, feed.follower.analysis))
+            kept = state.version, plain_text(render_page(gather(feed.follower.run, feed.follower.analysis)))
             self._reports[name] = kept
         return kept[1]
 
@@ -199,16 +203,17 @@ class LivePages:
             return HTMLResponse(message_page("Nothing to compare", "Choose two different runs.", home), 400)
         told: list[ToldRun] = []
         states: list[RunState] = []
-        for name in names:
+        for letter, name in zip("AB", names, strict=True):
             feed = self.feed(name)
             if feed is None:
                 return _no_run(name)
             state = await _settled(feed)
             experiment, analysis = feed.follower.experiment, feed.follower.analysis
-            if experiment is None or analysis is None:
+            if state.because or experiment is None or analysis is None:
                 why = state.because or f"{name} has no analysis yet: none of its trials was judged."
                 return HTMLResponse(message_page("Nothing to compare", why, home), 409)
-            told.append(ToldRun(name, experiment, analysis, read_host(feed.follower.run.host)))
+            host = await asyncio.to_thread(read_host, feed.follower.run.host)
+            told.append(ToldRun(letter, experiment, analysis, host))
             states.append(state)
         try:
             found = await asyncio.to_thread(compare_two, told[0], told[1])
@@ -293,6 +298,10 @@ async def _settled(feed: Feed) -> RunState:
     while feed.follower.more:
         state = await feed.fresh()
     return state
+
+
+def _json(told: Mapping[str, Any]) -> Response:
+    return Response(as_json(told), media_type="application/json")
 
 
 def _no_run(name: str) -> Response:

@@ -10,12 +10,25 @@ from collections.abc import Iterable, Sequence
 
 from powerband.analyze.results import Analysis, Estimate, Race, SettingResult, TrialResult
 from powerband.experiment import Experiment
-from powerband.live.state import LookState, Outcome, SettingState, TrialLine
-from powerband.plan import Setting, TrialSpec
+from powerband.live.state import LookState, Outcome, SettingState, Status, TrialLine
+from powerband.plan import Setting, Stage, TrialSpec
 from powerband.report.findings import departure_of, state_words
 from powerband.report.standings import ranked
 
 _JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
+
+
+def status_at_rest(last: Stage, *, stopped: bool, lacking: bool, early: bool) -> Status:
+    """Of a run that no process holds and of which each trial has its record: is there nothing left to do? `last`: what
+    its last trial was for; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
+    `early`: `may_end_early`. The plan of such a run is the most it might take; that of its confirmation is exact."""
+    exact = last is Stage.CONFIRM or not early
+    return Status.INTERRUPTED if stopped or (exact and lacking) else Status.FINISHED
+
+
+def may_end_early(experiment: Experiment) -> bool:
+    """Whether fewer trials than planned may be all that are wanted."""
+    return experiment.is_race or experiment.objective.is_capacity or experiment.design.budget_ns is not None
 
 
 def outcome_of(result: TrialResult) -> Outcome:
@@ -44,6 +57,7 @@ def trial_line(
         value=value,
         because=because,
         took_s=None if result is None else result.took_s,
+        rate_per_s=spec.rate_per_s,
     )
 
 

@@ -142,7 +142,7 @@ class SettingState:
 @dataclass(frozen=True)
 class TrialLine:
     """One trial of the run. `value`: of the objective, where it is valid and judged; `because`: why it does not count.
-    `took_s`: from the first process to the last."""
+    `took_s`: from the first process to the last. `rate_per_s`: offered, where the plan sets a rate for this trial."""
 
     number: int
     setting: str
@@ -153,6 +153,7 @@ class TrialLine:
     value: float | None = None
     because: str = ""
     took_s: float | None = None
+    rate_per_s: float | None = None
 
 
 @dataclass(frozen=True)

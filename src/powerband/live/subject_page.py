@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powerband.hosts import is_loopback, split_url
-from powerband.live.files import read_plain
+from powerband.live.files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
 from powerband.run.requests import connection_to
 from powerband.store import RunDir, SubjectAddress
@@ -153,4 +153,4 @@ def _is_kept(comment: str) -> bool:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"").encode(errors="replace").decode()
+    return plain_text(value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\""))

@@ -15,7 +15,7 @@ from powerband.live.state import POINTS_MAX, Figures, TrialPhase, TrialState
 from powerband.plan import TrialSpec
 from powerband.store import TrialDir
 
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError)
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _LAG_SECONDS = 3
 
 

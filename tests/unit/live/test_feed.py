@@ -94,6 +94,20 @@ def test_the_first_message_has_everything_and_the_next_what_changed(tmp_path: Pa
     run(case)
 
 
+def test_a_number_that_is_none_is_told_as_null(tmp_path: Path) -> None:
+    async def case() -> None:
+        follower = Scripted(tmp_path)
+        points = (Figures(t_s=1.0, rate_per_s=float("nan"), gauges={"\ud800": float("inf"), "queued": 3.0}),)
+        trial = TrialState(1, "\ud800", 0, "compare", None, TrialPhase.MEASURE, 1.0, 1.0, points[0], points)
+        follower.state = RunState(**{**vars(follower.state), "current": trial})
+        stream = Feed(follower).messages()
+        (point,) = (await next_of(stream))["current"]["points"]
+        assert point == {"t_s": 1.0, "rate_per_s": None, "gauges:\ud800": None, "gauges:queued": 3.0}
+        await stream.aclose()
+
+    run(case)
+
+
 def test_one_who_stalls_gets_the_newest_state_and_no_backlog(tmp_path: Path) -> None:
     """While he takes nothing, others are served, nothing is kept for him, and then he gets one message with all."""
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.live.files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain
+from powerband.live.files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain, refused, within
 
 
 def read_all(tail: Tail) -> list[bytes]:
@@ -83,6 +83,17 @@ def test_only_plain_files_are_opened(tmp_path: Path) -> None:
         assert Tail(tmp_path / name).read().lines == []
     assert read_plain(tmp_path / "secret") == b"secret"
     assert read_plain(tmp_path / "secret", 3) == b"sec"
+
+
+def test_what_others_would_open_is_looked_at_first(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "plain").write_text("")
+    assert refused(within(folder)) == "" == refused((folder / "absent",))
+    (tmp_path / "link").symlink_to(folder)
+    assert refused(within(tmp_path / "link")).startswith("link is a link, a pipe or a device")
+    os.mkfifo(folder / "deep" / "pipe")
+    assert refused(within(folder)).startswith("pipe is a link, a pipe or a device")
 
 
 def test_a_lock_is_seen_without_being_tried(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.live_runs import recorded, written
+from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
 from powerband.experiment_file import load_experiment
 from powerband.live import follow
 from powerband.live.follow import RunFollower
+from powerband.live.payload import run_row
 from powerband.live.state import Outcome, RunState, Status
 from powerband.plan import Stage
 from powerband.report.standings import ranked
@@ -251,3 +252,44 @@ def test_trials_cut_short_never_crash(small: RunDir, name: str) -> None:
         path.write_bytes(path.read_bytes()[: number * 500])
     state = settled(RunFollower(small.path))
     assert state.status is not Status.UNREADABLE and len(state.trials) == 6
+
+
+@pytest.mark.parametrize("how", ["link", "pipe"])
+@pytest.mark.parametrize("name", ["experiment.yaml", "host.json", "plan.jsonl", "trials"])
+def test_a_run_of_links_or_pipes_is_not_opened(small: RunDir, name: str, how: str) -> None:
+    exchanged(small.path / name, how)
+    state = RunFollower(small.path).poll()
+    assert state.status is Status.UNREADABLE
+    assert state.because == f"{name} is a link, a pipe or a device, and none of these is opened"
+
+
+@pytest.mark.parametrize("how", ["link", "pipe"])
+@pytest.mark.parametrize("name", ["record.json", "probe.jsonl", "subject.log", "."])
+def test_a_trial_of_links_or_pipes_is_not_opened_and_the_others_are(small: RunDir, name: str, how: str) -> None:
+    exchanged(small.trial(2).path / name, how)
+    follower = RunFollower(small.path)
+    state = settled(follower)
+    assert "none of these is opened" in state.trials[1].because or state.trials[1].outcome is Outcome.LOST
+    assert follower.trial(2) is None and follower.trial(1) is not None
+    assert all("none of these" not in line.because for line in state.trials if line.number != 2)
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity", "1" + 400 * "0"])
+def test_an_analysis_with_what_is_no_number_is_left_aside(tmp_path: Path, number: str) -> None:
+    run = written(tmp_path, "run")
+    value = str(synthetic.analysis().settings[0].estimates["goodput_per_s"].value)
+    text = run.analysis.read_text()
+    assert value in text
+    run.analysis.write_text(text.replace(value, number))
+    state = settled(RunFollower(run.path))
+    assert any("analysis.json is left aside" in warning and "no number" in warning for warning in state.warnings)
+    json.dumps(run_row(state, "run"), allow_nan=False)
+
+
+def test_a_record_with_what_is_no_number_is_named_and_the_others_stay(small: RunDir) -> None:
+    record = small.trial(2).record
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"control_cpu_ns": float("inf")}))
+    state = settled(RunFollower(small.path))
+    assert "no number for bench_cpu_cores" in state.trials[1].because
+    assert state.answer and "no number" not in state.trials[0].because
+    json.dumps(run_row(state, "run"), allow_nan=False)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fakes import synthetic
-from fakes.live_runs import written
+from fakes import synthetic, synthetic_verdicts
+from fakes.live_runs import exchanged, written
 from powerband.live import history
+from powerband.live.follow import RunFollower
 from powerband.live.history import History
 from powerband.live.state import Status
+from powerband.plan import Stage
+from powerband.store import RunDir
 
 
 def test_a_line_holds_what_its_analysis_says(tmp_path: Path) -> None:
@@ -46,6 +51,70 @@ def test_how_it_stands(tmp_path: Path) -> None:
     assert lines.lines()[0].status is Status.INTERRUPTED
     run.trial(45).record.unlink()
     assert History(tmp_path).lines()[0].status is Status.STALE
+
+
+def more_planned(run: RunDir) -> None:
+    """It has only a part of what its plan says."""
+    run.plan.write_text(re.sub(r'("planned_total": )\d+', r"\g<1>99", run.plan.read_text()))
+
+
+def of_the_future(run: RunDir) -> None:
+    more_planned(run)
+    run.experiment.write_text(run.experiment.read_text() + "future: {key: 1}\n")
+
+
+@pytest.mark.parametrize("kind", ["grid", "race", "stopped race", "unconfirmed race"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: None,
+        more_planned,
+        of_the_future,
+        lambda run: run.trial(run.plan.read_text().count("\n")).record.unlink(),
+        lambda run: exchanged(run.host, "pipe"),
+        lambda run: exchanged(run.trials, "link"),
+    ],
+)
+def test_the_list_says_of_a_run_what_its_page_says(
+    tmp_path: Path, kind: str, change: Callable[[RunDir], object]
+) -> None:
+    base = synthetic.analysis() if kind == "grid" else synthetic_verdicts.race_analysis()
+    if kind == "unconfirmed race":
+        base = replace(base, trials=tuple(trial for trial in base.trials if trial.stage is Stage.COMPARE))
+    if kind == "stopped race":
+        assert base.race is not None
+        base = replace(base, race=replace(base.race, ended_by="stopped", confirmation=None))
+    run = written(tmp_path, "run", base, order="blocks" if kind == "grid" else "race")
+    if kind == "stopped race":
+        more_planned(run)
+    change(run)
+    (line,) = History(tmp_path).lines()
+    follower = RunFollower(run.path)
+    state = follower.poll()
+    while follower.more:
+        state = follower.poll()
+    assert line.status is state.status
+
+
+def test_an_analysis_without_end_leaves_the_list_whole(tmp_path: Path) -> None:
+    written(tmp_path, "run").analysis.write_text('{"answer": ' + 60_000 * "[")
+    (line,) = History(tmp_path).lines()
+    assert line.answer == ""
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-1", '"x"', "[]", "1" + 400 * "0"])
+def test_a_plan_of_another_kind_leaves_the_list_whole(tmp_path: Path, number: str) -> None:
+    run = written(tmp_path, "run")
+    run.plan.write_text(f'{{"number": {number}}}\n')
+    (line,) = History(tmp_path).lines()
+    assert (line.trials, line.status) == (1, Status.STALE)
+
+
+def test_a_folder_whose_name_is_no_text_is_not_listed(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    run.path.rename(tmp_path / "\udcff")  # the byte 0xff
+    written(tmp_path, "other")
+    assert History(tmp_path).names() == ["other"]
 
 
 def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

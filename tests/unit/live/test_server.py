@@ -13,7 +13,7 @@ import pytest
 
 from fakes import synthetic
 from fakes.asgi import Answered, asked
-from fakes.live_runs import recorded, written
+from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
 from powerband.live.guard import access_for
 from powerband.live.server import FEEDS_MAX, LivePages
@@ -215,3 +215,57 @@ def test_of_many_runs_only_some_are_kept_in_mind(root: Path, pages: LivePages) -
         shutil.copytree(root / "20261119-100000-quickstart", root / f"copy-{number}")
         assert get(pages, f"/runs/copy-{number}/state").status == 200
     assert len(pages._feeds) == FEEDS_MAX
+
+
+def test_all_that_are_watched_stay_and_one_more_is_opened(root: Path, pages: LivePages) -> None:
+    for number in range(FEEDS_MAX):
+        shutil.copytree(root / "20261119-100000-quickstart", root / f"copy-{number}")
+        assert get(pages, f"/runs/copy-{number}/state").status == 200
+    for feed in pages._feeds.values():
+        feed.viewers = 1
+    assert get(pages, "/runs/20261119-100000-quickstart/state").status == 200
+    assert len(pages._feeds) == FEEDS_MAX + 1
+
+
+def test_what_is_no_text_is_replaced_and_the_list_stays(root: Path, pages: LivePages) -> None:
+    run = written(root, "half")
+    analysis = json.loads(run.analysis.read_text())
+    analysis |= {"name": "half \ud800", "question": "\udfff?", "warnings": ["\ud800"]}
+    analysis["answer"]["sentences"] = ["Use \ud800.", "\udc00"]
+    run.analysis.write_text(json.dumps(analysis))
+    shutil.copytree(run.path, root / "\udcff")  # the byte 0xff
+    page = get(pages, "/")
+    assert page.status == 200 and "half ?" in page.text and "20261120-100000-pool-size" in page.text
+    assert "Use ?." in get(pages, "/compare?a=half&b=20261120-100000-pool-size").text
+    assert get(pages, "/runs/half/state").json()["run"]["answer"][0] == "Use \ud800."
+    for target in ("/runs/half/", "/runs/half/report", "/metrics"):
+        assert get(pages, target).status in (200, 404)
+
+
+def test_a_trial_with_what_is_no_number_is_told_without(root: Path, pages: LivePages) -> None:
+    run = RunDir(root / "20261119-100000-quickstart")
+    text = re.sub(r'"response_time_ns_sum":\d+', '"response_time_ns_sum":1e999', run.trial(1).events.read_text())
+    for end in ("NaN", "1e999", "1e300", "1" + 400 * "0"):
+        text += f'{{"type":"interval","engine":0,"start_ns":1,"end_ns":{end}}}\n'
+    run.trial(1).events.write_text(text)
+    trial = get(pages, f"/runs/{run.path.name}/trials/1").json()
+    assert len(trial["points"]) == 6 and trial["damaged"] == 4
+    assert trial["points"][1]["rate_per_s"] > 0 and trial["points"][1]["response_time_ns_mean"] is None
+
+
+def test_nothing_waits_for_a_pipe(root: Path, pages: LivePages) -> None:
+    exchanged(root / "20261120-100000-pool-size" / "host.json", "pipe")
+    compared = get(pages, "/compare?a=20261120-100000-pool-size&b=20261121-100000-pool-size")
+    assert compared.status == 409 and "host.json is a link, a pipe or a device" in compared.text
+    exchanged(root / "20261121-100000-pool-size" / "trials" / "0003" / "record.json", "pipe")
+    report = get(pages, "/runs/20261121-100000-pool-size/report")
+    assert report.status == 404 and "record.json is a link, a pipe or a device" in report.text
+
+
+def test_a_comparison_calls_its_runs_a_and_b_whatever_they_are_called(root: Path, pages: LivePages) -> None:
+    written(root, "a")
+    written(root, "a-2", synthetic.analysis(blocks=4))
+    for names in (("a", "a-2"), ("a-2", "a")):
+        page = get(pages, f"/compare?a={names[0]}&b={names[1]}")
+        assert "Verdicts are on B towards A, at 95% confidence for all settings together" in page.text
+        assert re.search(r'<p class="answer long">[^<]*\bB\b[^<]*\bA\b', page.text)

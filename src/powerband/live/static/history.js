@@ -1,22 +1,27 @@
 // Keeps the list of runs as it is on disk, while somebody looks at it; what was picked for a comparison stays picked.
 
 const EVERY_MS = 4000;
-const body = document.getElementById("runs");
+const count = document.getElementById("count");
+const content = document.getElementById("content");
+let told = content.innerHTML;
 
 async function refresh() {
-  if (document.hidden || !body) return;
+  if (document.hidden) return;
   const answer = await fetch(location.href).catch(() => null);
   if (!answer?.ok) return;
-  const there = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("runs");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const there = page.getElementById("content");
   if (!there || there.innerHTML === told) return;
+  if (content.contains(document.activeElement)) return; // not under somebody's fingers: the next time will do
   told = there.innerHTML;
-  const picked = [...body.querySelectorAll("input:checked")].map((input) => [input.name, input.value]);
-  const focused = document.activeElement?.closest?.("tr")?.dataset.run;
-  if (focused) return; // not under somebody's fingers: the next time will do
-  body.replaceChildren(...there.children);
-  for (const input of body.querySelectorAll("input")) input.checked = picked.some(([name, value]) => name === input.name && value === input.value);
+  const picked = [...content.querySelectorAll("input:checked")];
+  count.replaceChildren(...page.getElementById("count").childNodes);
+  content.replaceChildren(...there.childNodes);
+  if (picked.length < 2) return; // of a single run there was nothing to pick
+  for (const input of content.querySelectorAll("input")) {
+    if (picked.some(({ name, value }) => name === input.name && value === input.value)) input.checked = true;
+  }
 }
 
-let told = body?.innerHTML;
 setInterval(refresh, EVERY_MS);
 document.documentElement.dataset.ready = "yes";

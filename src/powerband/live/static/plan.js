@@ -1,8 +1,9 @@
 // The plan as a map: a row for each setting, a column for each block, a button for each trial. Arrows move, Enter shows.
 
-import { at, duration, make } from "./format.js";
+import { at, brief, duration, make } from "./format.js";
 
-const STAGES = { explore: "first look", saturate: "full load", confirm: "to confirm" };
+/** What trials are for, in the order of a run. */
+const STAGES = { explore: "first look", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
   running: "running",
@@ -29,7 +30,9 @@ export const trialsKnown = trials;
 /** Takes in what has changed of the trials. */
 export function plan(changed, run) {
   for (const trial of changed) trials.set(trial.number, trial);
-  const columns = [...new Set([...trials.values()].map(column))].sort(byColumn);
+  const order = Object.keys(STAGES);
+  const inOrder = [...trials.values()].sort((a, b) => order.indexOf(a.stage) - order.indexOf(b.stage) || a.block - b.block);
+  const columns = [...new Set(inOrder.map(column))];
   const settings = [...new Set([...run.settings.map((s) => s.id), ...[...trials.values()].map((t) => t.setting)])].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const wanted = JSON.stringify([columns, settings]);
   if (wanted === layout) changed.forEach(place);
@@ -37,21 +40,21 @@ export function plan(changed, run) {
   layout = wanted;
 }
 
+/** Blocks stand apart; all other trials of one purpose stand together. */
 function column(trial) {
-  return STAGES[trial.stage] ?? String(trial.block + 1);
+  return trial.stage === "compare" ? `${STAGES.compare} ${trial.block + 1}` : STAGES[trial.stage];
 }
 
-/** First looks come before the blocks, confirmations after them. */
-function byColumn(a, b) {
-  const weight = (name) => (name === STAGES.explore || name === STAGES.saturate ? -1 : name === STAGES.confirm ? 1e9 : Number(name));
-  return weight(a) - weight(b);
+/** " at 1,200/s" where the plan says at which rate this trial is offered. */
+export function offered(trial) {
+  return trial.rate_per_s === null ? "" : ` at ${brief(trial.rate_per_s, "per_s")}`;
 }
 
 function build(columns, settings) {
   const focused = Number(document.activeElement?.dataset.trial);
   buttons.clear();
   cells.clear();
-  const head = make("tr", {}, make("th", { scope: "col", text: "setting" }), ...columns.map((text) => make("th", { scope: "col", text: /^\d/.test(text) ? `block ${text}` : text })));
+  const head = make("tr", {}, make("th", { scope: "col", text: "setting" }), ...columns.map((text) => make("th", { scope: "col", text })));
   at("plan").tHead.replaceChildren(head);
   at("plan").tBodies[0].replaceChildren(...settings.map((setting) => row(setting, columns)));
   for (const trial of [...trials.values()].sort((a, b) => a.number - b.number)) place(trial);
@@ -82,7 +85,7 @@ export function about(trial) {
   const again = trial.attempt > 1 ? `, attempt ${trial.attempt}` : "";
   const took = trial.took_s ? `, took ${duration(trial.took_s)}` : "";
   const why = trial.because ? `: ${trial.because}` : trial.value_text ? `: ${trial.value_text}` : "";
-  return `Trial ${trial.number}, ${trial.setting}, block ${trial.block + 1}${again}, ${WORDS[trial.outcome]}${took}${why}`;
+  return `Trial ${trial.number}, ${trial.setting}${offered(trial)}, ${column(trial)}${again}, ${WORDS[trial.outcome]}${took}${why}`;
 }
 
 /** Marks the trial that is shown. */

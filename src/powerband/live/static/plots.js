@@ -13,7 +13,7 @@ const FIXED = [
 ];
 const GAUGES = "gauges:";
 const GAUGE_PANELS = 12;
-const LINES = 8;
+const LINES = 12;
 const HEIGHT = 180;
 const TABLE_ROWS = 240;
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power); // between two ticks: whole KiB, MiB, GiB
@@ -44,7 +44,7 @@ export class Plots {
     for (const point of points) this.#push(point);
     for (const wanted of this.#wanted()) {
       const panel = this.panels.get(wanted.id);
-      if (panel && panel.lines.length === wanted.lines.length) continue;
+      if (panel && panel.lines.length === wanted.lines.length && panel.more === wanted.more) continue;
       if (panel) this.#remove(panel);
       this.panels.set(wanted.id, this.#build(wanted));
     }
@@ -65,7 +65,7 @@ export class Plots {
     const found = [];
     for (const panel of FIXED) {
       const lines = panel.lines?.filter(([name]) => this.columns.has(name)) ?? this.#prefixed(panel.prefix);
-      if (lines.length) found.push({ ...panel, lines: lines.slice(0, LINES) });
+      if (lines.length) found.push({ ...panel, ...first(lines) });
     }
     const gauges = new Map();
     for (const [name, label] of this.#prefixed(GAUGES)) {
@@ -74,7 +74,7 @@ export class Plots {
       gauges.set(metric, [...(gauges.get(metric) ?? []), [name, shown]]);
     }
     for (const [metric, lines] of [...gauges].slice(0, GAUGE_PANELS)) {
-      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", lines: lines.slice(0, LINES) });
+      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", ...first(lines) });
     }
     return found;
   }
@@ -163,11 +163,11 @@ export class Plots {
   #legend(panel, index) {
     const place = index ?? this.t.length - 1;
     const rows = panel.lines.map(([name, label], i) => {
-      const swatch = make("i", { "aria-hidden": "true" });
+      const swatch = make("i", { "aria-hidden": "true", className: i >= 6 ? "dashed" : undefined });
       swatch.style.background = css(`--c${(i % 6) + 1}`);
       return make("li", {}, swatch, make("span", { text: label }), make("b", { text: brief(this.columns.get(name)?.[place], panel.unit) }));
     });
-    panel.legend.replaceChildren(...rows);
+    panel.legend.replaceChildren(...rows, ...(panel.more ? [make("li", { text: `and ${panel.more} more` })] : []));
   }
 
   #tabulate(panel) {
@@ -199,4 +199,9 @@ export class Plots {
     }
     this.#draw();
   }
+}
+
+/** The lines that are drawn, and how many are not. */
+function first(lines) {
+  return { lines: lines.slice(0, LINES), more: Math.max(0, lines.length - LINES) };
 }

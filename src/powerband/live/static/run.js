@@ -1,7 +1,7 @@
 // One run, live: messages of the server in, the page out. Nothing is asked for while nobody looks at it.
 
 import { at, clock, day, duration, make } from "./format.js";
-import { about, mark, onChoice, plan, trialsKnown } from "./plan.js";
+import { about, mark, offered, onChoice, plan, trialsKnown } from "./plan.js";
 import { Plots } from "./plots.js";
 import { rank } from "./ranking.js";
 
@@ -25,23 +25,38 @@ function connect() {
   const stream = (source = new EventSource(`${root.dataset.run}events`));
   stream.onopen = () => {
     clearTimeout(lost);
-    at("lost").hidden = true;
+    warn(null);
   };
   stream.onmessage = (event) => take(JSON.parse(event.data));
   stream.addEventListener("end", async () => {
     source = null;
-    at("lost").hidden = false;
+    warn("lost");
     await loading; // the server waits for those who are still connected
     stream.close();
   });
   stream.onerror = () => {
     if (source !== stream) return; // it has said that it ends
     clearTimeout(lost);
-    lost = setTimeout(() => (at("lost").hidden = false), LOST_AFTER_MS);
+    lost = setTimeout(() => warn("lost"), LOST_AFTER_MS);
     if (stream.readyState !== EventSource.CLOSED) return; // it tries again by itself
     source = null;
     setTimeout(connect, LOST_AFTER_MS);
+    refused(stream.url);
   };
+}
+
+/** Shows the banner of this id, or none. */
+function warn(shown) {
+  for (const id of ["lost", "refused"]) at(id).hidden = id !== shown;
+}
+
+/** A stream that is closed for good was none: what the server answers instead. */
+async function refused(url) {
+  const answer = await fetch(url, { method: "HEAD" }).catch(() => null);
+  if (!answer || answer.ok) return;
+  clearTimeout(lost);
+  warn("refused");
+  at("refused").textContent = `The server is there, but refuses to tell of this run: ${answer.status} ${answer.statusText}.`;
 }
 
 /** A page that nobody sees costs the run nothing. */
@@ -159,14 +174,14 @@ function tick() {
   if (!goes) at("eta").textContent = run.ended_s ? `ended ${clock(run.ended_s)}` : "–";
   else if (left?.eta_s === null || left === null) at("eta").textContent = "–";
   else at("eta").textContent = `${run.at_most ? "at most " : "about "}${duration(Math.max(0, left.eta_s - (Date.now() - left.at) / 1000))}`;
-  at("now").textContent = current ? current.setting : goes ? "between trials" : STATUS[run.status];
+  at("now").textContent = current ? current.setting + offered(current) : goes ? "between trials" : STATUS[run.status];
   const phase = current ? `trial ${current.number}, ${PHASES[current.phase]}` : "";
   at("phase").textContent = phase && current.phase_began_s ? `${phase} for ${since(current.phase_began_s)}` : phase;
   const trial = trialsKnown.get(shown);
   const here = current && shown === current.number;
   at("series-title").textContent = here ? "Now" : shown === null ? "Now" : `Trial ${shown}`;
   at("series-about").textContent = here
-    ? `${current.setting}, trial ${current.number}, second by second; the measured window is shaded.`
+    ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; the measured window is shaded.`
     : trial
       ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : "its files tell nothing second by second"}.`
       : goes
