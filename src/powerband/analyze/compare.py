@@ -42,6 +42,9 @@ from powerband.metrics import METRICS, OWN
 from powerband.plan import Setting, Stage
 from powerband.units import format_duration
 
+RESUME = "resume the run to finish it"
+"""Ends each warning of a plan that is not over: no advice for one who looks at a run that goes on."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -380,15 +383,14 @@ def _warnings(
     if progress.to_come > 0 and progress.race is not None:
         yield (
             f"the race is not over after {len(done)} trials, at most {progress.to_come} are to come: "
-            "its intervals hold at any time; resume the run to finish it"
+            f"its intervals hold at any time; {RESUME}"
         )
     elif progress.to_come > 0 and experiment.objective.is_capacity:
         yield (
-            f"{len(done)} trials were run and the search was not over: it may take {progress.to_come} more; "
-            "resume the run to finish it"
+            f"{len(done)} trials were run and the search was not over: it may take {progress.to_come} more; {RESUME}"
         )
     elif progress.to_come > 0 and progress.exploration is not None:
-        yield f"the exploration is not over after {len(done)} trials: resume the run to finish it, and to race the best"
+        yield f"the exploration is not over after {len(done)} trials, and the best are to be raced; {RESUME}"
     elif progress.to_come > 0:
         repeats = experiment.measure.repeats
         wanted = {setting for setting in experiment.settings() if setting not in progress.left}
@@ -400,7 +402,7 @@ def _warnings(
         planned = len(done) + progress.to_come
         yield (
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
-            "intervals and verdicts hold at the end of a fixed plan; resume the run to finish it"
+            f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
         )
     if experiment.objective.is_capacity:
         yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))

@@ -67,7 +67,8 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
     compared = [trial for trial in trials if trial.valid and trial.stage is not Stage.CAPACITY]
     others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
-        yield f"{others} valid trials were still changing while measured: their figures may shift with time"
+        were = "trial was" if others == 1 else "trials were"
+        yield f"{others} valid {were} still changing while measured: their figures may shift with time"
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from powerband.analyze.compare import RESUME
 from powerband.analyze.measure import measure
 from powerband.analyze.results import Analysis, TrialResult
 from powerband.analyze.stored import stored_analysis
@@ -344,6 +345,8 @@ class RunFollower:
     def _warnings(self, trials: list[_Trial], status: Status) -> tuple[str, ...]:
         known = self._known
         said = list(known.analysis.warnings) if known.analysis is not None else []
+        if status is Status.RUNNING:
+            said = [text.removesuffix(f"; {RESUME}") for text in said]
         if known.analysis_problem:
             said.append(known.analysis_problem)
         if known.damaged:

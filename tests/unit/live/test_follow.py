@@ -46,6 +46,14 @@ def small(tmp_path: Path) -> RunDir:
     return recorded(tmp_path, "run")
 
 
+def test_a_run_that_goes_on_is_not_to_be_resumed(tmp_path: Path) -> None:
+    told = "4 of 9 planned trials were run"
+    run = written(tmp_path, "run", replace(synthetic.analysis(), warnings=(f"{told}; resume the run to finish it",)))
+    with held(run):
+        assert settled(RunFollower(run.path)).warnings[0] == told
+    assert settled(RunFollower(run.path)).warnings[0] == f"{told}; resume the run to finish it"
+
+
 def test_a_finished_run_says_what_its_analysis_says(tmp_path: Path) -> None:
     analysis = synthetic.analysis()
     state = settled(RunFollower(written(tmp_path, "run", analysis).path))

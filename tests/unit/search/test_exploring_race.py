@@ -92,7 +92,7 @@ def test_a_run_that_stops_while_exploring_names_no_setting() -> None:
     )
     assert best.setting.id in found.answer.sentences[1] and "resume" in found.answer.sentences[1]
     assert found.warnings == (
-        "the exploration is not over after 20 trials: resume the run to finish it, and to race the best",
+        "the exploration is not over after 20 trials, and the best are to be raced; resume the run to finish it",
     )
 
 
