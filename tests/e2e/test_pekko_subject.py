@@ -209,19 +209,9 @@ def test_no_ball_is_lost_on_any_dispatcher(
 def test_no_ball_is_lost_whatever_else_is_changed(
     play: Callable[..., Any], given: dict[str, str], levels: dict[str, Level]
 ) -> None:
-    def messages(series: Mapping[str, float]) -> float:
-        return series["reflection_messages_total"]
-
     with play(**levels) as game:
-        first = game.wait_for(lambda series: messages(series) > 60_000)
+        game.wait_for(lambda series: series["reflection_messages_total"] > 60_000)
         assert (game.log_lines() > 50_000) == bool(levels.get("debug_log"))
-        then = game.wait_for(lambda series: messages(series) > messages(first) + 500_000)
-        allocated = (then["reflection_allocated_bytes_total"] - first["reflection_allocated_bytes_total"]) / (
-            messages(then) - messages(first)
-        )
-        # An envelope and its place in the mailbox; the message itself unless it is reused; a line of text for it.
-        least, most = {"message": (40, 60), "debug_log": (500, 10_000)}.get(next(iter(levels), ""), (60, 100))
-        assert least < allocated < most
         flags = subprocess.run(
             [f"{given['java_home']}/bin/jcmd", str(game.process.pid), "VM.flags"],
             check=True, capture_output=True, text=True, timeout=60,
@@ -275,29 +265,6 @@ def test_the_library_packs_increments(play: Callable[..., Any], metrics: str) ->
             assert_no_ball_lost(game.final(), 6)
 
 
-# Of a message with 200 bytes of text, on one side: every second message is sent there. Some bytes less once Artery
-# abbreviates the players' names, which it does after 2 s.
-BYTES_EACH = {
-    ("binary", "off"): 142, ("jackson-cbor", "off"): 149, ("jackson-json", "off"): 160, ("java", "off"): 177,
-    ("binary", "on"): 120, ("jackson-cbor", "on"): 128, ("jackson-json", "on"): 133, ("java", "on"): 155,
-}  # fmt: skip
-
-
-BYTES_SLACK = 9
-
-
-def bytes_by_messages(game: Playing) -> tuple[int, float, int]:
-    """Bytes that the first JVM has handed to the kernel, before the messages were read and after: its sockets' above
-    all. The two cannot be read at once."""
-
-    def written() -> int:
-        (found,) = re.findall(r"^wchar: (\d+)$", Path(f"/proc/{game.process.pid}/io").read_text(), re.MULTILINE)
-        return int(found)
-
-    before, messages = written(), game.series()["reflection_messages_total"]
-    return before, messages, written()
-
-
 @pytest.mark.parametrize("serializer", ["binary", "jackson-cbor", "jackson-json", "java"])
 @pytest.mark.parametrize("compression", ["off", "on"])
 def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: str, compression: str) -> None:
@@ -305,13 +272,6 @@ def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: 
     with play(**levels, pairs=2, balls=50, payload=200) as game:
         series = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
         assert series["reflection_balls"] == 100
-        least, messages, most = bytes_by_messages(game)
-        game.wait_for(lambda series: series["reflection_messages_total"] > messages + 60_000)
-        least_then, messages_then, most_then = bytes_by_messages(game)
-        low, high = (
-            (end - begin) / (messages_then - messages) for end, begin in ((least_then, most), (most_then, least))
-        )
-        assert low - BYTES_SLACK < BYTES_EACH[serializer, compression] < high + BYTES_SLACK
         assert_no_ball_lost(game.final(), 100)
 
 
