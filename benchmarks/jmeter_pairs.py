@@ -1,6 +1,6 @@
 """powerband's engine and JMeter as the load of one server, in alternating pairs: the same rate and response times,
-and the CPU that each took. Both are closed: so many users, each with a constant pause. The warm-up is
-long, for JMeter's JVM: before it has compiled itself its p99 is some ms above what the server does."""
+and the CPU that each took. Both are closed: so many users, each with a constant pause. The warm-up is long, for
+JMeter's JVM: before it has compiled itself its p99 is some ms above what the server does."""
 
 from __future__ import annotations
 

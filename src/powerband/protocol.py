@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 PROTOCOL = 1
+SAMPLE_EVERY_NS = 100_000_000  # of a probe, unless it is told otherwise
 
 
 class Wire(BaseModel):
@@ -263,7 +264,7 @@ class ProbeSpec(Wire):
     protocol: Count = PROTOCOL
     launch: Launch | None = None
     watch: tuple[Watch, ...] = ()
-    interval_ns: Count = 100_000_000
+    interval_ns: Count = SAMPLE_EVERY_NS
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     scrape: ScrapePage | None = None
     statsd: StatsdSink | None = None

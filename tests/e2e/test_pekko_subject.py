@@ -56,11 +56,14 @@ class Playing:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
 
+    def asked(self, what: str, given: Mapping[str, str]) -> str:
+        """What its JVM answers to a command of jcmd."""
+        command = [f"{given['java_home']}/bin/jcmd", str(self.process.pid), what]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
     def stacks(self, given: Mapping[str, str]) -> list[str]:
         """Of each thread of the JVM, its name first."""
-        command = [f"{given['java_home']}/bin/jcmd", str(self.process.pid), "Thread.print"]
-        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-        return [stack for stack in said.split("\n\n") if stack.startswith('"')]
+        return [stack for stack in self.asked("Thread.print", given).split("\n\n") if stack.startswith('"')]
 
     def log_lines(self) -> int:
         """Of the log file of its own, which has no name any more."""
@@ -212,11 +215,7 @@ def test_no_ball_is_lost_whatever_else_is_changed(
     with play(**levels) as game:
         game.wait_for(lambda series: series["reflection_messages_total"] > 60_000)
         assert (game.log_lines() > 50_000) == bool(levels.get("debug_log"))
-        flags = subprocess.run(
-            [f"{given['java_home']}/bin/jcmd", str(game.process.pid), "VM.flags"],
-            check=True, capture_output=True, text=True, timeout=60,
-        ).stdout  # fmt: skip
-        assert f"-XX:+Use{levels.get('gc', 'G1')}GC" in flags
+        assert f"-XX:+Use{levels.get('gc', 'G1')}GC" in game.asked("VM.flags", given)
         assert_no_ball_lost(game.final(), 6)
 
 

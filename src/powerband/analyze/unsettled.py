@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from powerband.analyze.results import Answer, TrialResult
 from powerband.plan import Setting, Stage
+from powerband.units import plural
 
 BY_CHANCE = 0.1
 ERROR = 0.05
@@ -67,8 +68,8 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
     compared = [trial for trial in trials if trial.valid and trial.stage is not Stage.CAPACITY]
     others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
-        were = "trial was" if others == 1 else "trials were"
-        yield f"{others} valid {were} still changing while measured: their figures may shift with time"
+        were = "was" if others == 1 else "were"
+        yield f"{plural(others, 'valid trial')} {were} still changing while measured: their figures may shift with time"
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:

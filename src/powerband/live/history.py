@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from powerband.experiment_file import load_experiment
 from powerband.live.files import changed_at, is_held, plain_text, read_plain, run_refused
@@ -24,6 +25,7 @@ _HEAD_BYTES = 1 << 16
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
 _RECORD_HEAD_BYTES = 1 << 13
 _SHOWN_MAX = 4000  # characters of a text from a file
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,30 @@ class _End(NamedTuple):
     stopped: bool
 
 
+class _Kept(Generic[T]):
+    """What was read of each run, until its files change."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[Any, T]] = {}
+
+    def get(self, folder: str, version: Any, read: Callable[[], T]) -> T:
+        kept = self._of.get(folder)
+        if kept is None or kept[0] != version:
+            kept = self._of[folder] = version, read()
+        return kept[1]
+
+    def forget(self, folder: str) -> None:
+        self._of.pop(folder, None)
+
+
 class History:
     """The runs of one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._heads: dict[str, tuple[Any, dict[str, str]]] = {}
-        self._plans: dict[str, tuple[Any, _Plan]] = {}
-        self._ends: dict[str, tuple[Any, _End]] = {}
+        self._heads = _Kept[dict[str, str]]()
+        self._plans = _Kept[_Plan]()
+        self._ends = _Kept[_End]()
 
     def lines(self) -> list[HistoryLine]:
         """The latest first. A folder that cannot be read is empty."""
@@ -119,20 +137,15 @@ class History:
         )
 
     def _head(self, path: Path) -> dict[str, str]:
-        version = changed_at(path / "analysis.json")
-        kept = self._heads.get(path.name)
-        if kept is None or kept[0] != version:
-            kept = version, _head_of(read_plain(path / "analysis.json", _HEAD_BYTES) or b"")
-            self._heads[path.name] = kept
-        return kept[1]
+        file = path / "analysis.json"
+        return self._heads.get(path.name, changed_at(file), lambda: _head_of(read_plain(file, _HEAD_BYTES) or b""))
 
     def _plan(self, path: Path) -> _Plan:
         version = changed_at(path / "plan.jsonl"), changed_at(path / "analysis.json")
-        kept = self._plans.get(path.name)
-        if kept is None or kept[0] != version or kept[1].last is None:
-            kept = version, _plan_of(RunDir(path))
-            self._plans[path.name] = kept
-        return kept[1]
+        plan = self._plans.get(path.name, version, lambda: _plan_of(RunDir(path)))
+        if plan.last is None:
+            self._plans.forget(path.name)  # the record that it lacks is no part of the version
+        return plan
 
     def _at_rest(self, run: RunDir, plan: _Plan) -> Status:
         """Of a run that no process holds. Its experiment is read only where its plan leaves open what is asked."""
@@ -147,11 +160,7 @@ class History:
 
     def _end(self, run: RunDir) -> _End:
         version = changed_at(run.experiment), changed_at(run.analysis)
-        kept = self._ends.get(run.path.name)
-        if kept is None or kept[0] != version:
-            kept = version, _end_of(run)
-            self._ends[run.path.name] = kept
-        return kept[1]
+        return self._ends.get(run.path.name, version, lambda: _end_of(run))
 
 
 def _head_of(data: bytes) -> dict[str, str]:

@@ -59,9 +59,10 @@ def find_jdk(
         elif compiles and not os.access(home / "bin" / "javac", os.X_OK):
             looked.append(f"{found} ({home}) has no javac: it is a runtime, not a development kit")
         else:
-            first = first or Jdk(home, version, found)
+            jdk = Jdk(home, version, found)
             if preferred in (None, version):
-                return Jdk(home, version, found)
+                return jdk
+            first = first or jdk
     if first is not None:
         return first
     seen = "; ".join(looked) or f"JAVA_HOME is not set, there is no java on PATH, and nothing below {installed}"

@@ -55,7 +55,6 @@ APPLY_TIMEOUT_S = 10.0
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
-SAMPLE_EVERY_NS = 100_000_000
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
 TAIL_BYTES = 8192
 
@@ -337,7 +336,7 @@ def probe_spec(
         ),
         # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
         # as its counter is read, and without the events that make each switch dearer; its threads stay.
-        interval_ns=READ_EVERY_NS if counts else SAMPLE_EVERY_NS,
+        interval_ns=READ_EVERY_NS if counts else wire.SAMPLE_EVERY_NS,
         exact_counts=not counts,
         ports=() if counts else (rendered.port,),
         scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
