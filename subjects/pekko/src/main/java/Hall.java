@@ -4,12 +4,18 @@ import com.sun.management.ThreadMXBean;
 import com.typesafe.config.Config;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
+import java.lang.management.MemoryUsage;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import org.apache.pekko.actor.ActorRef;
 import org.apache.pekko.actor.ActorSystem;
 import org.apache.pekko.actor.AllDeadLetters;
@@ -24,6 +30,12 @@ import org.slf4j.Logger;
  */
 final class Hall implements Game {
     private static final String NAME = "hall";
+    private static final List<GarbageCollectorMXBean> COLLECTORS =
+            ManagementFactory.getPlatformMXBeans(GarbageCollectorMXBean.class);
+    private static final Set<String> HEAP_POOLS = ManagementFactory.getMemoryPoolMXBeans().stream()
+            .filter(pool -> pool.getType() == MemoryType.HEAP)
+            .map(MemoryPoolMXBean::getName)
+            .collect(Collectors.toUnmodifiableSet());
 
     private final Options options;
     private final ActorSystem system;
@@ -135,23 +147,22 @@ final class Hall implements Game {
         return totals;
     }
 
-    /** 0 before the first. */
+    /** 0 before the first. Asked for with every page, while the players wait for a CPU: so it is made cheap. */
     private static long heapAfterCollection() {
-        return ManagementFactory.getPlatformMXBeans(GarbageCollectorMXBean.class).stream()
+        return COLLECTORS.stream()
                 .map(GarbageCollectorMXBean::getLastGcInfo)
                 .filter(Objects::nonNull)
                 .max(Comparator.comparingLong(GcInfo::getEndTime))
-                .map(last -> heapBytes(last))
+                .map(last -> heapBytes(last.getMemoryUsageAfterGc()))
                 .orElse(0L);
     }
 
-    private static long heapBytes(GcInfo collection) {
-        return ManagementFactory.getMemoryPoolMXBeans().stream()
-                .filter(pool -> pool.getType() == java.lang.management.MemoryType.HEAP)
-                .map(pool -> collection.getMemoryUsageAfterGc().get(pool.getName()))
-                .filter(Objects::nonNull)
-                .mapToLong(java.lang.management.MemoryUsage::getUsed)
-                .sum();
+    private static long heapBytes(Map<String, MemoryUsage> used) {
+        long bytes = 0;
+        for (Map.Entry<String, MemoryUsage> pool : used.entrySet()) {
+            bytes += HEAP_POOLS.contains(pool.getKey()) ? pool.getValue().getUsed() : 0;
+        }
+        return bytes;
     }
 
     @Override
