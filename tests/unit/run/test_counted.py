@@ -28,7 +28,7 @@ def events(tmp_path: Path) -> Iterator[LineFile]:
 
 
 def counted(events: LineFile, series: str = "n_total", **options: Any) -> Counted:
-    return Counted(Counts(series=series), events, **{"warmup_ns": None, "duration_ns": SECOND, **options})
+    return Counted(Counts(series=series), events, **{"warmup_ns": None, "duration_ns": 5 * READ_EVERY_NS, **options})
 
 
 def reading(at_ns: int, kind: str = "statsd", **values: float) -> bytes:
@@ -62,7 +62,7 @@ def test_the_window_begins_and_ends_with_a_reading_and_its_count_is_exact(events
     assert fleet is not None
     assert (fleet.start_ns, fleet.end_ns) == (tick(4), tick(9) + 5 * MS)
     assert fleet.window_outcomes == {"ok": 507}
-    assert fleet.goodput_per_s == pytest.approx(507 / 1.005)
+    assert fleet.goodput_per_s == pytest.approx(507 / (5 * READ_EVERY_NS / SECOND + 0.005))
     assert (fleet.total.scheduled, fleet.cohort.scheduled, fleet.threads) == (907, 507, 0)
     assert fleet.times("response_time_ns").count == 0
     events.flush()
