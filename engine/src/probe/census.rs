@@ -33,7 +33,7 @@ impl Census {
         self.forks = forks;
         let started = thread_cpu_ns();
         self.proc.list(&mut self.pids);
-        self.due = Due(now_ns + (LISTING_FACTOR * (thread_cpu_ns() - started)).min(SECOND_NS));
+        self.due.again(now_ns, 0, (LISTING_FACTOR * (thread_cpu_ns() - started)).min(SECOND_NS));
         let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
         let new: Vec<(i32, i32)> = new.filter_map(|&pid| Some((pid, stat_of(pid)?.parent))).collect();
         std::mem::swap(&mut self.known, &mut self.pids);

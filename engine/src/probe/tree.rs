@@ -266,7 +266,7 @@ impl Tree {
         // With many threads the reading waits for its own time, and the event with it.
         if many && !self.threads_due.is_due(now_ns) {
             if told {
-                self.event_due = Due(self.threads_due.0);
+                self.event_due = self.threads_due;
             }
             return None;
         }
@@ -297,12 +297,12 @@ impl Tree {
         self.threads.scan(&live, newcomers_max);
     }
 
-    /// On every sample, unless there are so many threads to add up that it would be dear.
+    /// On every sample, unless there are so many threads to add up that it would be dear; and once all have ended.
     fn update_switches(&mut self, now_ns: u64) {
-        if self.switches.0.is_due(now_ns) {
+        if self.switches.0.is_due(now_ns) || !self.is_alive() {
             let started = thread_cpu_ns();
             self.switches.1 = self.perf.context_switches();
-            self.switches.0 = Due(now_ns + SWITCHES_FACTOR * (thread_cpu_ns() - started));
+            self.switches.0.again(now_ns, 0, SWITCHES_FACTOR * (thread_cpu_ns() - started));
         }
     }
 
@@ -323,11 +323,14 @@ impl Tree {
 
 /// When something is to be done next.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Due(pub u64);
+pub(super) struct Due {
+    at_ns: u64,
+    pause_ns: u64,
+}
 
 impl Due {
     pub fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.0
+        now_ns >= self.at_ns
     }
 
     /// Whether it is due, and if so, the next time. A little early counts: samples jitter around their grid.
@@ -339,8 +342,10 @@ impl Due {
         due
     }
 
-    /// Due again after a period, or after `at_least_ns` if that is longer.
-    fn again(&mut self, now_ns: u64, period_ns: u64, at_least_ns: u64) {
-        self.0 = now_ns + (period_ns - period_ns / 20).max(at_least_ns);
+    /// Due again after a period, or after a pause for what this time has cost, if that is longer. Of this pause and the
+    /// one before the shorter holds: once in a while a hypervisor's pause within a cheap reading makes it look dear.
+    pub fn again(&mut self, now_ns: u64, period_ns: u64, pause_ns: u64) {
+        self.at_ns = now_ns + (period_ns - period_ns / 20).max(pause_ns.min(self.pause_ns));
+        self.pause_ns = pause_ns;
     }
 }
