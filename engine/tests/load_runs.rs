@@ -220,7 +220,8 @@ fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_
     let p90 = |name: &str| histogram(&summary["cohort_times"][name]).value_at_quantile(0.9);
     assert!(p90("response_time_ns") > 300 * MS);
     assert!(p90("send_lag_ns") > 300 * MS);
-    assert!(p90("service_time_ns") < p90("response_time_ns") / 2);
+    // A busy machine may make the server slow as well, and then both are longer by the same.
+    assert!(p90("service_time_ns") + 200 * MS < p90("response_time_ns"));
 }
 
 /// One request is on its way when the engine is frozen, and is answered meanwhile: its service time is the server's delay, which
