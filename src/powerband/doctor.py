@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from powerband.analyze.honesty import FOREIGN_SHARE_NOTE, STEAL_MAX
+from powerband.analyze.honesty import FOREIGN_SHARE_NOTE
 from powerband.errors import MeasurementError, SubjectError
-from powerband.experiment import FOREIGN_CPU_MAX
+from powerband.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.run.engine import find_engine
 from powerband.run.host import engine_version, host_facts
 from powerband.run.link import check_link
@@ -180,7 +180,8 @@ def _noise(noise: Noise) -> Iterator[Finding]:
         "steal",
         noise.steal_share < STEAL_MAX / 4,
         f"{noise.steal_share:.2%} of the CPU time went to other machines",
-        f"above {STEAL_MAX:.0%} trials are invalid: run when the host is quieter, or on a machine of its own",
+        f"above {STEAL_MAX:.0%} (measure.steal_max) trials are invalid: run when the host is quieter, or on a machine "
+        "of its own",
     )
     yield _finding(
         "foreign CPU",

@@ -182,6 +182,7 @@ def _warmup(value: Any) -> Any:
 
 
 FOREIGN_CPU_MAX = 0.10
+STEAL_MAX = 0.02
 # Of capacity trials.
 CAPACITY_USERS = 64  # of the first look, where no users are named
 CAPACITY_WARMUP_NS = 2_000_000_000
@@ -230,6 +231,7 @@ class Measure(Section):
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
+    steal_max: Share = STEAL_MAX  # the same of what the hypervisor gives to other machines
     metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
     series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
     burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not

@@ -26,6 +26,7 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
     codes = {problem.code for problem in result.problems}
     of_the_moment = {
         "host_foreign_some",
+        "host_steal_some",
         "generator_starved",
         "generator_lag",
         "not_steady",

@@ -163,6 +163,7 @@ def test_a_converted_plan_runs_on_the_reference_server(
         "measure.repeats": 1,
         "measure.retries": 0,
         "measure.foreign_cpu_max": "100%",
+        "measure.steal_max": "100%",
     }
     options = [part for key, value in quick.items() for part in ("--set", f"{key}={value}")]
     assert invoke(["run", "work.yaml", *options]) in (0, 5), capsys.readouterr().err

@@ -21,7 +21,7 @@ from powerband.store import TrialDir
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left", "jmeter")]
 
 PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
-WARMUP = Measure(warmup_min_ns=500 * MS, warmup_max_ns=20_000 * MS, foreign_cpu_max=1.0)
+WARMUP = Measure(warmup_min_ns=500 * MS, warmup_max_ns=20_000 * MS, foreign_cpu_max=1.0, steal_max=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_plan_is_measured_as_a_load_of_our_own(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_ends_too_early(tmp_path: Path) -> None:
-    code, message = failure_of(case(loops="20"), tmp_path)
+    code, message = failure_of(case(loops="5"), tmp_path)
     assert code == Code.PLAN_ENDED
     assert "before the measured window of 1.5 s" in message and "loop forever" in message
 

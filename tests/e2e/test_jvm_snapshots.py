@@ -38,7 +38,7 @@ def leaky(classes: Path, *options: str) -> Subject:
 
 
 def watched(**fields: object) -> Measure:
-    return Measure.model_validate({"foreign_cpu_max": 1.0, "snapshots": True, **fields})
+    return Measure.model_validate({"foreign_cpu_max": 1.0, "steal_max": 1.0, "snapshots": True, **fields})
 
 
 def load(**fields: object) -> Load:

@@ -35,6 +35,7 @@ measure:
   warmup: 200ms
   repeats: 1
   foreign_cpu_max: 100%
+  steal_max: 100%
   acknowledged: {{reset: {{delete: /}}, write: {{post: /}}, read: {{get: /rows}}, expect: 40, rounds: 4}}
 """
 

@@ -33,7 +33,7 @@ subject:
     link_rate: {{type: string, default: unlimited, help: bandwidth}}
 factors: {factors}
 load: {{users: 1, duration: {duration}}}
-measure: {{warmup: 200ms, repeats: 1, foreign_cpu_max: 100%}}
+measure: {{warmup: 200ms, repeats: 1, foreign_cpu_max: 100%, steal_max: 100%}}
 """
 
 

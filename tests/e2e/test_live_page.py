@@ -406,7 +406,13 @@ def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) ->
 def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     visit: Open, tmp_path: Path, engine: Path, no_process_left: None
 ) -> None:
-    options = ["measure.foreign_cpu_max=100%", "load.duration=3s", "load.users=8", "design.order=blocks"]
+    options = [
+        "measure.foreign_cpu_max=100%",
+        "measure.steal_max=100%",
+        "load.duration=3s",
+        "load.users=8",
+        "design.order=blocks",
+    ]
     command = [
         *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
         *("--runs", str(tmp_path / "runs")),

@@ -50,7 +50,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
     [
         (2, "rows: 8000, policy: abort", "TaskRejectedException"),
         # Tomcat looks once a second for requests whose time is out: in a long queue it meets them all.
-        (1000, "rows: 14000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
+        (1000, "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
     ],
 )
 def test_each_kind_of_failure_is_told_apart(tmp_path: Path, queue: int, setting: str, exception: str) -> None:

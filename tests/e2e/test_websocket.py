@@ -21,7 +21,7 @@ from powerband.store import TrialDir, TrialRecord
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 # A busy machine must not spoil what these tests are about.
-CALM = {"foreign_cpu_max": 1.0}
+CALM = {"foreign_cpu_max": 1.0, "steal_max": 1.0}
 ECHO = {"model": "event-loop", "protocol": "websocket"}
 
 

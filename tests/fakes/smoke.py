@@ -13,7 +13,8 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     """The first one on a machine may have to fetch what a subject is built from."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.retries=0", *options,
+        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%",
+        "--set", "measure.retries=0", *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 

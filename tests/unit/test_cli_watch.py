@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def test_a_file_is_no_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     (tmp_path / "file").write_text("")
     assert invoke(["watch", str(tmp_path / "file")]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_a_run_whose_name_is_no_text_has_no_address(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"run-\xff")
+    odd.mkdir()
+    (odd / "experiment.yaml").write_text("name: x\n")
+    assert invoke(["watch", str(odd)]) == 2
+    assert "its name is not UTF-8, so that no address can name it: rename the folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("token", ["short", "has space here", "ümlaut-here", "semi;colon"])

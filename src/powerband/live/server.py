@@ -109,7 +109,7 @@ class LivePages:
     async def _home(self, request: Request) -> Response:
         del request
         lines = await asyncio.to_thread(self.history.lines)
-        return HTMLResponse(history_page(lines, str(self.history.root)))
+        return HTMLResponse(history_page(lines, plain_text(str(self.history.root))))
 
     async def _slash(self, request: Request) -> Response:
         return RedirectResponse(run_address(request.path_params["name"]), 308)

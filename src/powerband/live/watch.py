@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from powerband.errors import UsageError
+from powerband.live.files import plain_text
 from powerband.live.guard import access_for
 from powerband.live.pages import run_address
 from powerband.live.server import LivePages, bind, serve
@@ -54,6 +55,9 @@ def _root_of(directory: Path) -> tuple[Path, str]:
     if not there.is_dir():
         raise UsageError(f"{directory} is no folder: name a run directory, or the folder that runs are made in")
     if (there / "experiment.yaml").is_file() and there.name:
+        if plain_text(there.name) != there.name:
+            shown = plain_text(str(directory))
+            raise UsageError(f"{shown}: its name is not UTF-8, so that no address can name it: rename the folder")
         return there.parent, there.name
     return there, ""
 

@@ -46,6 +46,7 @@ def evidence(of: Fleet, **fields: Any) -> Evidence:
         "send_lag": Times(()),
         "host_cpus": 2.0,
         "foreign_cpu_max": 0.1,
+        "steal_max": 0.02,
         "pinned": True,
         "steady": True,
     }

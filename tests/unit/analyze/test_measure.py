@@ -172,6 +172,15 @@ def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> N
     assert codes(strict) == {"host_foreign"} and not strict.valid
 
 
+def test_steal_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
+    (problem,) = measured(tmp_path / "a", Figures(steal_share=0.05)).problems
+    assert "(2% allowed)" in problem.message and "measure.steal_max" in problem.message
+    allowed = measured(tmp_path / "b", Figures(steal_share=0.05), measure=Measure(repeats=3, steal_max=0.1))
+    assert codes(allowed) == {"host_steal_some"} and allowed.valid
+    strict = measured(tmp_path / "c", Figures(steal_share=0.015), measure=Measure(repeats=3, steal_max=0.01))
+    assert codes(strict) == {"host_steal"} and not strict.valid
+
+
 def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_path: Path) -> None:
     """A pool of 8 threads, each bound to a connection, under 64 users: 56 are never served."""
     result = measured(tmp_path, Figures(users=64, starved=56, goodput_per_s=800))

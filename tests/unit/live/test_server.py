@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -205,9 +206,12 @@ def test_head_answers_without_a_body_and_an_event_stream_ends(pages: LivePages) 
         assert get(pages, target, method="HEAD").status == 200
 
 
-def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
-    page = get(LivePages(tmp_path, access_for("127.0.0.1", 1, None, "m")), "/")
-    assert "no run" in page.text and "powerband run quickstart" in page.text
+@pytest.mark.parametrize("name", [b"runs", b"runs-\xff"])
+def test_an_empty_folder_says_what_to_do(name: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    page = get(LivePages(folder, access_for("127.0.0.1", 1, None, "m")), "/")
+    assert "no run in " in page.text and "powerband run quickstart" in page.text
 
 
 def test_of_many_runs_only_some_are_kept_in_mind(root: Path, pages: LivePages) -> None:
