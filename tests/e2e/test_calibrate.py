@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from powerband.analyze.honesty import MACHINE_CODES, STEAL_MAX
+from powerband.analyze.honesty import MACHINE_CODES
 from powerband.analyze.measure import measure
 from powerband.analyze.results import TrialResult
-from powerband.experiment import FOREIGN_CPU_MAX, Experiment
+from powerband.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.search import pilot
 from powerband.search.calibrate import SERVICE_S, Calibration, calibrate
 from powerband.search.noise import cpu_times
@@ -84,7 +84,7 @@ class Use:
 
 def on_any_machine(directory: TrialDir, record: TrialRecord, of: Experiment) -> TrialResult:
     """Measured, and not held invalid for what other programs did: a busy machine fails no test."""
-    busy = of.measure.model_copy(update={"foreign_cpu_max": 1.0, "steal_max": 1.0})
+    busy = of.measure.model_copy(update={"foreign_cpu_max": 1.0})
     found = measure(directory, record, of.model_copy(update={"measure": busy}))
     theirs = tuple(problem for problem in found.problems if problem.code not in MACHINE_CODES)
     return replace(found, problems=theirs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.stand import MS, experiment, reference, short_load
+from fakes.stand import CALM, MS, experiment, reference, short_load
 from powerband.analyze.results import AnswerKind
 from powerband.experiment import Measure, Objective
 from powerband.observer import Observer
@@ -25,7 +25,7 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
             reference("--threads", "{threads}", "--wait", "10ms"),
             short_load(users=16, duration_ns=1500 * MS),
             factors={"threads": (4,)},
-            measure=Measure(warmup_ns=500 * MS, repeats=2, foreign_cpu_max=1.0, steal_max=1.0),
+            measure=Measure(warmup_ns=500 * MS, repeats=2, **CALM),
             objective=Objective(metric="capacity", subject_to=["p50 < 80ms", "errors < 1%"]),
         )
     )

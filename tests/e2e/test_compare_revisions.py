@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.stand import CALM
 from powerband.analyze.results import Verdict
 from powerband.analyze.revisions import compare_revisions
 from powerband.cli import invoke
@@ -24,7 +25,7 @@ def test_a_revision_that_is_many_times_slower_is_worse(
     command = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "2", "--wait", "{revision}"]
     options = {"--users": "4", "--duration": "300ms", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
     experiment = with_seed(tune_experiment(command, (), options=options, revisions=("2ms", "80ms")))
-    busy_machine = experiment.measure.model_copy(update={"foreign_cpu_max": 1.0, "steal_max": 1.0})
+    busy_machine = experiment.measure.model_copy(update=CALM)
     experiment = experiment.model_copy(update={"measure": busy_machine})
     run = RunDir.create(tmp_path, experiment.name, resolved_yaml(experiment), {})
     analysis = run_session(experiment, run, Observer(), StopRequest())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.needs import need_jmeter
-from fakes.stand import MS, Watcher, experiment, reference, run_one
+from fakes.stand import CALM, MS, Watcher, experiment, reference, run_one
 from powerband.analyze.measure import measure
 from powerband.experiment import Experiment, Measure
 from powerband.load import Load
@@ -21,7 +21,7 @@ from powerband.store import TrialDir
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left", "jmeter")]
 
 PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
-WARMUP = Measure(warmup_min_ns=500 * MS, warmup_max_ns=20_000 * MS, foreign_cpu_max=1.0, steal_max=1.0)
+WARMUP = Measure(warmup_min_ns=500 * MS, warmup_max_ns=20_000 * MS, **CALM)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from fakes.needs import need_javac, need_jdk
 from fakes.smoke import run
-from fakes.stand import FAKES, MS, experiment, run_one, short_load
+from fakes.stand import CALM, FAKES, MS, experiment, run_one, short_load
 from powerband.analyze.measure import measure
 from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment, Measure, Ready, Subject
@@ -38,7 +38,7 @@ def leaky(classes: Path, *options: str) -> Subject:
 
 
 def watched(**fields: object) -> Measure:
-    return Measure.model_validate({"foreign_cpu_max": 1.0, "steal_max": 1.0, "snapshots": True, **fields})
+    return Measure.model_validate({**CALM, "snapshots": True, **fields})
 
 
 def load(**fields: object) -> Load:

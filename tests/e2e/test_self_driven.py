@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.stand import FAKES, MS, Watcher, always_steady, never_steady, run_one
+from fakes.stand import CALM, FAKES, MS, Watcher, always_steady, never_steady, run_one
 from powerband.analyze.measure import measure
 from powerband.analyze.results import BottleneckName
 from powerband.cli import invoke
@@ -32,7 +32,7 @@ def counting(how: str, *, series: str = "fake_things_total", **fields: Any) -> S
 
 
 def experiment(subject: Subject, **fields: Any) -> Experiment:
-    measured = Measure(warmup_min_ns=200 * MS, warmup_max_ns=2_000 * MS, foreign_cpu_max=1.0, steal_max=1.0)
+    measured = Measure(warmup_min_ns=200 * MS, warmup_max_ns=2_000 * MS, **CALM)
     return Experiment(
         **{
             "name": "test",
@@ -88,7 +88,7 @@ def test_what_holds_a_program_back_is_named(tmp_path: Path, how: str, name: Bott
 def test_a_fixed_warm_up_and_readiness_by_the_log(tmp_path: Path) -> None:
     case = experiment(
         counting("counts:1000", ready=Ready(http=PAGE, timeout_ns=20_000 * MS)),
-        measure=Measure(warmup_ns=300 * MS, foreign_cpu_max=1.0, steal_max=1.0),
+        measure=Measure(warmup_ns=300 * MS, **CALM),
     )
     record = run_one(case, tmp_path)
     assert (record.status, record.warmup_ended_by) == ("measured", "fixed")
@@ -134,7 +134,7 @@ def test_one_that_dies_is_said_with_its_last_words(tmp_path: Path) -> None:
 
 def test_an_invariant_that_is_broken_makes_the_trial_invalid(tmp_path: Path) -> None:
     wanted = {"metrics": {"app_lost": "final(lost)"}, "invariants": ["app_lost == 0"]}
-    measured = Measure.model_validate({"warmup": "200ms", "foreign_cpu_max": 1.0, "steal_max": 1.0, **wanted})
+    measured = Measure.model_validate({"warmup": "200ms", **CALM, **wanted})
     for how, valid in (("counts:1000", True), ("counts-lossy:1000", False)):
         case = experiment(counting(how), measure=measured)
         record = run_one(case, tmp_path / how.partition(":")[0])
@@ -158,8 +158,7 @@ def test_the_sample_is_measured_by_what_it_sends(tmp_path: Path, target: str) ->
         measure=Measure.model_validate(
             {
                 "warmup": "300ms",
-                "foreign_cpu_max": 1.0,
-                "steal_max": 1.0,
+                **CALM,
                 "metrics": {"app_balls": "max(bounce_balls)", "app_lost": "final(balls - balls_seen)"},
                 "invariants": ["app_lost == 0"],
             }

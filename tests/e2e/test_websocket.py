@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fakes.stand import FAKES, MS, Watcher, reference, run_one
+from fakes.stand import CALM, FAKES, MS, Watcher, reference, run_one
 from powerband.analyze.measure import measure
 from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment, Measure, Subject
@@ -20,8 +20,6 @@ from powerband.store import TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-# A busy machine must not spoil what these tests are about.
-CALM = {"foreign_cpu_max": 1.0, "steal_max": 1.0}
 ECHO = {"model": "event-loop", "protocol": "websocket"}
 
 

@@ -36,7 +36,7 @@ class Case:
 
     def experiment(self) -> Experiment:
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
-        measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0, steal_max=1.0)
+        measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)
         return experiment(reference(*self.options.split()), load, measure=measured)
 
     def run(self, folder: Path) -> TrialResult:

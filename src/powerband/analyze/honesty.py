@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.fleet import Counts, Fleet, Times
 from powerband.analyze.results import Problem
+from powerband.experiment import STEAL_MAX
 from powerband.load import Load
 from powerband.units import format_duration
 
@@ -23,7 +24,6 @@ THREAD_SHARE_MAX = 0.90
 STARVED_WINDOW_SHARE = 0.05
 WAKE_UP_NS = 100_000
 STARVED_RESPONSE_SHARE = 0.10
-STEAL_NOTE = 0.02
 FOREIGN_SHARE_NOTE = 0.03
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 SCHEDULE_SHARE = 0.02
@@ -258,7 +258,7 @@ def _machine(evidence: Evidence) -> Iterator[Problem]:
             f"{taken} ({evidence.steal_max:.0%} allowed): other machines disturbed this trial, so it does not count; "
             "run when the host is quieter, or raise measure.steal_max, knowing that results then hold what they did",
         )
-    elif steal > STEAL_NOTE:
+    elif steal > STEAL_MAX:
         yield Problem(
             "host_steal_some", f"{taken}: run when the host is quieter, or expect wider intervals", fatal=False
         )
