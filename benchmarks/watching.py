@@ -1,11 +1,14 @@
 """What watching takes from a subject that never waits: messages a second of actors, with the probe on against off.
 
-One JVM runs all along, on all CPUs; the probe of a trial is attached to it and ended again, in pairs of windows whose
-order alternates. Its counter is read at both ends of every window, so that reading it favours neither."""
+One JVM runs all along, on all CPUs, and so does the probe of a trial; in every other window it is stopped (SIGSTOP),
+in pairs of windows whose order alternates. The counter is read at both ends of every window, so that reading it favours
+neither. A second counts for as much of the busy CPUs' time as the hypervisor left them: what that takes comes in bursts
+longer than a window, and windows are short for the same reason."""
 
 from __future__ import annotations
 
 import re
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -18,6 +21,7 @@ from urllib.request import urlopen
 from benchmarks.pairs import met
 from powerband import protocol as wire
 from powerband.analyze.intervals import estimate
+from powerband.errors import UserInterruptError
 from powerband.experiment import Experiment
 from powerband.experiment_file import load_experiment
 from powerband.library import find_experiment
@@ -26,10 +30,11 @@ from powerband.run.cpus import CpuSplit
 from powerband.run.opening import build_subject
 from powerband.run.stop import StopRequest
 from powerband.run.subject import probe_spec, render
+from powerband.search.noise import cpu_times
 from powerband.store import RunDir
 
-WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.5, 3.0
-PAIRS = 40
+WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.05, 1.0
+PAIRS = 400
 COUNTER = "reflection_messages_total"
 TARGET = 0.01
 SETTINGS = (
@@ -69,14 +74,17 @@ def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:
         with _subject(rendered.argv, log) as pid:
             page = str(rendered.metrics_url)
             time.sleep(WARMUP_S)
-            for nth in range(PAIRS):
-                rates = {}
-                for is_on in (nth % 2 == 0, nth % 2 == 1):
-                    with _probe(engine, spec, pid, errors) if is_on else _nobody():
+            with _probe(engine, spec, pid, errors) as probe:
+                for nth in range(PAIRS):
+                    if stop.requested:
+                        raise UserInterruptError("stopped")
+                    rates = {}
+                    for is_on in (nth % 2 == 0, nth % 2 == 1):
+                        probe.send_signal(signal.SIGCONT if is_on else signal.SIGSTOP)
                         time.sleep(SETTLED_S)
                         rates[is_on] = _rate_per_s(page)
-                off.append(rates[False])
-                ratios.append(rates[True] / rates[False])
+                    off.append(rates[False])
+                    ratios.append(rates[True] / rates[False])
     return statistics.median(off), ratios
 
 
@@ -97,7 +105,7 @@ def _subject(argv: tuple[str, ...], log: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _probe(engine: str, spec: wire.ProbeSpec, pid: int, errors: Path) -> Iterator[None]:
+def _probe(engine: str, spec: wire.ProbeSpec, pid: int, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
     """As in a trial, but for who started the subject."""
     attached = spec.model_copy(update={"launch": None, "watch": (wire.Watch(name="subject", pid=pid),)})
     with tempfile.TemporaryFile() as lines, errors.open("ab") as stderr:
@@ -106,27 +114,25 @@ def _probe(engine: str, spec: wire.ProbeSpec, pid: int, errors: Path) -> Iterato
         process.stdin.write(attached.model_dump_json().encode() + b"\n")
         process.stdin.flush()
         try:
-            yield
+            yield process
             if process.poll() is not None:
                 raise RuntimeError(f"the probe ended: {errors.read_text()[-400:]}")
         finally:
+            process.send_signal(signal.SIGCONT)
             process.stdin.close()
             process.wait(timeout=10)
         lines.seek(0)
-        if b'"type":"scrape"' not in lines.read():
-            raise RuntimeError("the probe read no counter: it does not watch as in a trial")
-
-
-@contextmanager
-def _nobody() -> Iterator[None]:
-    yield
+        readings = lines.read().count(b'"type":"scrape"')
+        if readings < PAIRS:
+            raise RuntimeError(f"the probe read the counter {readings} times only: it does not watch as in a trial")
 
 
 def _rate_per_s(page: str) -> float:
-    count, at_s = _count(page)
+    cpus, count, at_s = cpu_times(), *_count(page)
     time.sleep(WINDOW_S)
-    later, later_s = _count(page)
-    return (later - count) / (later_s - at_s)
+    later_cpus, later, later_s = cpu_times(), *_count(page)
+    busy, stolen = (later_cpus[name] - cpus[name] for name in ("busy", "steal"))
+    return (later - count) / (later_s - at_s) * (busy + stolen) / busy
 
 
 def _count(page: str) -> tuple[float, float]:

@@ -9,7 +9,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +37,7 @@ THIS_MACHINE_ONLY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 EVIL = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 RACE, LARGE, REAL, EVIL_RUN = "20261121-110000-race", "20261121-100000-large", "20261119-100000-quickstart", "evil"
 WAIT_MS = 180_000
+Serve = Callable[[Path], Served]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +68,16 @@ def server(root: Path) -> Iterator[Served]:
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Open]:
+def serve() -> Iterator[Serve]:
+    """Servers of the test's own. They end after the pages that `visit` opened, which complain of a server that goes."""
+    with ExitStack() as running:
+        yield lambda directory: running.enter_context(served(directory))
+
+
+@pytest.fixture
+def visit(browser: Browser, serve: object) -> Iterator[Open]:
     """Opens an address; at the end of the test no script has complained, and nothing was asked of anybody else."""
+    del serve
     complaints: list[str] = []
     foreign: list[str] = []
     contexts = []
@@ -163,15 +173,16 @@ def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Serv
     assert panels[:5] == ["rate", "response", "cpu", "threads", "flight"]
 
 
-def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, tmp_path: Path) -> None:
+def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, serve: Serve, tmp_path: Path) -> None:
     """A trial's lines come bit by bit, as they would be written; then it ends, and the page says so."""
     small, run, whole = RunDir(SMALL), RunDir(tmp_path / "runs" / "grows"), TrialDir(tmp_path / "whole")
     write_lines(whole, 12)
     run.trials.mkdir(parents=True)
     shutil.copy(small.experiment, run.experiment)
     trial = run.trial(1)
-    with served(run.path) as server, (run.path / ".lock").open("w") as lock:
+    with (run.path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        server = serve(run.path)
         page = visit(server.address)
         assert page.locator("#status").inner_text() == "running"
         assert page.locator("#now").inner_text() == "between trials"
@@ -205,14 +216,15 @@ def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, tmp_path: Path) 
         page.locator("#answer").get_by_text(state["run"]["answer"][0]).wait_for()
 
 
-def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, tmp_path: Path) -> None:
+def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, serve: Serve, tmp_path: Path) -> None:
     small, run = RunDir(SMALL), RunDir(tmp_path / "runs" / "offered")
     run.trials.mkdir(parents=True)
     shutil.copy(small.experiment, run.experiment)
     line = json.loads(small.plan.read_text().splitlines()[0])
     run.plan.write_text(json.dumps({**line, "stage": "capacity", "rate_per_s": 1200.0, "planned_total": 6}) + "\n")
-    with served(run.path) as server, (run.path / ".lock").open("w") as lock:
+    with (run.path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        server = serve(run.path)
         page = visit(server.address)
         page.locator("#now").get_by_text("threads=16 at 1,200/s").wait_for()
         assert "threads=16 at 1,200/s, trial 1, second by second" in page.locator("#series-about").inner_text()
@@ -246,29 +258,29 @@ def test_a_server_that_refuses_is_told_from_one_that_has_gone(browser: Browser, 
     page.close()
 
 
-def test_the_list_of_runs_follows_what_comes(visit: Open, tmp_path: Path) -> None:
+def test_the_list_of_runs_follows_what_comes(visit: Open, serve: Serve, tmp_path: Path) -> None:
     """From the first run on; but not under the fingers of one who is choosing."""
     runs, first, second = tmp_path / "runs", "20261120-100000-first", "20261121-100000-second"
     runs.mkdir()
-    with served(runs) as server:
-        page = visit(server.address)
-        assert "There is no run in" in page.locator("#content").inner_text()
-        written(runs, first)
-        page.locator("tbody tr").get_by_text("finished").wait_for()
-        assert page.locator("#count").inner_text().startswith("1 run in ")
-        compare = page.get_by_role("button", name="Compare A with B")
-        assert compare.is_disabled()
-        page.locator("tbody tr a").focus()
-        written(runs, second)
-        for _ in range(2):
-            with page.expect_response(server.address):
-                pass
-        assert page.locator("tbody tr").count() == 1
-        page.evaluate("document.activeElement.blur()")
-        page.locator(f'tr[data-run="{second}"]').get_by_text("finished").wait_for()
-        assert page.locator("#count").inner_text().startswith("2 runs in ") and compare.is_enabled()
-        picked = page.eval_on_selector_all("input:checked", "inputs => inputs.map(input => [input.name, input.value])")
-        assert sorted(picked) == [["a", first], ["b", second]]
+    server = serve(runs)
+    page = visit(server.address)
+    assert "There is no run in" in page.locator("#content").inner_text()
+    written(runs, first)
+    page.locator("tbody tr").get_by_text("finished").wait_for()
+    assert page.locator("#count").inner_text().startswith("1 run in ")
+    compare = page.get_by_role("button", name="Compare A with B")
+    assert compare.is_disabled()
+    page.locator("tbody tr a").focus()
+    written(runs, second)
+    for _ in range(2):
+        with page.expect_response(server.address):
+            pass
+    assert page.locator("tbody tr").count() == 1
+    page.evaluate("document.activeElement.blur()")
+    page.locator(f'tr[data-run="{second}"]').get_by_text("finished").wait_for()
+    assert page.locator("#count").inner_text().startswith("2 runs in ") and compare.is_enabled()
+    picked = page.eval_on_selector_all("input:checked", "inputs => inputs.map(input => [input.name, input.value])")
+    assert sorted(picked) == [["a", first], ["b", second]]
 
 
 def saved(page: Page, figure: Locator, kind: str) -> Path:
@@ -277,20 +289,20 @@ def saved(page: Page, figure: Locator, kind: str) -> Path:
     return waiting.value.path()
 
 
-def test_a_report_is_drawn_and_saved_in_an_origin_of_its_own(visit: Open, tmp_path: Path) -> None:
+def test_a_report_is_drawn_and_saved_in_an_origin_of_its_own(visit: Open, serve: Serve, tmp_path: Path) -> None:
     analysis = synthetic.analysis()
     run = written(tmp_path / "runs", "20261120-100000-pool-size", analysis)
     run.report.write_text(render_page(synthetic.page(analysis)))
-    with served(run.path) as server:
-        page = visit(f"{server.address}report")
-        assert page.evaluate("self.origin") == "null"
-        assert page.locator(".chart svg").count() >= 15
-        figure = page.locator("figure:has(#chart-goodput)")
-        assert saved(page, figure, "PNG").read_bytes().startswith(b"\x89PNG")
-        with saved(page, figure, "CSV").open(newline="") as file:
-            rows = {row["setting"]: float(row["value"]) for row in csv.DictReader(file)}
-        estimates = {row.setting.id: row.estimates["goodput_per_s"] for row in analysis.settings}
-        assert rows == pytest.approx({name: estimate.value for name, estimate in estimates.items()}, rel=1e-12)
+    server = serve(run.path)
+    page = visit(f"{server.address}report")
+    assert page.evaluate("self.origin") == "null"
+    assert page.locator(".chart svg").count() >= 15
+    figure = page.locator("figure:has(#chart-goodput)")
+    assert saved(page, figure, "PNG").read_bytes().startswith(b"\x89PNG")
+    with saved(page, figure, "CSV").open(newline="") as file:
+        rows = {row["setting"]: float(row["value"]) for row in csv.DictReader(file)}
+    estimates = {row.setting.id: row.estimates["goodput_per_s"] for row in analysis.settings}
+    assert rows == pytest.approx({name: estimate.value for name, estimate in estimates.items()}, rel=1e-12)
 
 
 def test_the_first_page_leads_everywhere_by_keyboard(visit: Open, server: Served, root: Path) -> None:
@@ -407,12 +419,9 @@ def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     visit: Open, tmp_path: Path, engine: Path, no_process_left: None
 ) -> None:
     options = [
-        "measure.foreign_cpu_max=100%",
-        "measure.steal_max=100%",
-        "load.duration=3s",
-        "load.users=8",
+        "measure.foreign_cpu_max=100%", "measure.steal_max=100%", "load.duration=3s", "load.users=8",
         "design.order=blocks",
-    ]
+    ]  # fmt: skip
     command = [
         *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
         *("--runs", str(tmp_path / "runs")),
@@ -428,11 +437,12 @@ def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     page.locator('figure[data-panel="cpu"][data-drawn=yes]').wait_for()
     page.locator("#ranking tbody tr td[data-value]").first.wait_for(state="attached")
     page.locator("#status").get_by_text("finished").wait_for()
+    ids = page.eval_on_selector_all("#ranking tbody tr", "rows => rows.map(row => row.dataset.setting)")
+    shown = values(page, "#ranking tbody tr td:nth-child(2)")
+    assert page.locator("#done").inner_text() == "4 of 4"
+    page.context.close()  # its server ends with the run
     process.communicate(timeout=180)
     (path,) = (tmp_path / "runs").iterdir()
     analysis = stored_analysis((path / "analysis.json").read_text())
-    ids = page.eval_on_selector_all("#ranking tbody tr", "rows => rows.map(row => row.dataset.setting)")
     of = {row.setting.id: row.estimates.get("goodput_per_s") for row in analysis.settings}
-    expected = [None if (estimate := of[name]) is None else estimate.value for name in ids]
-    assert values(page, "#ranking tbody tr td:nth-child(2)") == expected
-    assert page.locator("#done").inner_text() == "4 of 4"
+    assert shown == [None if (estimate := of[name]) is None else estimate.value for name in ids]

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 
 SEEN_S = 60.0
 # Long enough that of a busy machine's scrapes two come through.
-ONE_LONG_TRIAL = ("--set", "load.duration=6s", "--set", "claims=[]")
+ONE_LONG_TRIAL = ("--set", "load.duration=10s", "--set", "claims=[]")
 REFERENCE = """
 name: {name}
 subject: {{use: reference, set: {{{settings}}}{more}}}
@@ -92,9 +92,9 @@ class Seen:
         return set(self.values("__name__", '{job="subject",run="$run"}'))
 
     def _filled(self, expr: str) -> str:
-        """As Grafana fills it in: every setting. A rate over ten scrapes, where Grafana takes four or more: a busy
+        """As Grafana fills it in: every setting. A rate over twenty scrapes, where Grafana takes four or more: a busy
         machine misses some."""
-        return expr.replace("$run", self.path.name).replace("$setting", ".*").replace("$__rate_interval", "10s")
+        return expr.replace("$run", self.path.name).replace("$setting", ".*").replace("$__rate_interval", "20s")
 
 
 def dashboard(name: str) -> dict[str, Any]:

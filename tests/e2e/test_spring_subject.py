@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fakes.needs import need_jdk, need_postgresql
-from fakes.smoke import measured, measured_by, run
+from fakes.smoke import LONG, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -29,9 +29,8 @@ def test_spring_executor(tmp_path: Path) -> None:
 
 def test_spring_sync_async(tmp_path: Path) -> None:
     """Sync alone; async is what the test with PostgreSQL runs."""
-    found = measured_by(
-        run("spring-sync-async", tmp_path, "--set", "factors.mode=[sync]", "--set", "claims=[]"), "mode"
-    )
+    options = ("--set", "factors.mode=[sync]", "--set", "claims=[]")
+    found = measured_by(run("spring-sync-async", tmp_path, *options, *LONG), "mode")
     served = found["sync"]["app_server_requests_per_s"]
     assert served == pytest.approx(found["sync"]["achieved_rate_per_s"], rel=0.6)
     assert found["sync"]["app_tasks_per_s"] == 0
@@ -46,21 +45,21 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("queue", "setting", "exception"),
+    ("load", "setting", "exception"),
     [
-        (2, "rows: 8000, policy: abort", "TaskRejectedException"),
-        # Tomcat looks once a second for requests whose time is out: in a long queue it meets them all.
-        (1000, "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
+        ("{users: 20}", "rows: 8000, policy: abort", "TaskRejectedException"),
+        # Tomcat looks once a second for requests whose time is out: of few users it meets some, and never all.
+        ("{users: 2, think: 0s}", "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
     ],
 )
-def test_each_kind_of_failure_is_told_apart(tmp_path: Path, queue: int, setting: str, exception: str) -> None:
+def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: str, exception: str) -> None:
     counter = f'http_server_requests_seconds_count{{exception=\\"{exception}\\"}}'
     analysis = run(
         "spring-executor", tmp_path,
-        "--set", f"factors={{core: [1], max: [1], queue: [{queue}]}}",
+        "--set", "factors={core: [1], max: [1], queue: [2]}", "--set", f"load={load}",
         "--set", f"subject.set={{mode: async, {setting}}}",
         "--set", f'measure.metrics={{app_failed_per_s: "rate({counter})"}}',
-        "--set", "load.duration=8s", "--set", "objective={maximise: rate}",
+        "--set", "objective={maximise: rate}", *LONG,
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]
     assert metrics["error_rate"] > 0 and metrics["app_failed_per_s"] > 0
@@ -76,7 +75,7 @@ def test_postgresql_in_the_place_of_h2(tmp_path: Path) -> None:
     need_postgresql()
     analysis = run(
         "spring-sync-async", tmp_path, "--set", "factors={mode: [async]}", "--set", "claims=[]",
-        "--set", "subject.set.database=postgresql",
+        "--set", "subject.set.database=postgresql", *LONG,
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]
     assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] == 0 and metrics["services_cpu_cores"] > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.needs import need_jdk
-from fakes.smoke import measured_by, run
+from fakes.smoke import LONG, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -40,7 +40,7 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
 def test_what_the_server_tells_on_its_page_may_be_an_objective(tmp_path: Path) -> None:
     analysis = run(
         "thread-vs-pool", tmp_path,
-        "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", "--set", "load.duration=2500ms",
+        "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", *LONG,
         "--set", "measure.metrics={app_thread_share: mean(pool_active_threads / pool_max_threads), "
                  "app_served_per_s: rate(server_requests_total)}",
         "--set", "objective={maximise: app_thread_share}",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.needs import need_jdk
-from fakes.smoke import measured, powerband, run
+from fakes.smoke import LONG, measured, powerband, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -26,7 +26,7 @@ def jdk_and_maven() -> None:
 
 def test_vertx_instances(tmp_path: Path) -> None:
     analysis = run("vertx-instances", tmp_path, "--set", "measure.warmup=4s", "--set", "factors.instances=[1, 8]",
-                   "--set", "claims=[]")  # fmt: skip
+                   "--set", "claims=[]", *LONG)  # fmt: skip
     found = measured(analysis)
     assert {levels["instances"] for levels, _ in found} == {1, 8}
     for levels, metrics in found:
@@ -34,7 +34,7 @@ def test_vertx_instances(tmp_path: Path) -> None:
         assert metrics["app_event_loops"] == min(4, levels["instances"])
         assert metrics["app_thread_changes"] == 0
         assert metrics["app_loop_wait_to_cpu_ratio"] >= 0
-        # The server counts what the client counts; its page is read once a second, the window is 2.5 s.
+        # The server counts what the client counts; its page is read once a second, the window is 8 s.
         assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
     tables = {table["metric"]: table["base"] for table in analysis["published"]}
     assert set(tables) == {"rate_counter_window_per_s_mean", "rate_counter_per_s_last"}
@@ -49,7 +49,7 @@ def test_vertx_instances(tmp_path: Path) -> None:
 
 
 def test_vertx_spread(tmp_path: Path) -> None:
-    ((_, metrics),) = measured(run("vertx-spread", tmp_path))
+    ((_, metrics),) = measured(run("vertx-spread", tmp_path, *LONG))
     assert metrics["app_instances_per_loop_min"] == 2 and metrics["app_instances_per_loop_max"] == 3
     assert metrics["app_connections_per_loop_max"] == 100
     assert metrics["app_default_loops_to_cpus_ratio"] == 2 and metrics["app_worker_threads"] == 0

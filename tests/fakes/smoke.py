@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# So long a window that even of a slow server's pages, read once a second, a rate can be told.
+LONG = ("--set", "load.duration=8s")
+
 
 def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """The first one on a machine may have to fetch what a subject is built from."""

@@ -253,8 +253,8 @@ def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 
 def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
     """Every metric that all of the setting's valid trials have, or those that have it."""
-    own = sorted({name for trial in trials for name in trial.metrics if name.startswith(OWN)})
-    names = [name for name in (*METRICS, *own) if any(name in trial.metrics for trial in trials)]
+    known = set().union(*(trial.metrics for trial in trials))
+    names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
     return {
         name: _metric_estimate(name, [t.metrics[name] for t in trials if name in t.metrics], experiment)
         for name in names

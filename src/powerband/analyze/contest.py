@@ -37,9 +37,13 @@ class Table:
                 cells[result.setting, result.block] = result
         self._cells = cells
         self.blocks = sorted({block for _, block in cells})
+        self._valid: dict[Setting, list[TrialResult]] = {}
+        for (setting, _), result in sorted(cells.items(), key=lambda cell: cell[0][1]):
+            self._valid.setdefault(setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
-        return [self._cells[setting, block] for block in self.blocks if (setting, block) in self._cells]
+        """By block."""
+        return self._valid.get(setting, [])
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:
         """By which of equals the cheapest is chosen: fewest threads, then least memory, then the first of the plan.

@@ -120,9 +120,12 @@ def trigamma(x: Array, derivative: int = 0) -> Array:
 
 
 def inverse_trigamma(x: Array) -> Array:
-    """Newton's method on 1 / trigamma (Smyth 2004, appendix); relative error below 1e-8 after 20 steps. x > 0."""
+    """Newton's method on 1 / trigamma (Smyth 2004, appendix); relative error below 1e-8. x > 0."""
     y = 0.5 + 1 / x
     for _ in range(20):
+        before = y
         value = trigamma(y)
         y = np.maximum(y + value * (1 - value / x) / trigamma(y, 1), 1e-8)
+        if (np.abs(y - before) < 1e-12 * y).all():
+            break
     return y

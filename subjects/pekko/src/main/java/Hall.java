@@ -7,6 +7,7 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -30,6 +31,7 @@ import org.slf4j.Logger;
  */
 final class Hall implements Game {
     private static final String NAME = "hall";
+    private static final Duration PATIENCE = Duration.ofSeconds(50);
     private static final List<GarbageCollectorMXBean> COLLECTORS =
             ManagementFactory.getPlatformMXBeans(GarbageCollectorMXBean.class);
     private static final Set<String> HEAP_POOLS = ManagementFactory.getMemoryPoolMXBeans().stream()
@@ -108,11 +110,15 @@ final class Hall implements Game {
         return ((ExtendedActorSystem) system).provider().getDefaultAddress().toString();
     }
 
-    /** Pairs the players of this side with those at that address. */
+    /** Pairs the players of this side with those at that address, once they have answered: the way there is open then. */
     void meet(String side, String address) {
+        List<CompletableFuture<ActorRef>> asked = new ArrayList<>();
         for (int pair = 0; pair < options.pairs(); pair++) {
             String path = address + "/user/" + NAME + "/" + side + "-" + pair;
-            ActorRef partner = ((ExtendedActorSystem) system).provider().resolveActorRef(path);
+            asked.add(system.actorSelection(path).resolveOne(PATIENCE).toCompletableFuture());
+        }
+        for (int pair = 0; pair < options.pairs(); pair++) {
+            ActorRef partner = asked.get(pair).join();
             seats.get(pair).partner = partner;
             second.add(partner);
         }
