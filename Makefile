@@ -22,11 +22,12 @@ demo: setup
 	$(RUN) powerband run quickstart
 
 # Rust tests use the dev profile, which builds in a fraction of the release's time; Python's use the release engine.
-# What may run beside others goes first, on all CPUs and one more at once, since much of it waits for servers; what
-# measures has the machine to itself.
+# First what only computes, then what starts servers and bears others beside it, then what measures and has the machine
+# to itself.
 test: setup extras lint
 	cargo test --locked --quiet
-	$(RUN) pytest -n $$(($$(nproc) + 1)) --dist loadfile -m "not e2e or crowded"
+	$(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e"
+	$(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded"
 	$(RUN) pytest -m "e2e and not crowded"
 
 lint: setup

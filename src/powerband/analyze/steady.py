@@ -17,6 +17,7 @@ Rank tests, so that the rare long dip of a collector neither hides a trend nor l
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ SHIFT_MIN = 0.02
 TREND_P = 0.05
 STEP_P = 0.05
 BATCHES_MIN = 8
+CUT_SHORT = 1.1
 DEPENDENCE_MAX = 0.9
 BATCH_INTERVALS = 5
 BATCH_REQUESTS = 10
@@ -48,6 +50,7 @@ def window_is_steady(events: Iterable[Mapping[str, Any]], start_ns: int, end_ns:
     `events`: the lines of events.jsonl; intervals of several engines are added where they end in the same period."""
     ended: dict[int, float] = {}
     summed: dict[int, float] = {}
+    whole: Counter[int] = Counter()
     inside = [
         event
         for event in events
@@ -58,9 +61,13 @@ def window_is_steady(events: Iterable[Mapping[str, Any]], start_ns: int, end_ns:
     for event in inside:
         slot = round((event["end_ns"] - start_ns) / period)
         share = period / max(1, event["end_ns"] - event["start_ns"])
+        whole[slot] += share < CUT_SHORT
         ended[slot] = ended.get(slot, 0.0) + share * event["outcomes"].get("ok", 0)
         summed[slot] = summed.get(slot, 0.0) + share * event["response_time_ns_sum"]
-    slots = sorted(ended)[1:-1]  # the outermost may be cut short by the window
+    slots = sorted(ended)
+    # The outermost may be cut short by the window, or hold some engines' intervals only.
+    usual = float(np.median([whole[slot] for slot in slots])) if slots else 0.0
+    slots = [slot for slot in slots if slot not in (slots[0], slots[-1]) or whole[slot] >= usual]
     counts = np.array([ended[slot] for slot in slots])
     sums = np.array([summed[slot] for slot in slots])
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -26,8 +26,8 @@ from powerband.run.files import LineFile
 from powerband.run.requests import connection_to
 from powerband.units import plural
 
-READ_EVERY_NS = 1_000_000_000 // 3
-"""Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of some
+READ_EVERY_NS = 500_000_000
+"""Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
 seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
 NAMES_SHOWN = 12
 PAGE_TIMEOUT_S = 2.0
