@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from powerband.analyze.steady import is_steady, mser, settled, window_is_steady
 from powerband.protocol import WarmupSeries
 
 INTERVAL_S = 0.1
+MS = 1_000_000
 LONGEST_S = 30.0
 SERVERS = 60
 
@@ -150,3 +152,22 @@ def test_the_window_is_judged_after_the_fact() -> None:
     ]
     assert window_is_steady(rising, start, end) is False
     assert window_is_steady(even[:5], start, end) is None
+
+
+def readings(ends_ms: list[int], start_ms: int = 0) -> list[dict[str, object]]:
+    """Intervals between readings of a counter that grows by one a millisecond."""
+    return [
+        {"type": "interval", "start_ns": begun * MS, "end_ns": ended * MS, "outcomes": {"ok": ended - begun},
+         "response_time_ns_sum": 0}
+        for begun, ended in itertools.pairwise([start_ms, *ends_ms])
+    ]  # fmt: skip
+
+
+def test_the_outermost_of_a_window_count_where_they_are_whole() -> None:
+    """Eight intervals are enough, six are not."""
+    eight = [*range(500, 4001, 500)]
+    assert window_is_steady(readings(eight), 0, 4000 * MS) is True
+    assert window_is_steady(readings([200, *eight[1:]]), 0, 4000 * MS) is None, "the first is shorter"
+    assert window_is_steady(readings([*eight[:-1], 3600]), 0, 4000 * MS) is None, "the last is shorter"
+    other = readings([ended + 200 for ended in eight[:-1]], 200)
+    assert window_is_steady([*readings(eight), *other], 0, 4000 * MS) is None, "one engine alone tells of the last"
