@@ -43,6 +43,14 @@ def jdk_and_maven() -> None:
     need_jdk(maven=True)
 
 
+def _target(link: Path) -> str:
+    """Empty where it has gone meanwhile."""
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Playing:
     """A subject that has said that it is ready."""
@@ -68,7 +76,7 @@ class Playing:
     def log_lines(self) -> int:
         """Of the log file of its own, which has no name any more."""
         files = Path(f"/proc/{self.process.pid}/fd").iterdir()
-        (file,) = [each for each in files if "powerband-pekko-" in str(each.readlink())]
+        (file,) = [each for each in files if "powerband-pekko-" in _target(each)]
         return file.read_bytes().count(b"\n")
 
     def wait_for(self, reached: Callable[[Mapping[str, float]], bool]) -> dict[str, float]:
