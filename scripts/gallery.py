@@ -70,7 +70,7 @@ SHOTS = (
     Shot("why", "thread-vs-pool", of="Why", height=900),
     Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
     Shot("live", "thread-vs-pool", page="live", height=1230, scale=1.2),
-    Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", height=560),
+    Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", height=508),
     Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
     Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
     Shot("spring-executor", "spring-executor", of="Settings compared", height=515),

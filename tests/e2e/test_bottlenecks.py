@@ -1,5 +1,5 @@
 """Bottlenecks planted in the reference subject, each through a real trial: at least 19 of 20 are named rightly, and no
-healthy trial is accused. What other programs disturb is tried again, then left out."""
+healthy trial is accused. What other programs or the hypervisor disturb is tried again, then left out."""
 
 from __future__ import annotations
 
@@ -63,9 +63,8 @@ def undisturbed(cases: tuple[Case, ...], least: int) -> list[Tried]:
     for tried in try_all(cases):
         spoilt += tried.disturbed
         if spoilt > len(cases) - least or (spoilt > HOPELESS and not fair):
-            pytest.skip(
-                f"other programs disturbed {spoilt} of {len(fair) + spoilt} trials: run this on a quiet machine"
-            )
+            others = "other programs or the hypervisor"
+            pytest.skip(f"{others} disturbed {spoilt} of {len(fair) + spoilt} trials: run this on a quiet machine")
         if not tried.disturbed:
             fair.append(tried)
     return fair

@@ -17,6 +17,7 @@ from pathlib import Path
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from powerband.analyze.results import BottleneckName, TrialResult
+from powerband.experiment import STEAL_MAX
 
 # By the name of the page's marks.
 SETS: dict[str, tuple[Case, ...]] = {
@@ -43,9 +44,10 @@ class Tried:
 
     @property
     def disturbed(self) -> bool:
-        """Other programs than the case's own burners took a part: what it shows is not what was planted."""
-        foreign = self.result.metrics.get("host_foreign_cores", 0.0)
-        return foreign - len(set(self.case.burners)) > FOREIGN_CORES_MAX
+        """Other programs than the case's own burners, or the hypervisor, took a part: what it shows is not what was
+        planted."""
+        foreign = self.result.metrics.get("host_foreign_cores", 0.0) - len(set(self.case.burners))
+        return foreign > FOREIGN_CORES_MAX or self.result.metrics.get("host_steal_share", 0.0) > STEAL_MAX
 
     def __str__(self) -> str:
         said = "; ".join(self.result.bottleneck.evidence) if self.result.bottleneck else "nothing"
@@ -78,7 +80,7 @@ def table(trials: Sequence[Tried]) -> str:
 def summary(trials: Sequence[Tried], left_out: int) -> str:
     planted = [tried for tried in trials if tried.case.expected is not BottleneckName.NONE]
     healthy = [tried for tried in trials if tried.case.expected is BottleneckName.NONE]
-    noise = f" Left out, for other programs disturbed them: {left_out}." if left_out else ""
+    noise = f" Left out, for other programs or the hypervisor disturbed them: {left_out}." if left_out else ""
     kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
