@@ -9,17 +9,21 @@ use std::time::Duration;
 use load_support::*;
 use serde_json::{Value, json};
 
-/// The outcomes of two users' three requests against a server that answers with these bytes, cut into pieces, and goes on
-/// or closes.
-fn answers(bytes: &'static str, piece: usize, closes: bool) -> Value {
-    outcomes(&spec(serve(move |mut peer| {
+/// Two users' three requests to a server that answers with these bytes, cut into pieces, and goes on or closes.
+fn answered(bytes: &'static str, piece: usize, closes: bool) -> Value {
+    spec(serve(move |mut peer| {
         while peer.request().is_some() {
             peer.send_pieces(bytes.as_bytes(), piece);
             if closes {
                 return;
             }
         }
-    })))
+    }))
+}
+
+fn impatient(mut spec: Value) -> Value {
+    spec["timeouts"]["request_ns"] = json!(400 * MS);
+    spec
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn responses_of_every_framing_are_ok_however_they_are_cut() {
         ("HTTP/1.1 200 OK\r\n\r\nuntil the end", 5, true),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", 100, true),
     ] {
-        assert_eq!(answers(bytes, piece, closes), json!({"ok": 6}), "{bytes} by {piece}");
+        assert_eq!(outcomes(&answered(bytes, piece, closes)), json!({"ok": 6}), "{bytes} by {piece}");
     }
 }
 
@@ -55,7 +59,9 @@ fn what_is_no_complete_response_has_its_own_outcome() {
         ("", false, "timeout"),
         ("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", false, "status_rejected"),
     ] {
-        assert_eq!(answers(bytes, 1000, closes), json!({ outcome: 6 }), "{bytes}");
+        let spec = answered(bytes, 1000, closes);
+        let spec = if outcome == "timeout" { impatient(spec) } else { spec };
+        assert_eq!(outcomes(&spec), json!({ outcome: 6 }), "{bytes}");
     }
 }
 
@@ -218,7 +224,7 @@ fn unanswered(answer: &'static str) -> Value {
     let mut spec = spec(address);
     spec["connection"] = json!({"pipeline": 4});
     spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 4});
-    outcomes(&spec)
+    outcomes(&impatient(spec))
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn users_subscribe_before_their_first_step_and_hear_what_is_published() {
             pause(300);
         });
         let websocket = json!({"dialect": dialect, "subscribe": ["news", "more \"news\""], "stamp_after": "\"at\":"});
-        let mut spec = timed(address, websocket, 300);
+        let mut spec = timed(address, websocket, 1_000);
         spec["model"] = json!({"kind": "closed", "users": 3, "pace": {"kind": "constant", "ns": 50 * MS}});
         let publish = json!({"kind": "publish", "channel": "news", "data": "{\"at\":{stamp}}"});
         spec["scenario"] = json!([{"name": "publish", "message": publish}]);

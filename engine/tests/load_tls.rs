@@ -32,7 +32,6 @@ fn tls_spec(address: SocketAddr, tls: Value) -> Value {
     spec["target"] =
         json!({"url": format!("https://localhost:{}", address.port()), "addresses": [address], "tls": tls});
     spec["scenario"][0]["checks"] = json!({"body_contains": ["hello"]});
-    spec["timeouts"] = json!({"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS});
     spec
 }
 

@@ -62,7 +62,6 @@ fn users_may_speak_over_tls() {
     });
     spec["scenario"] = json!([text_step("{id}"), text_step(&"x".repeat(300_000))]);
     spec["connection"]["pipeline"] = json!(2);
-    spec["timeouts"] = json!({"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS});
     let summary = run(&spec);
     assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
     assert_eq!((number(&summary["websocket"]["joined"]), &summary["websocket"]["drops"]), (2, &json!({})));
@@ -204,6 +203,9 @@ fn lost_connections_are_told_apart() {
     for (script, outcome, drops, codes) in cases {
         let mut spec = spec(two_answers_then(script), json!({}));
         spec["model"]["requests_per_user"] = json!(5);
+        if outcome == "timeout" {
+            spec["timeouts"]["request_ns"] = json!(1_000 * MS);
+        }
         let summary = run(&spec);
         assert_eq!(summary["total"]["outcomes"], json!({"ok": 4, outcome: 2}), "{drops}");
         let websocket = &summary["websocket"];
@@ -387,16 +389,16 @@ fn a_pace_waits_for_no_answer_until_too_many_are_missing() {
         waiting.drain(..).for_each(|message| _ = peer.say(&message));
         peer.echo();
     });
-    let mut spec = timed(address, json!({}), 500);
-    spec["model"] = json!({"kind": "closed", "users": 2, "pace": {"kind": "constant", "ns": 5 * MS}});
+    let mut spec = timed(address, json!({}), 2_500);
+    spec["model"] = json!({"kind": "closed", "users": 2, "pace": {"kind": "constant", "ns": 25 * MS}});
     spec["connection"]["pipeline"] = json!(6);
     spec["scenario"] = json!([text_step("a {id}"), text_step("b {id}")]);
     let summary = run(&spec);
     let sent = number(&summary["total"]["sent"]);
-    assert!((150..=200).contains(&sent), "{sent} messages in 500 ms, one in 5 ms of each of 2 users");
+    assert!((150..=200).contains(&sent), "{sent} messages in 2.5 s, one in 25 ms of each of 2 users");
     assert_eq!(summary["total"]["outcomes"], json!({"ok": sent}));
-    // The times of those that had to wait count from the instant at which they were due. A fifth of all did, which is the server's
-    // doing and no lag of the engine.
+    // The times of those that had to wait count from the instant at which they were due. Some did, which is the server's doing
+    // and no lag of the engine.
     assert!(histogram(&summary["cohort_times"]["response_time_ns"]).max() > 100 * MS);
     assert!(histogram(&summary["cohort_times"]["send_lag_ns"]).value_at_quantile(0.9) < 40 * MS);
     let steps = [0, 1].map(|step| sum(&summary["steps"][step]["outcomes"]));
@@ -484,7 +486,7 @@ fn whatever_a_server_does_everything_is_counted_once() {
         (3, "think", Value::Null),
         (2, "nothing", json!(MS)),
     ] {
-        let mut spec = timed(unreliable_server(), json!({"rejoin_after_ns": rejoin}), 400);
+        let mut spec = timed(unreliable_server(), json!({"rejoin_after_ns": rejoin}), 1_000);
         spec["model"] = json!({"kind": "closed", "users": 30, "ramp_ns": 20 * MS});
         if timing != "nothing" {
             spec["model"][timing] = pauses.clone();
@@ -636,7 +638,7 @@ fn the_drain_waits_for_answers_and_closes_in_good_order() {
             peer.send(&frame(first, &payload));
         }
     });
-    let summary = run(&timed(address, json!({}), 200));
+    let summary = run(&timed(address, json!({}), 1_000));
     let sent = number(&summary["total"]["sent"]);
     assert!(sent >= 2, "{sent}");
     assert_eq!(summary["total"]["outcomes"], json!({"ok": sent}));

@@ -105,17 +105,22 @@ fn cpu_of_ended_children_is_kept_whoever_waits_for_them() {
 import os, signal, time
 def burn(cpu_s):
     while time.process_time() < cpu_s: pass
+def tell():
+    os.write(1, b'used %d\n' % time.process_time_ns())
+def child(cpu_s):
+    burn(cpu_s); tell(); os._exit(0)
 for _ in range(2):
-    if os.fork() == 0: burn(0.15); os._exit(0)
+    if os.fork() == 0: child(0.15)
     os.wait()
 if os.fork() == 0:
-    if os.fork() == 0: burn(0.15); os._exit(0)
+    if os.fork() == 0: child(0.15)
     os._exit(0)
 os.wait()
 burn(0.2)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-if os.fork() == 0: burn(0.3); os._exit(0)
+if os.fork() == 0: child(0.3)
 time.sleep(0.1)
+tell()
 os.write(1, b'done\n')
 while len(os.listdir('/proc/self/task')) and os.path.exists('/proc/self'): time.sleep(1)
 "#;
@@ -127,12 +132,17 @@ while len(os.listdir('/proc/self/task')) and os.path.exists('/proc/self'): time.
         cpu_ns >= 850_000_000 && tree["processes_now"] == 1
     };
     probe.until_that("sample with the CPU time of all", enough);
+    bench.wait_for_log("done");
     let (events, _) = probe.finish();
     assert_never_falls(&events, "subject");
     let last = tree(&events, "subject").last().unwrap();
     let cpu_ns = last["cpu_user_ns"].as_u64().unwrap() + last["cpu_system_ns"].as_u64().unwrap();
-    // Each interpreter's own work comes on top; anything counted twice would add 150 ms or more.
-    assert!(cpu_ns < 1_150_000_000, "{cpu_ns}");
+    // The parent's wait and what becomes of a child after its word come on top; anything counted twice would add 150 ms or
+    // more.
+    let log = bench.log_text();
+    let used: Vec<u64> = log.lines().filter_map(|line| line.strip_prefix("used ")?.parse().ok()).collect();
+    assert_eq!(used.len(), 5, "{log}");
+    assert!(cpu_ns < used.iter().sum::<u64>() + 150_000_000, "{cpu_ns} where they used {used:?}");
 }
 
 #[test]

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use serve_support::{Client, Server, wait_until};
 
-/// Runs `clients` closed loops of requests for a while; requests answered, and the time it took.
+/// Runs `clients` closed loops for a while, and for one request at least; requests answered, and the time it took.
 fn drive(server: &Server, clients: usize, during: Duration) -> (u64, f64) {
+    let connected: Vec<_> = (0..clients).map(|_| server.connect()).collect();
     let started = Instant::now();
     let answered: u64 = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..clients)
-            .map(|_| {
-                let mut client = server.connect();
+        let handles: Vec<_> = connected
+            .into_iter()
+            .map(|mut client| {
                 scope.spawn(move || {
                     let mut answered = 0;
-                    while started.elapsed() < during {
+                    while answered == 0 || started.elapsed() < during {
                         assert_eq!(client.get("/").0, 200);
                         answered += 1;
                     }
@@ -33,7 +34,6 @@ fn drive(server: &Server, clients: usize, during: Duration) -> (u64, f64) {
 fn assert_capacity(server: &Server, clients: usize, per_s: f64, slots: f64) {
     let (answered, seconds) = drive(server, clients, Duration::from_millis(500));
     assert!(answered as f64 <= per_s * seconds * 1.02 + slots, "{answered} in {seconds} s, not {per_s}/s");
-    assert!(answered >= clients as u64, "every client is answered");
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn slow_acceptance_limits_new_connections() {
 
 #[test]
 fn who_is_connected_is_served_while_others_wait_to_be_accepted() {
-    let server = Server::start(&["--accept-delay", "50ms"]);
+    let server = Server::start(&["--accept-delay", "200ms"]);
     let mut first = server.connect();
     assert_eq!(first.get("/").0, 200);
     let waiting: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let asked = Instant::now();
     assert_eq!(first.get("/").0, 200);
-    assert!(asked.elapsed() < Duration::from_millis(1_500), "all 40 take 2 s: {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(5), "all 40 take 8 s: {:?}", asked.elapsed());
     drop(waiting);
 }
 

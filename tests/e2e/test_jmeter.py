@@ -66,8 +66,8 @@ def test_a_plan_is_measured_as_a_load_of_our_own(tmp_path: Path) -> None:
     assert {event["type"] for event in directory.read_events()} == {"interval", "summary"}
     metrics = measure(directory, record, of).metrics
     assert metrics["error_rate"] == 0
-    # Four users, 20 ms of waiting and 5 ms of reading: at most 160 a second; a slow machine makes far fewer.
-    assert 0 < metrics["goodput_per_s"] <= 165
+    # Four users, 20 ms of waiting and 5 ms of reading: at most 160 a second; a slow machine makes fewer.
+    assert 20 < metrics["goodput_per_s"] <= 165
     assert metrics["response_time_ns_p50"] >= 19 * MS
     assert metrics["users_mean"] == 4
     assert 2 < metrics["in_flight_mean"] <= 4.1
@@ -76,8 +76,7 @@ def test_a_plan_is_measured_as_a_load_of_our_own(tmp_path: Path) -> None:
     )
     assert metrics["engine_cpu_cores"] > 0 and metrics["engine_cpu_ns_per_request"] > 0
     assert "send_lag_ns_p99" not in metrics and "littles_law_deviation" not in metrics
-    counted = summary["window"]["outcomes"]["ok"]
-    assert len(directory.samples.read_text().splitlines()) > counted > 4
+    assert len(directory.samples.read_text().splitlines()) > 30
     assert directory.jmeter_log.is_file()
 
 

@@ -24,6 +24,7 @@ from fakes.live_runs import SMALL, recorded, written
 from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, Open, chromium
+from fakes.smoke import CALM
 from powerband.analyze.between import compare_runs
 from powerband.analyze.series import trial_series
 from powerband.analyze.stored import stored_analysis
@@ -418,13 +419,10 @@ def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) ->
 def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     visit: Open, tmp_path: Path, engine: Path, no_process_left: None
 ) -> None:
-    options = [
-        "measure.foreign_cpu_max=100%", "measure.steal_max=100%", "load.duration=3s", "load.users=8",
-        "design.order=blocks",
-    ]  # fmt: skip
+    options = ["load.duration=3s", "load.users=8", "design.order=blocks"]
     command = [
         *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
-        *("--runs", str(tmp_path / "runs")),
+        *("--runs", str(tmp_path / "runs"), *CALM),
         *(word for option in options for word in ("--set", option)),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -19,15 +19,14 @@ import pytest
 
 from fakes.needs import need_jdk, need_node, need_prometheus
 from fakes.prometheus import Prometheus, prometheus_up
-from fakes.smoke import run
+from fakes.smoke import LONG, run
 from fakes.watch import watching
 from powerband.library import dashboards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SEEN_S = 60.0
-# Long enough that of a busy machine's scrapes two come through.
-ONE_LONG_TRIAL = ("--set", "load.duration=10s", "--set", "claims=[]")
+ONE_LONG_TRIAL = (*LONG, "--set", "claims=[]")
 REFERENCE = """
 name: {name}
 subject: {{use: reference, set: {{{settings}}}{more}}}
@@ -92,9 +91,9 @@ class Seen:
         return set(self.values("__name__", '{job="subject",run="$run"}'))
 
     def _filled(self, expr: str) -> str:
-        """As Grafana fills it in: every setting. A rate over twenty scrapes, where Grafana takes four or more: a busy
+        """As Grafana fills it in: every setting. A rate over ten scrapes, where Grafana takes four or more: a busy
         machine misses some."""
-        return expr.replace("$run", self.path.name).replace("$setting", ".*").replace("$__rate_interval", "20s")
+        return expr.replace("$run", self.path.name).replace("$setting", ".*").replace("$__rate_interval", "10s")
 
 
 def dashboard(name: str) -> dict[str, Any]:

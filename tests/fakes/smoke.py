@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# A busy machine, or a busy host of it, must not spoil what a test is about.
+CALM = ("--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%")
 # So long a window that even of a slow server's pages, read once a second, a rate can be told.
 LONG = ("--set", "load.duration=8s")
 
@@ -16,8 +18,7 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     """The first one on a machine may have to fetch what a subject is built from."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), "--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%",
-        "--set", "measure.retries=0", *options,
+        "--runs", str(folder), *CALM, "--set", "measure.retries=0", *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 

@@ -157,7 +157,7 @@ pub fn spec(address: SocketAddr) -> Value {
         "target": {"url": format!("http://{address}")},
         "scenario": [{"name": "request"}],
         "model": {"kind": "closed", "users": 2, "requests_per_user": 3},
-        "timeouts": {"connect_ns": 400 * MS, "request_ns": 400 * MS},
+        "timeouts": {"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS},
         "phases": {"warmup_ns": 0, "drain_ns": 2_000 * MS, "deadline_ns": 20_000 * MS, "go_at_once": true}
     })
 }
@@ -167,7 +167,6 @@ pub fn open_spec(address: SocketAddr, rate_per_s: f64, measure_ms: u64, max_in_f
     let mut spec = spec(address);
     spec["model"] =
         json!({"kind": "open", "arrivals": "constant", "rate_per_s": rate_per_s, "max_in_flight": max_in_flight});
-    spec["timeouts"] = json!({"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS});
     spec["phases"]["measure_ns"] = json!(measure_ms * MS);
     spec
 }

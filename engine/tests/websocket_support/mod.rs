@@ -171,7 +171,7 @@ pub fn spec(address: SocketAddr, websocket: Value) -> Value {
         "scenario": [{"name": "message", "message": {"kind": "text", "text": "hello"}}],
         "model": {"kind": "closed", "users": 2, "requests_per_user": 3},
         "connection": {"websocket": websocket},
-        "timeouts": {"connect_ns": 1_000 * MS, "request_ns": 1_000 * MS},
+        "timeouts": {"connect_ns": 5_000 * MS, "request_ns": 5_000 * MS},
         "phases": {"warmup_ns": 0, "drain_ns": 2_000 * MS, "deadline_ns": 20_000 * MS, "go_at_once": true}
     })
 }

@@ -35,11 +35,10 @@ class Table:
         for result in sorted(results, key=lambda result: result.number):
             if result.valid and result.stage is Stage.COMPARE and self.metric in result.metrics:
                 cells[result.setting, result.block] = result
-        self._cells = cells
         self.blocks = sorted({block for _, block in cells})
         self._valid: dict[Setting, list[TrialResult]] = {}
-        for (setting, _), result in sorted(cells.items(), key=lambda cell: cell[0][1]):
-            self._valid.setdefault(setting, []).append(result)
+        for result in sorted(cells.values(), key=lambda result: result.block):
+            self._valid.setdefault(result.setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
         """By block."""
@@ -63,8 +62,9 @@ class Table:
         values = np.full((len(self.blocks), len(self.settings)), np.nan)
         rows = {block: row for row, block in enumerate(self.blocks)}
         columns = {setting: column for column, setting in enumerate(self.settings)}
-        for (setting, block), result in self._cells.items():
-            values[rows[block], columns[setting]] = result.metrics[self.metric]
+        for setting, results in self._valid.items():
+            for result in results:
+                values[rows[result.block], columns[setting]] = result.metrics[self.metric]
         return values
 
 
