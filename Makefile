@@ -21,14 +21,14 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 demo: setup
 	$(RUN) powerband run quickstart
 
-# Rust tests use the dev profile, which builds in a fraction of the release's time; Python's use the release engine.
+# Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine.
 # First what only computes, then what starts servers and bears others beside it, then what measures and has the machine
 # to itself.
 test: setup extras lint
 	cargo test --locked --quiet
 	$(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e"
-	$(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded"
-	$(RUN) pytest -m "e2e and not crowded"
+	$(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded" tests/e2e
+	$(RUN) pytest -m "e2e and not crowded" tests/e2e
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \

@@ -15,7 +15,7 @@ skip() {
 }
 
 command -v c++ >/dev/null || skip "there is no C++ compiler here (Debian's package g++)"
-command -v cargo-fuzz >/dev/null || cargo install --quiet --locked --root .tools "cargo-fuzz@$version" \
+command -v cargo-fuzz >/dev/null || cargo install --quiet --debug --locked --root .tools "cargo-fuzz@$version" \
   || skip "cargo-fuzz could not be installed (is the package registry reachable?)"
 
 cargo fuzz build --sanitizer none

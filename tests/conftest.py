@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from powerband.errors import MeasurementError
+from powerband.machine import cache_folder
 from powerband.run.engine import find_engine
 
 MARK = "POWERBAND_TEST_MARK"
@@ -21,10 +22,27 @@ settings.register_profile("powerband", deadline=None)
 settings.load_profile("powerband")
 
 
+E2E = Path(__file__).parent / "e2e"
+BUILT = cache_folder() / "subjects"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test` looks for them there alone."""
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.path.is_relative_to(E2E):
+            raise pytest.UsageError(f"{item.nodeid} is marked e2e: it belongs into {E2E}")
+
+
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Forecasts rest on what was measured on this machine: in tests nothing was, and nothing is kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    """Forecasts rest on what was measured on this machine: in tests nothing was, and nothing is kept. But what subjects
+    are built into, which goes by a hash of their sources, is shared with all tests and with the user."""
+    home = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    if not (built := home / "powerband" / "subjects").is_symlink():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        built.parent.mkdir(parents=True)
+        built.symlink_to(BUILT)
 
 
 @pytest.fixture(scope="session")

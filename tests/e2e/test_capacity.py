@@ -18,6 +18,9 @@ from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
+# The engine's own delays, of which no limit can be raised.
+LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
+
 
 def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     made = with_seed(
@@ -36,10 +39,16 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     assert len(looks) == 1
     assert 1 < len(analysis.trials) <= math.ceil((1 + 2 * 5) * (1 + made.measure.retry_budget))
     (row,) = analysis.settings
-    assert row.capacity is not None and row.capacity.curve
+    if row.capacity is None:
+        # So little CPU that the engine itself was late in every trial: none counts, and each says why.
+        told = [{problem.code for problem in trial.problems if problem.fatal} for trial in analysis.trials]
+        assert not any(trial.valid for trial in analysis.trials) and all(codes & LATE for codes in told), told
+        assert analysis.answer.kind is not AnswerKind.BEST
+        return
+    assert row.capacity.curve
     overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
     assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
     if analysis.answer.kind is AnswerKind.BEST:
-        assert row.capacity.estimate is not None and row.capacity.estimate.low is not None
-        assert row.capacity.estimate.low < 440
+        assert (row.capacity.estimate is None) == ("could offer" in row.capacity.note)
+        assert row.capacity.estimate is None or 0 < (row.capacity.estimate.low or 0) < 440
     assert analyse_run(made, run) == analysis

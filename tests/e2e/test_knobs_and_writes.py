@@ -91,7 +91,7 @@ def test_a_metrics_page_that_is_garbage_or_slow_is_said_and_spoils_nothing(
     assert trial["status"] == "measured" and trial["metrics"]["goodput_per_s"] > 0
     found = [problem for problem in trial["problems"] if problem["code"] == "metrics_page"]
     assert ("app_rows" in trial["metrics"]) == (page == "rows") == (not found)
-    assert all(said in problem["message"] and not problem["fatal"] for problem in found)
+    assert all(said in problem["message"] and not problem["fatal"] for problem in found), found
 
 
 def test_a_private_postgresql_serves_those_settings_that_use_it_and_is_gone_afterwards(tmp_path: Path) -> None:

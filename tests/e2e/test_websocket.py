@@ -149,7 +149,7 @@ def test_every_message_reaches_everybody(tmp_path: Path) -> None:
 def test_tune_with_a_websocket_url(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from powerband.cli import main; main()", "tune", "-P", "instances=1"]
     command += ["--url", "ws://127.0.0.1:{port}/", "--message", "ping", "--expect", "ping", "--users", "10"]
-    command += ["--join", "100/s", "--pace", "100/s", "--no-progress", "--duration", "300ms", "--warmup", "100ms"]
+    command += ["--join", "100/s", "--pace", "5/s", "--no-progress", "--duration", "1s", "--warmup", "100ms"]
     command += ["--repeats", "2", "--format", "json", "--", str(engine_path()), "serve", "--port", "{port}"]
     command += ["--model", "event-loop", "--protocol", "websocket", "--instances", "{instances}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

@@ -158,6 +158,9 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 fn body(answer: &[u8]) -> Result<String, String> {
+    if answer.is_empty() {
+        return Err("it closed the connection without an answer".into());
+    }
     let Some(head) = head(answer) else {
         return Err(format!("its answer is no HTTP: {}", start_of(answer)));
     };
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn answers_are_read_whole_in_each_form_or_refused_with_the_reason() {
         let ok = "HTTP/1.1 200 OK\r\n";
-        let cases: [(String, Result<&str, &str>); 8] = [
+        let cases: [(String, Result<&str, &str>); 9] = [
             (format!("{ok}Content-Length: 3\r\n\r\na 1"), Ok("a 1")),
             (format!("{ok}\r\na 1"), Ok("a 1")),
             (format!("{ok}Transfer-Encoding: chunked\r\n\r\n2\r\na \r\n1;x\r\n1\r\n0\r\n\r\n"), Ok("a 1")),
@@ -281,6 +284,7 @@ mod tests {
             (format!("{ok}Transfer-Encoding: chunked\r\n\r\n9\r\na "), Err("its answer broke off")),
             ("HTTP/1.1 404 Not Found\r\n\r\n".into(), Err("it answered with status 404 Not Found")),
             (format!("{ok}Content-Encoding: gzip\r\n\r\nx"), Err("it came as gzip, though plain text was asked for")),
+            (String::new(), Err("it closed the connection without an answer")),
             ("SSH-2.0\r\n".into(), Err("its answer is no HTTP: it begins with `SSH-2.0\\r\\n`")),
         ];
         for (answer, expected) in cases {

@@ -22,8 +22,8 @@ const REST_NS_MAX: u64 = 10_000_000;
 const REST_NS_MIN: u64 = 1_000_000;
 /// Before an event what waits is read first, but not for longer than this: a flood would never let it come.
 const CATCH_UP_NS_MAX: u64 = 10_000_000;
-/// The same before the last one.
-const LAST_READ_NS_MAX: u64 = 1_000_000_000;
+/// The same before the last one: a full buffer holds a million updates, which a slow machine reads in some seconds.
+const LAST_READ_NS_MAX: u64 = 4_000_000_000;
 
 /// Bound, so that the subject finds it open; nothing is read yet. The kernel keeps what comes meanwhile.
 pub struct Bound {

@@ -6,6 +6,7 @@ All figures are of the measured window. Not here: comparing trials (`compare.py`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -435,11 +436,14 @@ def _burst_overflows(probe: Probe | None, record: TrialRecord, burst_ns: int) ->
 
 
 def _page_problems(probe: Probe, fleet: Fleet) -> Iterator[Problem]:
-    """What was not read off the metrics page within the window."""
-    failed = [event for event in probe.scrapes_failed if fleet.start_ns <= event["at_ns"] <= fleet.end_ns]
-    if failed:
-        times = "1 reading" if len(failed) == 1 else f"{len(failed)} readings"
-        message = f"{times} of the subject's metrics page failed within the window: {failed[-1]['reason']}"
+    """What was not read off the metrics page within the window, and the usual reason: the subject's end may have cut
+    the last reading."""
+    within = (event for event in probe.scrapes_failed if fleet.start_ns <= event["at_ns"] <= fleet.end_ns)
+    reasons = Counter(event["reason"] for event in within)
+    if reasons:
+        times = "1 reading" if reasons.total() == 1 else f"{reasons.total()} readings"
+        ((reason, _),) = reasons.most_common(1)
+        message = f"{times} of the subject's metrics page failed within the window: {reason}"
         yield Problem("metrics_page", message, fatal=False)
 
 

@@ -46,8 +46,9 @@ def test_the_subject_is_built_in_its_folder_and_the_log_is_kept(run: RunDir, sto
 
 
 def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it(
-    run: RunDir, stop: StopRequest, tmp_path: Path
+    run: RunDir, stop: StopRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     here = subject("sh", "-c", "echo >> count", cwd=str(tmp_path))
     build_subject(here, run, stop)
     build_subject(here, run, stop, again=True)
