@@ -41,7 +41,7 @@ def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     if not (built := home / "powerband" / "subjects").is_symlink():
         BUILT.mkdir(parents=True, exist_ok=True)
-        built.parent.mkdir(parents=True)
+        built.parent.mkdir(parents=True, exist_ok=True)
         built.symlink_to(BUILT)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 
 import pytest
 
 from fakes.stand import CALM, MS, experiment, reference, short_load
 from powerband.analyze.results import AnswerKind
-from powerband.experiment import Measure, Objective
+from powerband.experiment import STEAL_MAX, Measure, Objective
 from powerband.observer import Observer
 from powerband.plan import Stage
 from powerband.run.stop import StopRequest
@@ -39,6 +40,8 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     assert len(looks) == 1
     assert 1 < len(analysis.trials) <= math.ceil((1 + 2 * 5) * (1 + made.measure.retry_budget))
     (row,) = analysis.settings
+    stolen = statistics.median(trial.metrics.get("host_steal_share", 0.0) for trial in analysis.trials) > STEAL_MAX
+    assert stolen or row.capacity is not None
     if row.capacity is None:
         # So little CPU that the engine itself was late in every trial: none counts, and each says why.
         told = [{problem.code for problem in trial.problems if problem.fatal} for trial in analysis.trials]
@@ -49,6 +52,7 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
     assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
     if analysis.answer.kind is AnswerKind.BEST:
+        assert stolen or row.capacity.estimate is not None
         assert (row.capacity.estimate is None) == ("could offer" in row.capacity.note)
         assert row.capacity.estimate is None or 0 < (row.capacity.estimate.low or 0) < 440
     assert analyse_run(made, run) == analysis
