@@ -1,6 +1,7 @@
 """powerband's engine and JMeter as the load of one server, in alternating pairs: the same rate and response times,
-and the CPU that each took. Both are closed: so many users, each with a constant pause. The warm-up is long, for
-JMeter's JVM: before it has compiled itself its p99 is some ms above what the server does."""
+and the CPU that each took. Both are closed: so many users, each with a random pause. (Users with a constant pause whom
+a collection of JMeter's once held up together stay in step for ever, and its p99 then is their queue for its CPU.) The
+warm-up is long, for JMeter's JVM: before it has compiled itself its p99 is some ms above what the server does."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from powerband.run.stop import StopRequest
 from powerband.run.trial import run_trial
 from powerband.store import TrialDir
 
-USERS, THINK_MS = 100, 50
+USERS, RAMP_S = 100, 10
+LEAST_MS, MOST_MS = 25, 75
 MARGIN = 0.03
 CLOCK_NS = 1e6  # JMeter tells whole ms
 EXPERIMENT = """
@@ -34,9 +36,10 @@ load: {load}
 measure: {{warmup: 40s}}
 """
 LOADS = {
-    "engine": f"{{users: {USERS}, think: {THINK_MS}ms, duration: 10s}}",
+    "engine": f"{{users: {USERS}, ramp: {RAMP_S}s, think: {{uniform: [{LEAST_MS}ms, {MOST_MS}ms]}}, duration: 10s}}",
     "JMeter": f"{{jmeter: examples/jmeter/plan.jmx, duration: 10s, properties: "
-    f'{{host: "{{host}}", port: "{{port}}", users: {USERS}, think_ms: {THINK_MS}}}}}',
+    f'{{host: "{{host}}", port: "{{port}}", users: {USERS}, ramp: {RAMP_S}, think_ms: {LEAST_MS}, '
+    f"think_range_ms: {MOST_MS - LEAST_MS}}}}}",
 }
 TIMES = ("response_time_ns_mean", "response_time_ns_p50", "response_time_ns_p99")
 

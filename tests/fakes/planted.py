@@ -81,6 +81,12 @@ CASES: tuple[Case, ...] = (
         users(36),
         B.POOL_TOO_SMALL,
     ),
+    Case(
+        "pool: bounded, no queue, open load",
+        "--model bounded --core 8 --max 8 --queue 0 --policy abort --wait 10ms",
+        rate(1200),
+        B.POOL_TOO_SMALL,
+    ),
     Case("pool: a thread keeps its connection", f"{FIXED} 8 --unit connection --wait 5ms", users(64), B.POOL_TOO_SMALL),
     Case("pool: random waits", f"{FIXED} 8 --wait 10ms --wait-distribution exponential", users(40), B.POOL_TOO_SMALL),
     Case(

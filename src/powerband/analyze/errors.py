@@ -98,15 +98,8 @@ def memory_problem(log: str) -> Iterator[Problem]:
         yield Problem("out_of_memory", message, fatal=False)
 
 
-def _statuses(fleet: Fleet) -> Counter[str]:
-    statuses: Counter[str] = Counter()
-    for summary in fleet.summaries:
-        statuses.update(summary.get("rejected_statuses", {}))
-    return statuses
-
-
 def _counts(fleet: Fleet) -> Iterator[tuple[str, int]]:
-    statuses = _statuses(fleet)
+    statuses = fleet.rejected_statuses
     for outcome, count in fleet.total.outcomes.items():
         if outcome == "status_rejected" and statuses:
             yield from ((f"status {status}", number) for status, number in statuses.items())
@@ -124,7 +117,7 @@ def _counts_of_messages(fleet: Fleet) -> Iterator[tuple[str, int]]:
 
 
 def _counts_of_users(fleet: Fleet, crowd: Crowd) -> Iterator[tuple[str, int]]:
-    statuses = _statuses(fleet)
+    statuses = fleet.rejected_statuses
     for outcome, count in crowd.joins_failed.items():
         left = count - sum(statuses.values()) if outcome == "handshake_refused" else count
         if left > 0:

@@ -107,6 +107,11 @@ class Fleet:
     def ended(self) -> int:
         return sum(self.window_outcomes.values())
 
+    @property
+    def rejected_statuses(self) -> Counter[str]:
+        """Of the whole run, requests that were rejected by their status, by status."""
+        return sum((Counter(summary.get("rejected_statuses", {})) for summary in self.summaries), Counter())
+
     def times(self, name: str) -> Times:
         """A distribution of the cohort by its name on the wire, e.g. `response_time_ns`."""
         return Times(summary["cohort_times"][name] for summary in self.summaries)

@@ -12,19 +12,23 @@ from collections.abc import Mapping
 from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.results import PoolUse
 
+ERRORS_MAX = 0.01  # above it, quick refusals hide what a request takes
 # What threads without a request wait on, too.
 IDLE_KINDS = ("lock", "poll")
 
 
 def in_flight(metrics: Mapping[str, float]) -> float | None:
-    """Mean requests in the system: by Little's law, N = X R; where some wait all through the window and so have no
-    response time, as many as were sampled."""
-    rate, response_ns = metrics.get("achieved_rate_per_s"), metrics.get("response_time_ns_mean")
+    """Mean requests in the system: by Little's law, N = X R, over those that were answered rightly, who alone have
+    response times. Where requests fail, or some wait all through the window, as many as were sampled."""
+    rate, response_ns = metrics.get("goodput_per_s"), metrics.get("response_time_ns_mean")
     sampled = metrics.get("in_flight_mean")
     if rate is None or response_ns is None:
         return sampled
     little = rate * response_ns / SECOND_NS
-    return max(little, sampled) if sampled is not None and sampled > 1.5 * little + 1 else little
+    if sampled is None or sampled <= little:
+        return little
+    fail = metrics.get("error_rate", 0.0) > ERRORS_MAX
+    return sampled if fail or sampled > 1.5 * little + 1 else little
 
 
 def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:

@@ -24,6 +24,7 @@ WARMED_UP_NS = 100_000_000
 THINKING_SHARE = 0.90
 # Of a subject that hardly uses a CPU, a tenth is nothing.
 LEAST_CORES = 0.01
+NO_ROOM = ("429", "503")
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
 
@@ -39,7 +40,8 @@ class Threads:
 class Scene:
     """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
     the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
-    connections that wait to be accepted, and the queue's limit, 0 where it is not known; `engine_wait_share`: of the
+    connections that wait to be accepted, and the queue's limit, 0 where it is not known; `turned_away_share`: of the
+    requests, those that were answered by 429 or 503; `engine_wait_share`: of the
     window, what an engine thread waited for a CPU. None: it could not be seen; `loaded_ns` also where there was no
     warm-up, so that the window holds the first answers."""
 
@@ -52,6 +54,7 @@ class Scene:
     rate_per_s: float
     load_served: bool
     failed_share: float
+    turned_away_share: float
     failed_connections: int
     accept_queue: float
     accept_queue_limit: float
@@ -125,6 +128,7 @@ def scene_of(
         rate_per_s=fleet.achieved_per_s,
         load_served=not evidence.self_driven and _served(fleet, load, metrics),
         failed_share=metrics.get("error_rate", 0.0),
+        turned_away_share=_turned_away(fleet),
         failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
         accept_queue_limit=0.0 if limit is None else float(limit.max()),
@@ -135,6 +139,11 @@ def scene_of(
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
         shares_cpus=not evidence.pinned and not evidence.self_driven,
     )
+
+
+def _turned_away(fleet: Fleet) -> float:
+    """Of all requests of the run, those to which the server said that it has no room for them."""
+    return sum(fleet.rejected_statuses[status] for status in NO_ROOM) / max(1, fleet.total.sent)
 
 
 def _failed_connections(fleet: Fleet) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from powerband.analyze.laws import ERRORS_MAX
 from powerband.analyze.results import TrialResult
 from powerband.experiment import Experiment
 from powerband.plan import Setting, Stage
 
 TRACKS = (0.7, 1.5)  # threads that one more of a factor adds, where it counts threads
-ERRORS_MAX = 0.01  # above it, quick refusals hide what a request takes
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def scene(
         "rate_per_s": 800.0,
         "load_served": False,
         "failed_share": 0.0,
+        "turned_away_share": 0.0,
         "failed_connections": 0,
         "accept_queue": 0.0,
         "accept_queue_limit": 4096.0,
@@ -343,6 +344,27 @@ def test_the_evidence_is_in_figures() -> None:
         ),
         "give pool more threads: 64 would leave no request without one",
     )
+
+
+def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
+    """2,000/s of 20 ms each ask for 40 threads (Erlang's loss formula: 16 turn 61 % away)."""
+    full = pool("pool", 0.1, 0.1, sleep=15.2)
+    given = {"offered_rate_per_s": 2000.0, "goodput_per_s": 770.0, "error_rate": 0.615}
+    seen = scene(
+        full, POLLER, metrics=given, users=None, present=15.4, rate_per_s=2000.0, loaded_ns=10 * MS,
+        failed_share=0.615, turned_away_share=0.615,
+    )  # fmt: skip
+    assert bottleneck_of(seen) == Bottleneck(
+        B.POOL_TOO_SMALL,
+        (
+            "15 of 15 threads of pool are busy, 15 of them waiting in a sleep",
+            "62 % are turned away (status 429 or 503)",
+            "the subject uses 12 % of its CPU time",
+        ),
+        "give pool more threads: what is asked for would keep 40 busy",
+    )
+    idle = replace(seen, pools=(pool("pool", 0.1, 0.1, lock=15.2), POLLER))
+    assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
 
 
 def test_without_a_warm_up_nobody_can_tell_whether_requests_queue() -> None:

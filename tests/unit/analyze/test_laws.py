@@ -7,12 +7,18 @@ from powerband.analyze.results import PoolUse
 
 
 def test_requests_present_follow_from_littles_law_or_were_sampled() -> None:
-    figures = {"achieved_rate_per_s": 800.0, "response_time_ns_mean": 10e6}
+    figures = {"goodput_per_s": 800.0, "response_time_ns_mean": 10e6}
     assert in_flight(figures) == pytest.approx(8.0)
     assert in_flight({**figures, "in_flight_mean": 9.0}) == pytest.approx(8.0)  # samples may beat with the load
     assert in_flight({**figures, "in_flight_mean": 64.0}) == 64.0  # 56 wait without an answer
     assert in_flight({"in_flight_mean": 3.0}) == 3.0
     assert in_flight({}) is None
+
+
+def test_requests_that_are_rejected_at_once_do_not_count_as_long_as_the_others() -> None:
+    figures = {"goodput_per_s": 800.0, "achieved_rate_per_s": 2000.0, "response_time_ns_mean": 10e6, "error_rate": 0.6}
+    assert in_flight(figures) == pytest.approx(8.0)
+    assert in_flight({**figures, "in_flight_mean": 8.5}) == 8.5  # 0.7 ms each
 
 
 def test_the_time_in_a_pool_is_its_busy_threads_over_the_rate() -> None:

@@ -220,6 +220,7 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
         rate_per_s=1e6,
         load_served=False,
         failed_share=0.0,
+        turned_away_share=0.0,
         failed_connections=0,
         accept_queue=0.0,
         accept_queue_limit=0.0,
