@@ -16,19 +16,24 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test lint fuzz format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
+.PHONY: demo test test-long lint fuzz format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
 
+# tests: those of a marker expression. First what only computes, then what starts servers and bears others beside it,
+# then what measures and has the machine to itself.
+tests = $(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded and $(1)" tests/e2e \
+	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
+
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine.
-# First what only computes, then what starts servers and bears others beside it, then what measures and has the machine
-# to itself.
 test: setup extras lint
 	cargo test --locked --quiet
-	$(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e"
-	$(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded" tests/e2e
-	$(RUN) pytest -m "e2e and not crowded" tests/e2e
+	$(call tests,not long)
+
+test-long: setup extras
+	$(call tests,long)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \

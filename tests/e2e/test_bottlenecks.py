@@ -26,6 +26,7 @@ def test_there_are_cases_for_every_name() -> None:
     assert len(CASES) >= PLANTED_LEAST and len(HEALTHY) >= HEALTHY_LEAST
 
 
+@pytest.mark.long
 def test_planted_bottlenecks_are_named() -> None:
     """Two cases of each name; all of them, and the table in the docs, are `make bottlenecks`."""
     by_name: dict[BottleneckName, list[Case]] = {}
@@ -38,6 +39,7 @@ def test_planted_bottlenecks_are_named() -> None:
     assert len(fair) - len(wrong) >= RIGHT_LEAST * len(fair), "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_healthy_trials_are_not_accused() -> None:
     accused = [str(tried) for tried in undisturbed(HEALTHY, HEALTHY_LEAST) if not tried.right]
     assert not accused, "\n".join(accused)

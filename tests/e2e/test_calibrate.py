@@ -20,6 +20,7 @@ from powerband.search.noise import cpu_times
 from powerband.store import TrialDir, TrialRecord
 
 
+@pytest.mark.long
 @pytest.mark.e2e
 @pytest.mark.usefixtures("engine", "no_process_left")
 def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:

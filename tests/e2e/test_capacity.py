@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
 
 
+@pytest.mark.long
 def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     made = with_seed(
         experiment(

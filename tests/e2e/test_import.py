@@ -110,6 +110,7 @@ def _ending(load: Load) -> Load:
     return load.model_copy(update={"duration_ns": 20_000_000_000})
 
 
+@pytest.mark.long
 def test_the_engine_sends_what_jmeter_sends(tmp_path: Path, stop: StopRequest) -> None:
     jmeter = need_jmeter()
     file = tmp_path / "plan.jmx"

@@ -96,8 +96,8 @@ def test_a_plan_with_a_class_that_nobody_has(tmp_path: Path) -> None:
     plan = tmp_path / "plan.jmx"
     plan.write_text(
         PLAN.read_text()
-        .replace("ConstantTimer ", "org.example.NoSuchTimer ")
-        .replace("</ConstantTimer", "</org.example.NoSuchTimer")
+        .replace("UniformRandomTimer ", "org.example.NoSuchTimer ")
+        .replace("</UniformRandomTimer", "</org.example.NoSuchTimer")
     )
     code, message = failure_of(case(plan), tmp_path)
     assert code == Code.JMETER_FAILED

@@ -275,6 +275,7 @@ def test_the_library_packs_increments(play: Callable[..., Any], metrics: str) ->
             assert_no_ball_lost(game.final(), 6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("serializer", ["binary", "jackson-cbor", "jackson-json", "java"])
 @pytest.mark.parametrize("compression", ["off", "on"])
 def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: str, compression: str) -> None:
@@ -285,6 +286,7 @@ def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: 
         assert_no_ball_lost(game.final(), 100)
 
 
+@pytest.mark.long
 def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
     with play(transport="artery-tcp", heap="128m", neighbours=1) as game:
         game.wait_for(lambda series: series["reflection_messages_total"] > 100)
@@ -304,6 +306,7 @@ profiles: {smoke: {measure: {repeats: 1}}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("balls", "duration", "outcomes"),
     [
@@ -343,6 +346,7 @@ def test_infinite_reflection(tmp_path: Path) -> None:
     assert len(records) == 2 and all(record["last_words"]["balls"] == 6 for record in records)
 
 
+@pytest.mark.long
 def test_reflection_plateau(tmp_path: Path) -> None:
     found = measured_by(run("reflection-plateau", tmp_path), "metrics")
     assert found["off"]["app_updates_per_s"] == 0
@@ -350,6 +354,7 @@ def test_reflection_plateau(tmp_path: Path) -> None:
     assert found["datagram"]["goodput_per_s"] < found["off"]["goodput_per_s"]
 
 
+@pytest.mark.long
 def test_reflection_suspicions(tmp_path: Path) -> None:
     analysis = run("reflection-suspicions", tmp_path)
     found = measured(analysis)
@@ -360,12 +365,14 @@ def test_reflection_suspicions(tmp_path: Path) -> None:
     assert 0 < datagram["app_updates_at_sink_share"] < 1.5
 
 
+@pytest.mark.long
 def test_reflection_remote(tmp_path: Path) -> None:
     found = measured_by(run("reflection-remote", tmp_path), "serializer")
     assert set(found) == {"binary", "java"}
     assert all(metrics["goodput_per_s"] > 10 and metrics["app_balls_lost"] == 0 for metrics in found.values())
 
 
+@pytest.mark.long
 def test_reflection_link(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         without("network namespaces need root")
@@ -374,6 +381,7 @@ def test_reflection_link(tmp_path: Path) -> None:
     assert 0 < metrics["goodput_per_s"] <= 6000, "six balls that need 1 ms each way"
 
 
+@pytest.mark.long
 def test_reflection_record(tmp_path: Path) -> None:
     found = measured_by(run("reflection-record", tmp_path), "pairs")
     assert set(found) == {2, 8} and all(metrics["goodput_per_s"] > 1000 for metrics in found.values())

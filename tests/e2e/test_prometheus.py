@@ -137,6 +137,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
             yield Watch(runs, prometheus)
 
 
+@pytest.mark.long
 def test_the_bench_and_the_reference_subject(watch: Watch) -> None:
     pool = watch.reference(
         "pool",
@@ -170,11 +171,13 @@ def test_the_subject_threads(watch: Watch) -> None:
     check("threads", [watch.run("thread-vs-pool", "--set", "factors.pool=[fixed:4]", *ONE_LONG_TRIAL)])
 
 
+@pytest.mark.long
 def test_the_subject_vertx(watch: Watch) -> None:
     need_jdk(maven=True)
     check("vertx", [watch.run("vertx-spread", *ONE_LONG_TRIAL)])
 
 
+@pytest.mark.long
 def test_the_subject_spring(watch: Watch) -> None:
     need_jdk(maven=True)
     seen = watch.run("spring-executor", "--set", "factors.core=[20]", "--set", "factors.queue=[1000]", *ONE_LONG_TRIAL)
@@ -183,11 +186,13 @@ def test_the_subject_spring(watch: Watch) -> None:
     check("spring", [seen], others)
 
 
+@pytest.mark.long
 def test_the_subject_pekko(watch: Watch) -> None:
     need_jdk(maven=True)
     check("pekko", [watch.run("infinite-reflection", "--set", "factors.dispatcher=[fork-join]", *ONE_LONG_TRIAL)])
 
 
+@pytest.mark.long
 def test_the_subject_socketcluster(watch: Watch) -> None:
     need_node()
     check("socketcluster", [watch.run("socketcluster-throughput", "--set", "factors.version=[14]", *ONE_LONG_TRIAL)])

@@ -29,6 +29,7 @@ def node_and_npm() -> None:
     need_node()
 
 
+@pytest.mark.long
 def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
     before = sorted(SOURCES.rglob("*"))
     build = tmp_path / "build"
@@ -50,6 +51,7 @@ def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
     assert passed and int(passed[1]) > 0
 
 
+@pytest.mark.long
 def test_socketcluster_throughput(tmp_path: Path) -> None:
     # So coarse a schedule is kept on a busy machine, too, and a trial that counts is shown from inside.
     analysis = run("socketcluster-throughput", tmp_path, "--set", "load.precision=50ms", *LONG)
@@ -81,12 +83,14 @@ def test_socketcluster_concurrency(tmp_path: Path) -> None:
         assert metrics["error_rate"] < 0.01 and metrics["goodput_per_s"] > 0
 
 
+@pytest.mark.long
 def test_socketcluster_workers(tmp_path: Path) -> None:
     found = measured(run("socketcluster-workers", tmp_path))
     assert {(levels["workers"], levels["balancers"]) for levels, _ in found} == {(1, 0), (1, 1), (2, 0), (2, 1)}
     assert all(metrics["goodput_per_s"] > 0 for _, metrics in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [14, 20])
 def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
     killed: list[int] = []

@@ -27,6 +27,7 @@ def test_spring_executor(tmp_path: Path) -> None:
         assert 0 <= metrics["app_thread_use"] <= 1 and metrics["jvm_threads_live_max"] > 20, setting
 
 
+@pytest.mark.long
 def test_spring_sync_async(tmp_path: Path) -> None:
     """Sync alone; async is what the test with PostgreSQL runs."""
     options = ("--set", "factors.mode=[sync]", "--set", "claims=[]")
@@ -36,6 +37,7 @@ def test_spring_sync_async(tmp_path: Path) -> None:
     assert found["sync"]["app_tasks_per_s"] == 0
 
 
+@pytest.mark.long
 def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:
     found = measured_by(run("spring-sync-async-io", tmp_path), "mode")
     assert found["sync"]["missing_at_acknowledgement_max"] == 0
@@ -44,6 +46,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
     assert found["async"]["response_time_ns_p50"] < 0.5 * found["sync"]["response_time_ns_p50"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("load", "setting", "exception"),
     [
@@ -65,12 +68,14 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
     assert metrics["error_rate"] > 0 and metrics["app_failed_per_s"] > 0
 
 
+@pytest.mark.long
 def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
     options = ["--set", "factors.accept_count=[100]", "--set", "claims=[]"]
     found = measured_by(run("spring-accept-count", tmp_path, *options), "accept_count")
     assert found[100]["burst_accept_overflows"] > 0
 
 
+@pytest.mark.long
 def test_postgresql_in_the_place_of_h2(tmp_path: Path) -> None:
     need_postgresql()
     analysis = run(

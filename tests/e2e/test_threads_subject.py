@@ -31,6 +31,7 @@ def test_thread_vs_pool(tmp_path: Path) -> None:
     assert {claim["id"] for claim in analysis["claims"]} >= {"fixed-is-not-slow", "cached-has-a-thread-for-each-user"}
 
 
+@pytest.mark.long
 def test_fixed_pool_hour(tmp_path: Path) -> None:
     analysis = run("fixed-pool-hour", tmp_path)
     assert len(analysis["settings"]) == 8

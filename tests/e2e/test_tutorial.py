@@ -18,7 +18,12 @@ from fakes.pages import ROOT, Block, blocks, commands
 from powerband.plan import format_level
 from powerband.store import RunDir, TrialRecord
 
-pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.e2e,
+    pytest.mark.crowded,
+    pytest.mark.usefixtures("engine", "no_process_left"),
+]
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ("--duration", "200ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--format", "text")

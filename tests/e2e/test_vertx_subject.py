@@ -48,6 +48,7 @@ def test_vertx_instances(tmp_path: Path) -> None:
     assert all(RATE_LINE.search(log) and "listening on port" in log for log in logs)
 
 
+@pytest.mark.long
 def test_vertx_spread(tmp_path: Path) -> None:
     ((_, metrics),) = measured(run("vertx-spread", tmp_path, *LONG))
     assert metrics["app_instances_per_loop_min"] == 2 and metrics["app_instances_per_loop_max"] == 3
@@ -55,6 +56,7 @@ def test_vertx_spread(tmp_path: Path) -> None:
     assert metrics["app_default_loops_to_cpus_ratio"] == 2 and metrics["app_worker_threads"] == 0
 
 
+@pytest.mark.long
 def test_vertx_deployment(tmp_path: Path) -> None:
     found = measured(run("vertx-deployment", tmp_path, "--set", "factors.instances=[4]", "--set", "claims=[]"))
     loops = {levels["worker"]: metrics["app_event_loops"] for levels, metrics in found}
@@ -63,6 +65,7 @@ def test_vertx_deployment(tmp_path: Path) -> None:
     assert changes["event-loop"] == 0 and changes["worker"] > 0 and changes["virtual"] > 0
 
 
+@pytest.mark.long
 def test_vertx_depth(tmp_path: Path) -> None:
     found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]", "--set", "claims=[]"))
     assert all(metrics["goodput_per_s"] > 0 for _, metrics in found)
@@ -71,11 +74,13 @@ def test_vertx_depth(tmp_path: Path) -> None:
     assert 200 < in_flight[1] <= 400 and 4_000 < in_flight[20] <= 8_000
 
 
+@pytest.mark.long
 def test_vertx_short_spike(tmp_path: Path) -> None:
     found = measured(run("vertx-short-spike", tmp_path))
     assert [levels["instances"] for levels, _ in found] in ([4, 8], [8, 4])
 
 
+@pytest.mark.long
 def test_a_build_that_fails_ends_with_what_maven_says(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "subjects" / "vertx", tmp_path / "vertx", ignore=shutil.ignore_patterns("target"))
     broken = tmp_path / "vertx" / "src" / "main" / "java" / "Tally.java"

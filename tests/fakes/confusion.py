@@ -70,6 +70,8 @@ def table(trials: Sequence[Tried]) -> str:
     rows = ["| planted | trials | named so | named otherwise |", "|---|---|---|---|"]
     for name in BottleneckName:
         of_it = [tried for tried in trials if tried.case.expected is name]
+        if not of_it:
+            continue
         others = Counter(str(tried.named) for tried in of_it if not tried.right)
         otherwise = ", ".join(f"{other} ({count})" for other, count in others.items()) or "-"
         planted = "`none` (healthy)" if name is BottleneckName.NONE else f"`{name}`"

@@ -43,7 +43,11 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape",
+    [*SHAPES[:2], *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES[2:])],
+    ids=lambda shape: shape.name,
+)
 def test_intervals_cover_the_capacity(shape: Shape) -> None:
     made = capacity_experiment()
     covered, trials, widths, errors = 0, [], [], []

@@ -167,16 +167,19 @@ def share_max(share: float, races: int) -> float:
     return share + 1.64 * (share * (1 - share) / races) ** 0.5
 
 
+@pytest.mark.long
 def test_there_are_a_thousand_races(counts: dict[tuple[str, str], Counter[str]]) -> None:
     assert total(counts)["races"] >= 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [thing.__name__ for thing in (*NOISES, *LANDS)])
 def test_false_winners_are_rare(counts: dict[tuple[str, str], Counter[str]], name: str) -> None:
     c = total(counts, name)
     assert c["false"] / c["races"] <= share_max(0.05, c["races"])
 
 
+@pytest.mark.long
 def test_a_race_gives_the_grids_answer_for_half_of_its_trials(counts: dict[tuple[str, str], Counter[str]]) -> None:
     c = total(counts)
     assert c["same"] / c["races"] >= 0.95
