@@ -137,11 +137,13 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
 
 def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
     """Of an open load, what comes times what a request holds a thread (Little's law), however many wait by now; of
-    users, a thread for each request that they have under way."""
+    users, a thread for each request that they have under way, or would have if none were turned away."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
-    if scene.users is not None or not (offered and done):
-        return f"{count(max(threads + queued, scene.users or 0))} would leave no request without one"
-    return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
+    if scene.users is None and offered and done:
+        return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
+    if scene.users is not None and scene.turned_away_share > ERRORS_MAX:
+        return f"{count(scene.users)} would turn nobody away"
+    return f"{count(queued + threads)} would leave no request without one"
 
 
 def parked_pool(scene: Scene) -> Bottleneck | None:

@@ -41,9 +41,9 @@ class Scene:
     """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
     the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
     connections that wait to be accepted, and the queue's limit, 0 where it is not known; `turned_away_share`: of the
-    requests, those that were answered by 429 or 503; `engine_wait_share`: of the
-    window, what an engine thread waited for a CPU. None: it could not be seen; `loaded_ns` also where there was no
-    warm-up, so that the window holds the first answers."""
+    requests, those that were answered by 429 or 503; `engine_wait_share`: of the window, what an engine thread waited
+    for a CPU. None: it could not be seen; `loaded_ns` also where there was no warm-up, so that the window holds the
+    first answers."""
 
     metrics: Mapping[str, float]
     problems: Mapping[str, Problem]
@@ -142,7 +142,10 @@ def scene_of(
 
 
 def _turned_away(fleet: Fleet) -> float:
-    """Of all requests of the run, those to which the server said that it has no room for them."""
+    """Of all requests of the run, those to which the server said that it has no room for them. (What is not a request
+    is the handshake of a WebSocket.)"""
+    if not fleet.total.outcomes.get("status_rejected"):
+        return 0.0
     return sum(fleet.rejected_statuses[status] for status in NO_ROOM) / max(1, fleet.total.sent)
 
 

@@ -363,6 +363,10 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
         ),
         "give pool more threads: what is asked for would keep 40 busy",
     )
+    users = bottleneck_of(replace(seen, users=48, present=48.0))
+    assert users is not None and users.name is B.POOL_TOO_SMALL
+    assert users.evidence[1] == "33 requests queue and 62 % are turned away (status 429 or 503)"
+    assert users.advice == "give pool more threads: 48 would turn nobody away"
     idle = replace(seen, pools=(pool("pool", 0.1, 0.1, lock=15.2), POLLER))
     assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
 
