@@ -250,6 +250,49 @@ def test_a_plot_says_how_many_lines_it_leaves_out(visit: Open, server: Served) -
     assert lines.locator("i.dashed").count() == 6
 
 
+def test_series_that_are_not_drawn_are_counted(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, "notes"))
+    page.evaluate(
+        """async () => {
+          const { Plots } = await import("/static/plots.js");
+          const point = (t_s) => ({ t_s, ...Object.fromEntries(Array.from({ length: 15 }, (_, i) => [`gauges:queue_${i}`, i])) });
+          new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
+        }"""  # noqa: E501
+    )
+    page.wait_for_selector('figure[data-panel="gauge queue_11"]')
+    assert page.locator('figure[data-panel^="gauge "]').count() == 12
+    assert page.locator("#plots > :last-child").inner_text() == "3 more of the server's own series are not drawn."
+
+
+def test_a_trial_whose_seconds_cannot_be_had_shows_no_others(browser: Browser, server: Served) -> None:
+    page = browser.new_page()
+    page.goto(of_run(server, LARGE))
+    page.wait_for_selector("html[data-ready=yes]")
+    numbers = page.eval_on_selector_all("#plan button", "buttons => buttons.map(button => button.dataset.trial)")
+    page.evaluate(
+        """() => {
+          const answer = { t_s: 1, rate_per_s: 5 };
+          window.fetch = async (url) => {
+            if (url.endsWith("trials/2")) return new Response(null, { status: 404 });
+            if (url.endsWith("trials/3")) throw new TypeError("gone");
+            return Response.json({ points: [answer, { ...answer, t_s: 2 }], phases_s: {} });
+          };
+        }"""
+    )
+    assert {"1", "2", "3"} <= set(numbers)
+    for number, said in (
+        ("1", "the measured window is shaded."),
+        ("2", "the server does not tell its seconds (404)."),
+        ("1", "the measured window is shaded."),
+        ("3", "the server that would tell its seconds has gone."),
+    ):
+        page.locator(f'#plan button[data-trial="{number}"]').click()
+        page.locator("#series-about").get_by_text(said).wait_for(timeout=WAIT_MS)
+        assert page.locator("#series-title").inner_text() == f"Trial {number}"
+        assert page.locator("#plots figure").count() == (number == "1")
+    page.close()
+
+
 def test_a_server_that_refuses_is_told_from_one_that_has_gone(browser: Browser, server: Served) -> None:
     page = browser.new_page()
     page.route("**/events", lambda route: route.fulfill(status=503))
@@ -377,6 +420,27 @@ def test_what_is_no_run_says_so(visit: Open, server: Served) -> None:
     page = visit(of_run(server, "notes"))
     assert page.locator("#status").inner_text() == "cannot be read"
     assert "no experiment.yaml" in page.locator("#answer").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/compare?a=&b=", "Choose two different runs"),
+        ("/runs/notes/report", "no experiment.yaml"),
+        ("/runs/nobody/", "nobody"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_page_all_the_same(browser: Browser, server: Served, path: str, said: str) -> None:
+    complaints: list[str] = []
+    page = browser.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(server.origin + path)
+    assert said in page.locator("body").inner_text()
+    assert page.evaluate(POOR_CONTRAST, "svg, script, .skip, .hidden") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert [text for text in complaints if "responded with a status of 4" not in text] == []
+    page.close()
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])

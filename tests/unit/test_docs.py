@@ -11,6 +11,8 @@ from powerband import experiment, load
 from powerband.cli import powerband
 from powerband.experiment_file import parse_experiment
 from powerband.metrics import ALIASES, METRICS
+from powerband.plan import Setting, TrialSpec
+from powerband.store import TrialRecord
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 FILE_PAGE = (DOCS / "experiment-file.md").read_text()
@@ -82,3 +84,10 @@ def test_the_messages_of_the_page_are_valid(step: tuple[str, str]) -> None:
     subject = 'subject: {command: "./s {port}", url: "ws://127.0.0.1:{port}/"}'
     text = f"{subject}\nload: {{users: 1, websocket: {{dialect: {dialect}}}, scenario: [{step[0]}]}}\n"
     assert parse_experiment(text, "example.yaml").load.scenario[0].message is not None
+
+
+def test_every_field_of_a_trial_s_files_is_documented() -> None:
+    page = (DOCS / "run-directory.md").read_text()
+    spec = TrialSpec(1, 0, 1, Setting(()), 7)
+    record = TrialRecord(spec, "measured", None, 0, 0, {}, None)
+    assert [key for key in (*spec.to_json(), *record.to_json()) if f"`{key}`" not in page] == []

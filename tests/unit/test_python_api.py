@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pandas
 import pytest
 
@@ -229,3 +230,16 @@ def test_mistakes_in_tune() -> None:
         powerband.tune("./s {threads}", {"threads": [1]}, maximise="p99", minimise="p99")
     with pytest.raises(powerband.ExperimentError, match="threads"):
         powerband.tune("./s {threads}", {"threads": []})
+
+
+@pytest.mark.parametrize("levels", [np.array([2, 8]), pandas.Series([2, 8]), np.arange(2, 9, 6), (np.int64(2), 8)])
+def test_levels_may_be_arrays(levels: Any) -> None:
+    file = {
+        "name": "x",
+        "subject": {"use": "reference"},
+        "factors": {"threads": levels},
+        "load": {"users": np.int64(4)},
+    }
+    found = measuring._experiment(file, None, {})
+    assert [setting.as_dict() for setting in found.settings()] == [{"threads": 2}, {"threads": 8}]
+    assert found.load.users == 4

@@ -252,11 +252,11 @@ def _listed(value: str | Sequence[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """As a file would hold it: mappings, lists and scalars; a number of numpy's as Python's own."""
+    """As a file would hold it: mappings, lists and scalars; numbers and arrays of numpy and pandas as Python's own."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | range):
         return [_plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
-    return value.item() if hasattr(value, "item") else value
+    return value.tolist() if hasattr(value, "tolist") else value

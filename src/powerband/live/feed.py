@@ -57,6 +57,11 @@ class Feed:
         self._changes = 0
         self._made: dict[Cursor, tuple[Cursor, bytes]] = {}
 
+    @property
+    def idle(self) -> bool:
+        """Nobody watches, and nothing reads its files at the moment."""
+        return not self.viewers and not self._polling.locked()
+
     async def fresh(self) -> RunState:
         """The state of this moment, whether anybody watches or not."""
         async with self._polling:

@@ -78,7 +78,8 @@ def run_page(folder: str, name: str) -> str:
     """The frame of a run's page; its first message fills it."""
     there = run_address(folder)
     body = f"""<div id="lost" class="banner" role="status" hidden>The page has lost its server, which ends with its run
-or with its command. <code>powerband watch</code> opens it again.</div>
+or with its command. <code>powerband watch</code> and the run's folder open it again; the report is the file
+<code>report.html</code> in it.</div>
 <div id="refused" class="banner" role="status" hidden></div>
 <header class="top">
 <p class="eyebrow"><a href="/">Runs</a> / <b>{escape(folder)}</b> <span id="status" class="pill">…</span>

@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -256,7 +257,7 @@ class ProbeSeconds:
         return found
 
     def _own_figures(self, kind: str, event: Json) -> dict[str, float]:
-        """The experiment's own metrics and the series that they are made of, at this reading."""
+        """At this reading: the experiment's own metrics, then the series that they are made of, `GAUGES_MAX` in all."""
         readings = self._readings.setdefault(kind, [])
         readings.append(event)
         del readings[:-2]
@@ -264,7 +265,9 @@ class ProbeSeconds:
         if counters is None:
             return {}
         own = {name: found for name, values in own_series(self._own, counters).items() if (found := _last(values))}
-        return {**_raw(counters), **{name: found[0] for name, found in own.items()}}
+        told = {name: found[0] for name, found in own.items()}
+        told |= {name: value for name, value in _raw(counters).items() if name not in told}
+        return dict(islice(told.items(), GAUGES_MAX))
 
 
 def _second(since_go_ns: float) -> int:
@@ -296,8 +299,6 @@ def _raw(counters: Counters) -> dict[str, float]:
     """The series as read last; of counters what they grew by per second since the reading before."""
     found: dict[str, float] = {}
     for name, values in counters.fields.items():
-        if len(found) >= GAUGES_MAX:
-            break
         if not is_counter(name.partition("{")[0]):
             if (last := _last(values.tolist())) is not None:
                 found[name] = last[0]

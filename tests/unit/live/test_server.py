@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -273,3 +274,25 @@ def test_a_comparison_calls_its_runs_a_and_b_whatever_they_are_called(root: Path
         page = get(pages, f"/compare?a={names[0]}&b={names[1]}")
         assert "Verdicts are on B towards A, at 95% confidence for all settings together" in page.text
         assert re.search(r'<p class="answer long">[^<]*\bB\b[^<]*\bA\b', page.text)
+
+
+def test_figures_that_nobody_can_compare_are_explained(root: Path, pages: LivePages) -> None:
+    path = root / "20261120-100000-pool-size" / "analysis.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "margin": -1}))
+    page = get(pages, "/compare?a=20261120-100000-pool-size&b=20261121-100000-pool-size")
+    assert page.status == 409 and "cannot be compared (ValueError" in page.text
+
+
+def test_a_run_whose_files_are_being_read_is_kept_in_mind(root: Path, pages: LivePages) -> None:
+    first = pages.feed("20261120-100000-pool-size")
+    assert first is not None and first.idle
+
+    async def ask_for_many() -> None:
+        async with first._polling:
+            assert not first.idle
+            for number in range(FEEDS_MAX + 4):
+                (root / f"run-{number}").mkdir()
+                assert pages.feed(f"run-{number}") is not None
+            assert pages.feed("20261120-100000-pool-size") is first
+
+    asyncio.run(ask_for_many())

@@ -78,6 +78,8 @@ def test_what_the_probe_saw_is_there_by_second(recorded: TrialDir) -> None:
     assert [point.gauges["app_queued"] for point in points] == list(own["app_queued"][-SECONDS:])
     assert [point.gauges["app_jobs"] for point in points] == pytest.approx(list(own["app_jobs"][-SECONDS:]))
     assert [point.gauges["queue_length"] for point in points] == list(own["app_queued"][-SECONDS:])
+    names = list(points[-1].gauges)
+    assert names.index("app_queued") < names.index("queue_length"), "what was asked for before what it is made of"
 
 
 @pytest.mark.parametrize("piece", [333, 4096, 1 << 20])

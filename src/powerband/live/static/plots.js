@@ -22,6 +22,8 @@ export class Plots {
   constructor(holder) {
     this.holder = holder;
     this.panels = new Map();
+    this.rest = make("p", { className: "rest", hidden: true });
+    holder.append(this.rest);
     this.seen = new IntersectionObserver((entries) => this.#turned(entries), { rootMargin: "100px" });
     this.resized = new ResizeObserver(() => this.#resize());
     this.resized.observe(holder);
@@ -36,6 +38,7 @@ export class Plots {
     this.t = [];
     this.columns = new Map();
     this.phases = {};
+    this.rest.hidden = true;
   }
 
   /** More seconds of it; `phases`: when each began, in seconds since go. */
@@ -73,6 +76,8 @@ export class Plots {
       const shown = label.includes("{") ? label.slice(label.indexOf("{")).replace(/ per second$/, "") : label;
       gauges.set(metric, [...(gauges.get(metric) ?? []), [name, shown]]);
     }
+    this.rest.hidden = gauges.size <= GAUGE_PANELS;
+    this.rest.textContent = `${gauges.size - GAUGE_PANELS} more of the server's own series are not drawn.`;
     for (const [metric, lines] of [...gauges].slice(0, GAUGE_PANELS)) {
       found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", ...first(lines) });
     }
@@ -92,7 +97,7 @@ export class Plots {
     table.addEventListener("toggle", () => this.#tabulate(panel));
     const order = this.#wanted().map((each) => each.id);
     const after = order.slice(order.indexOf(wanted.id) + 1).map((id) => this.panels.get(id)?.figure).find((each) => each?.isConnected);
-    this.holder.insertBefore(figure, after ?? null);
+    this.holder.insertBefore(figure, after ?? this.rest);
     this.seen.observe(figure);
     this.#legend(panel, null);
     return panel;

@@ -15,6 +15,7 @@ let run = null;
 let current = null; // the trial in flight
 let shown = null; // the number of the trial in the plots; null: none
 let chosen = false; // whether a person chose it
+let unread = ""; // why the trial in the plots has none
 let left = null; // {eta_s, at}: seconds left, and when that was said
 let source = null;
 let lost = 0;
@@ -140,15 +141,27 @@ onChoice((trial) => {
 
 function show(trial) {
   shown = trial.number;
+  unread = "its seconds are on their way";
+  if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never those of another
   mark(shown);
   tick();
   loading = load(trial);
 }
 
+function clear() {
+  plots.begin();
+  delete at("plots").dataset.trial;
+}
+
 async function load(trial) {
   const answer = await fetch(`${root.dataset.run}trials/${trial.number}`).catch(() => null);
-  if (!answer?.ok || shown !== trial.number) return;
-  const told = await answer.json();
+  const told = answer?.ok ? await answer.json().catch(() => null) : null;
+  if (shown !== trial.number) return;
+  if (told === null) {
+    unread = answer ? `the server does not tell its seconds (${answer.status})` : "the server that would tell its seconds has gone";
+    return tick();
+  }
+  unread = "";
   plots.begin();
   plots.add(told.points, told.phases_s);
   at("plots").dataset.trial = trial.number;
@@ -159,7 +172,7 @@ async function load(trial) {
 function back() {
   chosen = false;
   shown = null;
-  plots.begin();
+  clear();
   source?.close();
   source = null;
   connect();
@@ -183,7 +196,7 @@ function tick() {
   at("series-about").textContent = here
     ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; the measured window is shaded.`
     : trial
-      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : "its files tell nothing second by second"}.`
+      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "its files tell nothing second by second"}.`
       : goes
         ? "The next trial begins in a moment."
         : "Nothing runs at the moment.";
