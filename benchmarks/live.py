@@ -1,4 +1,5 @@
 """What following a run costs: CPU of the live page's server with no viewer, one, twenty, and twenty of whom half stall.
+And how long a browser takes to open the page of a run of 500 trials.
 
 One run of the reference subject goes on meanwhile (trials of 10 s); the server is the process that `--live` starts."""
 
@@ -14,8 +15,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from urllib.parse import urlsplit
 
+from benchmarks.analysis import BLOCKS, SETTINGS, large_run, openings_s
 from benchmarks.pairs import met
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -39,6 +42,17 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
                 yield f"| {name} | {share:.2f} % | {per_s:,.0f} | {target} | {verdict} |"
             ran = len(list((run / "trials").glob("*/record.json")))
         yield f"{ran} trials ended meanwhile"
+    with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
+        large = large_run(engine, Path(folder), SETTINGS, BLOCKS)
+        with _server(large.path) as (address, _):
+            opened = openings_s(address)
+        if not opened:
+            yield "skipped: no Chromium on PATH"
+            return
+        (_, first_s), *rest = opened
+        again_s, paint_s = median(ready for _, ready in rest), median(paint for paint, _ in opened)
+        yield f"the page of {SETTINGS * BLOCKS} trials, opened {len(opened)} times: first paint after {paint_s:.2f} s;"
+        yield f"all there after {first_s:.2f} s the first time (the server reads the run), then after {again_s:.2f} s"
 
 
 def _first_state(address: str, pid: int) -> float:

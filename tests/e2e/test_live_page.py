@@ -483,7 +483,7 @@ def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) ->
 def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     visit: Open, tmp_path: Path, engine: Path, no_process_left: None
 ) -> None:
-    options = ["load.duration=3s", "load.users=8", "design.order=blocks"]
+    options = ["load.duration=3s", "load.users=8", "design.order=blocks", "measure.series=[pool_active, queue_length]"]
     command = [
         *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
         *("--runs", str(tmp_path / "runs"), *CALM),
@@ -497,6 +497,7 @@ def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     page.locator("#phase").get_by_text("measuring").wait_for()
     page.locator('figure[data-panel="rate"][data-drawn=yes]').wait_for()
     page.locator('figure[data-panel="cpu"][data-drawn=yes]').wait_for()
+    page.locator('figure[data-panel="gauge pool_active"][data-drawn=yes]').wait_for()
     page.locator("#ranking tbody tr td[data-value]").first.wait_for(state="attached")
     page.locator("#status").get_by_text("finished").wait_for()
     ids = page.eval_on_selector_all("#ranking tbody tr", "rows => rows.map(row => row.dataset.setting)")
