@@ -1,7 +1,7 @@
 """powerband's engine and JMeter as the load of one server, in alternating pairs: the same rate and response times,
-and the CPU that each took. Both are closed: so many users, each with a random pause. (Users with a constant pause whom
-a collection of JMeter's once held up together stay in step for ever, and its p99 then is their queue for its CPU.) The
-warm-up is long, for JMeter's JVM: before it has compiled itself its p99 is some ms above what the server does."""
+and the CPU that each took. Both are closed: so many users, each with a random pause. (Users with a constant pause who
+were once held up together, by a collection of JMeter's for one, stay in step, and its p99 then is their queue for its
+CPU.) The warm-up is long: before JMeter's JVM has compiled itself its p99 is some ms above what the server does."""
 
 from __future__ import annotations
 
