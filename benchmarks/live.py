@@ -42,17 +42,21 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
                 yield f"| {name} | {share:.2f} % | {per_s:,.0f} | {target} | {verdict} |"
             ran = len(list((run / "trials").glob("*/record.json")))
         yield f"{ran} trials ended meanwhile"
+    yield from _opening(engine)
+
+
+def _opening(engine: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
         large = large_run(engine, Path(folder), SETTINGS, BLOCKS)
         with _server(large.path) as (address, _):
             opened = openings_s(address)
-        if not opened:
-            yield "skipped: no Chromium on PATH"
-            return
-        (_, first_s), *rest = opened
-        again_s, paint_s = median(ready for _, ready in rest), median(paint for paint, _ in opened)
-        yield f"the page of {SETTINGS * BLOCKS} trials, opened {len(opened)} times: first paint after {paint_s:.2f} s;"
-        yield f"all there after {first_s:.2f} s the first time (the server reads the run), then after {again_s:.2f} s"
+    if not opened:
+        yield "skipped: no Chromium on PATH"
+        return
+    (_, first_s), *rest = opened
+    again_s, paint_s = median(ready for _, ready in rest), median(paint for paint, _ in opened)
+    yield f"the page of {SETTINGS * BLOCKS} trials, opened {len(opened)} times: first paint after {paint_s:.2f} s;"
+    yield f"all there after {first_s:.2f} s the first time (the server reads the run), then after {again_s:.2f} s"
 
 
 def _first_state(address: str, pid: int) -> float:

@@ -234,16 +234,21 @@ def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, serve: Serve, tmp
         assert about == "Trial 1, threads=16 at 1,200/s, capacity search, running"
 
 
+def draw_gauges(page: Page, names: list[str]) -> None:
+    """Plots of series that no server told."""
+    page.evaluate(
+        """async (names) => {
+          const { Plots } = await import("/static/plots.js");
+          const point = (t_s) => ({ t_s, ...Object.fromEntries(names.map((name, i) => [`gauges:${name}`, i])) });
+          new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
+        }""",
+        names,
+    )
+
+
 def test_a_plot_says_how_many_lines_it_leaves_out(visit: Open, server: Served) -> None:
     page = visit(of_run(server, "notes"))
-    page.evaluate(
-        """async () => {
-          const { Plots } = await import("/static/plots.js");
-          const names = Array.from({ length: 15 }, (_, i) => `gauges:jobs{pool="${i}"}`);
-          const point = (t_s) => ({ t_s, ...Object.fromEntries(names.map((name, i) => [name, i])) });
-          new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
-        }"""
-    )
+    draw_gauges(page, [f'jobs{{pool="{number}"}}' for number in range(15)])
     page.wait_for_selector('figure[data-panel="gauge jobs"][data-drawn=yes]')
     lines = page.locator('figure[data-panel="gauge jobs"] .legend li')
     assert lines.count() == 13 and lines.last.inner_text() == "and 3 more"
@@ -252,13 +257,7 @@ def test_a_plot_says_how_many_lines_it_leaves_out(visit: Open, server: Served) -
 
 def test_series_that_are_not_drawn_are_counted(visit: Open, server: Served) -> None:
     page = visit(of_run(server, "notes"))
-    page.evaluate(
-        """async () => {
-          const { Plots } = await import("/static/plots.js");
-          const point = (t_s) => ({ t_s, ...Object.fromEntries(Array.from({ length: 15 }, (_, i) => [`gauges:queue_${i}`, i])) });
-          new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
-        }"""  # noqa: E501
-    )
+    draw_gauges(page, [f"queue_{number}" for number in range(15)])
     page.wait_for_selector('figure[data-panel="gauge queue_11"]')
     assert page.locator('figure[data-panel^="gauge "]').count() == 12
     assert page.locator("#plots > :last-child").inner_text() == "3 more of the server's own series are not drawn."

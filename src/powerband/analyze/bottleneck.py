@@ -25,7 +25,7 @@ from powerband.analyze.bottleneck_threads import (
 from powerband.analyze.bottleneck_words import cores, count, per_second, share, verdict
 from powerband.analyze.fleet import SECOND_NS
 from powerband.analyze.honesty import WAKE_UP_NS
-from powerband.analyze.laws import ERRORS_MAX, active_threads
+from powerband.analyze.laws import active_threads
 from powerband.analyze.results import Bottleneck, BottleneckName, TrialResult
 from powerband.analyze.scene import LEAST_CORES, Scene
 from powerband.units import format_duration, significant, with_article
@@ -337,9 +337,9 @@ def _none(scene: Scene) -> Bottleneck | None:
     CPUs that the load engine needs as well, no name is better than this one."""
     if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
         return None
-    if scene.queues or scene.turned_away_share > ERRORS_MAX:
+    if scene.queues or scene.turns_away or scene.loaded_ns is None:
         return None
-    if scene.loaded_ns is None or (scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST):
+    if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None

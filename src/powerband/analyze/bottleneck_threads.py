@@ -8,7 +8,7 @@ conditions are taken off before anything is concluded from them.
 from __future__ import annotations
 
 from powerband.analyze.bottleneck_words import KINDS, count, share, verdict
-from powerband.analyze.laws import ERRORS_MAX, active_threads, time_in_pool_ns
+from powerband.analyze.laws import active_threads, time_in_pool_ns
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.results import Bottleneck, BottleneckName
 from powerband.analyze.scene import Scene
@@ -112,22 +112,23 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
 
 def pool_too_small(scene: Scene) -> Bottleneck | None:
     """All threads of a pool are busy, but not for want of a CPU or a lock, and requests queue or are turned away."""
-    turned_away = scene.turned_away_share > ERRORS_MAX
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
-        queue = queued >= max(1.0, QUEUED_LEAST * threads)
-        if not pool.use.blocked_on or busy < POOL_BUSY * threads or not (queue or turned_away):
+        without_thread = []
+        if queued >= max(1.0, QUEUED_LEAST * threads):
+            without_thread.append(f"{count(queued)} requests queue")
+        if scene.turns_away:
+            without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
+        if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
         kind = _main_kind(pool)
-        waiting = [f"{count(queued)} requests queue"] * queue
-        refused = [f"{share(scene.turned_away_share)} are turned away (status 429 or 503)"] * turned_away
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
                 f"{count(busy)} of {count(threads)} threads of {pool.name} are busy, "
                 f"{count(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
-                " and ".join(waiting + refused),
+                " and ".join(without_thread),
                 f"the subject uses {share(scene.cpu_share)} of its CPU time",
             ],
             f"give {pool.name} more threads: {_enough_threads(busy, threads, queued, scene)}",
@@ -141,7 +142,7 @@ def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) ->
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     if scene.users is None and offered and done:
         return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
-    if scene.users is not None and scene.turned_away_share > ERRORS_MAX:
+    if scene.users is not None and scene.turns_away:
         return f"{count(scene.users)} would turn nobody away"
     return f"{count(queued + threads)} would leave no request without one"
 

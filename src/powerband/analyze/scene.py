@@ -11,7 +11,7 @@ from typing import Any
 
 from powerband.analyze.fleet import SECOND_NS, Fleet, Times
 from powerband.analyze.honesty import Evidence
-from powerband.analyze.laws import in_flight
+from powerband.analyze.laws import ERRORS_MAX, in_flight
 from powerband.analyze.pools import WatchedPool
 from powerband.analyze.probes import Counters, Probe
 from powerband.analyze.results import Problem
@@ -105,6 +105,11 @@ class Scene:
         nobody stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
         return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
+    @property
+    def turns_away(self) -> bool:
+        """The server says of more than a few requests that it has no room for them."""
+        return self.turned_away_share > ERRORS_MAX
+
 
 def scene_of(
     evidence: Evidence,
@@ -142,11 +147,12 @@ def scene_of(
 
 
 def _turned_away(fleet: Fleet) -> float:
-    """Of all requests of the run, those to which the server said that it has no room for them. (What is not a request
-    is the handshake of a WebSocket.)"""
+    """Of all requests of the run, those to which the server said that it has no room for them. Where none was rejected,
+    the statuses are those of WebSocket handshakes."""
     if not fleet.total.outcomes.get("status_rejected"):
         return 0.0
-    return sum(fleet.rejected_statuses[status] for status in NO_ROOM) / max(1, fleet.total.sent)
+    statuses = fleet.rejected_statuses
+    return sum(statuses[status] for status in NO_ROOM) / fleet.total.sent
 
 
 def _failed_connections(fleet: Fleet) -> int:

@@ -11,7 +11,6 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -257,17 +256,16 @@ class ProbeSeconds:
         return found
 
     def _own_figures(self, kind: str, event: Json) -> dict[str, float]:
-        """At this reading: the experiment's own metrics, then the series that they are made of, `GAUGES_MAX` in all."""
+        """At this reading: the experiment's own metrics, then series that they are made of, to `GAUGES_MAX` in all."""
         readings = self._readings.setdefault(kind, [])
         readings.append(event)
         del readings[:-2]
         counters = own_readings([reading for each in self._readings.values() for reading in each])
         if counters is None:
             return {}
-        own = {name: found for name, values in own_series(self._own, counters).items() if (found := _last(values))}
-        told = {name: found[0] for name, found in own.items()}
-        told |= {name: value for name, value in _raw(counters).items() if name not in told}
-        return dict(islice(told.items(), GAUGES_MAX))
+        found = {name: _last(values) for name, values in own_series(self._own, counters).items()}
+        own = {name: last[0] for name, last in found.items() if last}
+        return {**own, **_raw(counters, GAUGES_MAX - len(own)), **own}
 
 
 def _second(since_go_ns: float) -> int:
@@ -295,10 +293,12 @@ def _blocked_on(before: Json, now: Json) -> dict[str, float]:
     return {f"blocked: {kind}": count / total for kind, count in grown.items() if count > 0}
 
 
-def _raw(counters: Counters) -> dict[str, float]:
-    """The series as read last; of counters what they grew by per second since the reading before."""
+def _raw(counters: Counters, most: int) -> dict[str, float]:
+    """The first `most` series as read last; of counters what they grew by per second since the reading before."""
     found: dict[str, float] = {}
     for name, values in counters.fields.items():
+        if len(found) >= most:
+            break
         if not is_counter(name.partition("{")[0]):
             if (last := _last(values.tolist())) is not None:
                 found[name] = last[0]

@@ -217,12 +217,12 @@ class LivePages:
             states.append(state)
         try:
             found = await asyncio.to_thread(compare_two, told[0], told[1])
+            return HTMLResponse(compare_page((names[0], names[1]), (states[0], states[1]), found))
         except UsageError as error:
             return HTMLResponse(message_page("Nothing to compare", f"{error}.", home), 409)
         except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
             why = f"What the directories hold cannot be compared ({type(error).__name__}: {error})."
             return HTMLResponse(message_page("Nothing to compare", why, home), 409)
-        return HTMLResponse(compare_page((names[0], names[1]), (states[0], states[1]), found))
 
     async def _file(self, request: Request) -> Response:
         found = self._static.get(request.path_params["name"])

@@ -51,6 +51,9 @@ export class Plots {
       if (panel) this.#remove(panel);
       this.panels.set(wanted.id, this.#build(wanted));
     }
+    const left = this.#gauges().size - GAUGE_PANELS;
+    this.rest.hidden = left <= 0;
+    this.rest.textContent = `${left} more of the server's own series are not drawn.`;
     for (const panel of this.panels.values()) panel.stale = true;
     this.#draw();
   }
@@ -70,18 +73,21 @@ export class Plots {
       const lines = panel.lines?.filter(([name]) => this.columns.has(name)) ?? this.#prefixed(panel.prefix);
       if (lines.length) found.push({ ...panel, ...first(lines) });
     }
+    for (const [metric, lines] of [...this.#gauges()].slice(0, GAUGE_PANELS)) {
+      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", ...first(lines) });
+    }
+    return found;
+  }
+
+  /** The server's own series: by metric, its lines. */
+  #gauges() {
     const gauges = new Map();
     for (const [name, label] of this.#prefixed(GAUGES)) {
       const metric = label.split("{")[0] + (label.includes("} per second") ? " per second" : "");
       const shown = label.includes("{") ? label.slice(label.indexOf("{")).replace(/ per second$/, "") : label;
       gauges.set(metric, [...(gauges.get(metric) ?? []), [name, shown]]);
     }
-    this.rest.hidden = gauges.size <= GAUGE_PANELS;
-    this.rest.textContent = `${gauges.size - GAUGE_PANELS} more of the server's own series are not drawn.`;
-    for (const [metric, lines] of [...gauges].slice(0, GAUGE_PANELS)) {
-      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", ...first(lines) });
-    }
-    return found;
+    return gauges;
   }
 
   #prefixed(prefix) {

@@ -117,7 +117,7 @@ function follow(trial) {
   current = trial;
   if (!trial || chosen) return;
   if (trial.begin || shown !== trial.number) {
-    plots.begin();
+    clear();
     shown = trial.number;
     at("plots").dataset.trial = shown;
     mark(shown);
@@ -141,16 +141,18 @@ onChoice((trial) => {
 
 function show(trial) {
   shown = trial.number;
-  unread = "its seconds are on their way";
   if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never those of another
+  unread = "its seconds are on their way";
   mark(shown);
   tick();
   loading = load(trial);
 }
 
+/** The plots of no trial. */
 function clear() {
   plots.begin();
   delete at("plots").dataset.trial;
+  unread = "";
 }
 
 async function load(trial) {
@@ -161,8 +163,7 @@ async function load(trial) {
     unread = answer ? `the server does not tell its seconds (${answer.status})` : "the server that would tell its seconds has gone";
     return tick();
   }
-  unread = "";
-  plots.begin();
+  clear();
   plots.add(told.points, told.phases_s);
   at("plots").dataset.trial = trial.number;
   tick();
