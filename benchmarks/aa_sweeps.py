@@ -24,8 +24,8 @@ from scipy.stats import binomtest
 
 from benchmarks.pairs import met
 from benchmarks.sweeps import sweep
-from powerband.analyze.results import AnswerKind, Verdict
-from powerband.run.stop import StopRequest
+from powerband.model.results import AnswerKind, Verdict
+from powerband.processes.stop_request import StopRequest
 
 ALLOWED = 0.05
 # No confirmation: it could only take a false winner back, and what is asked here is how often the race names one.

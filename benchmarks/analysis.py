@@ -21,12 +21,12 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from benchmarks.pairs import met
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment
-from powerband.resolved import resolved_yaml
-from powerband.run.visitor import find_browser
+from powerband.files.experiment_file import load_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import Experiment
 from powerband.search.planners import dry_run
 from powerband.store import RunDir, TrialDir
+from powerband.trials.instruments.visitor import find_browser
 
 SETTINGS, BLOCKS = 20, 25
 SEED = 1
@@ -34,7 +34,7 @@ PAINTS = 9
 ANALYSE = """
 import sys
 from pathlib import Path
-from powerband.experiment_file import load_experiment
+from powerband.files.experiment_file import load_experiment
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 run = RunDir.open(Path(sys.argv[1]))

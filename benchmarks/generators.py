@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pairs import Usage, run, which
-from powerband.errors import PowerbandError
-from powerband.run.jmeter_install import JMeter, installed_jmeter
+from powerband.base.errors import PowerbandError
+from powerband.loads.jmeter.install import JMeter, installed_jmeter
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".tools" / "peers"

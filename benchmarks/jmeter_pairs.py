@@ -14,16 +14,16 @@ from pathlib import Path
 
 from scipy.stats import t as student
 
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.errors import PowerbandError
-from powerband.experiment import Experiment
-from powerband.experiment_file import parse_experiment
-from powerband.plan import TrialSpec
-from powerband.run.jmeter_install import installed_jmeter
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.analyze.trial.measure import measure
+from powerband.base.errors import PowerbandError
+from powerband.files.experiment_file import parse_experiment
+from powerband.loads.jmeter.install import installed_jmeter
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
+from powerband.model.results import TrialResult
+from powerband.processes.stop_request import StopRequest
 from powerband.store import TrialDir
+from powerband.trials.trial import run_trial
 
 USERS, RAMP_S = 100, 10
 LEAST_MS, MOST_MS = 25, 75

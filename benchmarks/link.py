@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.link_protocol import LinkSpec
-from powerband.run.link import Link, link_up
-from powerband.run.process import Pump
-from powerband.run.stop import StopRequest
+from powerband.processes.engine_process import Pump
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.link_service import Link, link_up
+from powerband.wire.link_events import LinkSpec
 
 TRIPS = 400
 STREAM_S = 2.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.run.trial import pinned_to
+from powerband.trials.trial import pinned_to
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.pairs import met
 from benchmarks.sweeps import Sweep, sweep
-from powerband.run.stop import StopRequest
+from powerband.processes.stop_request import StopRequest
 
 PAIRS_MOST = 3  # a pair takes some seven minutes
 AT_MOST = 0.5

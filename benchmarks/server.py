@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from powerband.run.trial import pinned_to
+from powerband.trials.trial import pinned_to
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import IO, Any
 from benchmarks.control_plane import TICK_S
 from benchmarks.generators import PEERS
 from benchmarks.pairs import which
-from powerband.run.trial import pinned_to
+from powerband.trials.trial import pinned_to
 
 SENDER_CPU, SINK_CPU = (0,), (1,)
 SECONDS = 3.0

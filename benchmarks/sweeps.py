@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.analyze.results import Analysis
-from powerband.experiment_file import parse_experiment
-from powerband.observer import Observer
-from powerband.resolved import resolved_yaml
-from powerband.run.engine import find_engine
-from powerband.run.host import host_facts
-from powerband.run.stop import StopRequest
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.model.results import Analysis
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.host import host_facts
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import run_session, with_seed
 from powerband.store import RunDir
 

@@ -19,19 +19,19 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from benchmarks.pairs import met
-from powerband import protocol as wire
-from powerband.analyze.intervals import estimate
-from powerband.errors import UserInterruptError
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment
-from powerband.library import find_experiment
-from powerband.plan import Setting
-from powerband.run.cpus import CpuSplit
-from powerband.run.opening import build_subject
-from powerband.run.stop import StopRequest
-from powerband.run.subject import probe_spec, render
+from powerband.analyze.stats.intervals import estimate
+from powerband.base.errors import UserInterruptError
+from powerband.files.experiment_file import load_experiment
+from powerband.files.library import find_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.processes.cpus import CpuSplit
+from powerband.processes.stop_request import StopRequest
+from powerband.processes.subject_process import probe_spec, render
 from powerband.search.noise import cpu_times
 from powerband.store import RunDir
+from powerband.trials.opening import build_subject
+from powerband.wire import protocol as wire
 
 WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.05, 1.0
 PAIRS = 400

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.generators import PEERS, Generator, summary
 from benchmarks.pairs import Usage, compare, met, row, run, which
 from benchmarks.server import reference
-from powerband.analyze.fleet import Times
-from powerband.run.trial import pinned_to
+from powerband.readings.fleet import MergedTimes
+from powerband.trials.trial import pinned_to
 
 GENERATOR_CPUS, SERVER_CPUS = {0}, {1}
 EVENT_LOOP = ("--model", "event-loop", "--instances", "1", "--protocol")
@@ -125,7 +125,7 @@ def _crowd_row(server: str, rate: str, engines: list[Mapping[str, Any]], cores: 
     memory = sum(one["max_rss_bytes"] for one in engines)
     window_s = (engines[0]["measure_end_ns"] - engines[0]["measure_start_ns"]) / S
     pings = sum(sum(one["window"]["outcomes"].values()) for one in engines) / window_s
-    lag_ns = Times(one["cohort_times"]["send_lag_ns"] for one in engines).quantile(0.99)
+    lag_ns = MergedTimes(one["cohort_times"]["send_lag_ns"] for one in engines).quantile(0.99)
     held = joined == CROWD and not failures and cores < 0.25 and memory < 300e6 and pings > 0.97 * PINGS_PER_S
     return (
         f"| {server} | {rate} | {joined:,} | {failed} | {100 * cores:.1f} % | {memory / 1e6:.0f} MB | {pings:,.0f} "

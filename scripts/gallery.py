@@ -24,11 +24,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from powerband.experiment_file import load_experiment
-from powerband.report.html import write_report
-from powerband.run.visitor import find_browser
+from powerband.files.experiment_file import load_experiment
+from powerband.report.html.report import write_report
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
+from powerband.trials.instruments.visitor import find_browser
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

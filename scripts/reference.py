@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from powerband.cli import powerband
-from powerband.experiment_file import load_experiment, load_subject, profile_names
-from powerband.library import experiment_names, library_root, subject_names
-from powerband.metrics import ALIASES, METRICS
-from powerband.plan import format_level
+from powerband.files.experiment_file import load_experiment, load_subject, profile_names
+from powerband.files.library import experiment_names, library_root, subject_names
+from powerband.model.metrics import ALIASES, METRICS
+from powerband.model.plan import format_level
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from powerband.errors import MeasurementError
-from powerband.machine import cache_folder
-from powerband.run.engine import find_engine
+from powerband.base.errors import MeasurementError
+from powerband.base.machine import cache_folder
+from powerband.processes.engine_fleet import find_engine
 
 MARK = "POWERBAND_TEST_MARK"
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from powerband.api import resume as resume
     from powerband.api import run as run
     from powerband.api import tune as tune
-    from powerband.errors import ExperimentError as ExperimentError
-    from powerband.errors import MeasurementError as MeasurementError
-    from powerband.errors import PowerbandError as PowerbandError
-    from powerband.errors import SubjectError as SubjectError
-    from powerband.errors import UsageError as UsageError
-    from powerband.errors import UserInterruptError as UserInterruptError
+    from powerband.base.errors import ExperimentError as ExperimentError
+    from powerband.base.errors import MeasurementError as MeasurementError
+    from powerband.base.errors import PowerbandError as PowerbandError
+    from powerband.base.errors import SubjectError as SubjectError
+    from powerband.base.errors import UsageError as UsageError
+    from powerband.base.errors import UserInterruptError as UserInterruptError
 
 __version__ = "0.1.0"
 
@@ -29,20 +29,17 @@ _ERRORS = [
     "UsageError",
     "UserInterruptError",
 ]
-_FROM_API = ["Comparison", "Run", "compare", "read", "resume"]
-_CALLABLE_MODULES = ["run", "tune"]
-__all__ = [*_ERRORS, *_FROM_API, *_CALLABLE_MODULES]  # noqa: PLE0604 - they are texts
+_FROM_API = ["Comparison", "Run", "compare", "read", "resume", "run", "tune"]
+__all__ = [*_ERRORS, *_FROM_API]  # noqa: PLE0604 - they are texts
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415 - not before it is used, either
 
-    if name in _CALLABLE_MODULES:
-        return import_module(f"powerband.{name}")
     if name in _FROM_API:
         return getattr(import_module("powerband.api"), name)
     if name in _ERRORS:
-        return getattr(import_module("powerband.errors"), name)
+        return getattr(import_module("powerband.base.errors"), name)
     raise AttributeError(f"module 'powerband' has no attribute {name!r}")
 
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from powerband.analyze.honesty import FOREIGN_SHARE_NOTE
-from powerband.errors import MeasurementError, SubjectError
-from powerband.experiment import FOREIGN_CPU_MAX, STEAL_MAX
-from powerband.run.engine import find_engine
-from powerband.run.host import engine_version, host_facts
-from powerband.run.link import check_link
-from powerband.run.loadspec import most_connections
-from powerband.search.noise import Noise, probe_noise
-from powerband.units import format_duration
+from powerband.analyze.trial.honesty import FOREIGN_SHARE_NOTE
+from powerband.base.errors import MeasurementError, SubjectError
+from powerband.base.units import format_duration
+from powerband.loads.engine_specs import most_connections
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.host import engine_version, host_facts
+from powerband.search.noise import MachineNoise, probe_noise
+from powerband.trials.link_service import check_link
 
 _DESCRIPTORS_WANTED = 10_000
 PARANOID_MAX = 1  # context switches happen in the kernel, which a stricter setting hides
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"  # measurements work, but see the advice
     FAILURE = "failure"  # powerband cannot measure here
@@ -32,7 +32,7 @@ class Finding:
     """One thing looked at; `advice` is empty where all is well."""
 
     name: str
-    status: Status
+    status: CheckStatus
     found: str
     advice: str = ""
 
@@ -51,20 +51,20 @@ def examine() -> list[Finding]:
 
 
 def _finding(name: str, good: bool, found: str, advice: str) -> Finding:
-    return Finding(name, Status.OK if good else Status.WARNING, found, "" if good else advice)
+    return Finding(name, CheckStatus.OK if good else CheckStatus.WARNING, found, "" if good else advice)
 
 
 def _engine() -> Finding:
     try:
         path = find_engine()
     except MeasurementError as error:
-        return Finding("engine", Status.FAILURE, "not found", str(error))
+        return Finding("engine", CheckStatus.FAILURE, "not found", str(error))
     version = engine_version(path)
     if version is None:
         return Finding(
-            "engine", Status.FAILURE, f"{path} does not run", "install powerband again: it builds the engine"
+            "engine", CheckStatus.FAILURE, f"{path} does not run", "install powerband again: it builds the engine"
         )
-    return Finding("engine", Status.OK, f"{version} at {path}")
+    return Finding("engine", CheckStatus.OK, f"{version} at {path}")
 
 
 def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
@@ -145,14 +145,14 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
 def _link() -> Iterator[Finding]:
     """Nothing is said where there is no engine, which is a finding of its own."""
     try:
-        yield Finding("link", Status.OK, check_link(find_engine()))
+        yield Finding("link", CheckStatus.OK, check_link(find_engine()))
     except SubjectError as error:
-        yield Finding("link", Status.WARNING, "none", f"only subjects with services: link need one: {error}")
+        yield Finding("link", CheckStatus.WARNING, "none", f"only subjects with services: link need one: {error}")
     except MeasurementError:
         return
 
 
-def _noise(noise: Noise) -> Iterator[Finding]:
+def _noise(noise: MachineNoise) -> Iterator[Finding]:
     """What disturbs every measurement here; the thresholds of steal and foreign CPU are those of the honesty gate."""
 
     def late(p50: float, p99: float) -> str:

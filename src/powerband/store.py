@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from powerband.errors import MeasurementError, UsageError
-from powerband.plan import TrialSpec
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.model.plan import TrialSpec
 
 RECORD_FORMAT = 1
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
@@ -63,12 +63,11 @@ class TrialRecord:
     `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
     `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
     `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
-    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `acknowledged`: the rounds of
-    `run/acknowledged.py`. `thread_names`: of a JVM, in full, by thread id. `visits`: of a real browser
-    (`run/visitor.py`); `no_visitor`: why there was none, though one was asked for. `last_words`: numbers by name, of
-    the line of its log that `subject.last_words` asks for. `snapshots`: of JVMs' heaps, as `run/snapshots.py` took
-    them. `link`: between two network namespaces, as it was and what it carried (`run/link.py`); empty where the setting
-    uses none.
+    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a JVM's
+    full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words` matches.
+    `acknowledged`, `visits`, `no_visitor`, `snapshots`: what the instruments of `trials/instruments/` recorded.
+    `link`: the link between two network namespaces and what it carried (`trials/link_service.py`); empty without one.
+    `jmeter`: what the JMeter driver recorded of its JVM.
     """
 
     spec: TrialSpec

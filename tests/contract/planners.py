@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.trials import experiment as fake_experiment
-from powerband.analyze.results import Problem, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Setting, Stage, TrialSpec
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import Problem, TrialResult
 from powerband.search.planners import Planner
 
 SEED_BITS = 48

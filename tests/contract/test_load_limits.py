@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from powerband import protocol as wire
-from powerband.load import Load
-from powerband.run.loadspec import fleet_specs
-from powerband.websocket import WebSocket
+from powerband.loads.engine_specs import fleet_specs
+from powerband.model.load import Load
+from powerband.model.websocket import WebSocket
+from powerband.wire import protocol as wire
 
 DAY_NS = 24 * 3600 * 10**9
 LAST_REQUESTS = 2**32 - 2

@@ -10,11 +10,11 @@ import numpy as np
 from contract.planners import DISTURBED, GOOD, PlannerContract
 from fakes.edges import Server, answers_of, capacity_experiment
 from fakes.trials import experiment as fake_experiment
-from powerband.analyze.capacity import TRIALS_PER_REPEAT
-from powerband.experiment import Experiment
-from powerband.plan import Level, Setting, Stage, TrialSpec
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.search.blocks import BlockPlanner
-from powerband.search.capacity import CapacityPlanner
+from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.planners import Planner

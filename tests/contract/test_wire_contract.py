@@ -1,5 +1,5 @@
 """Both sides of the wire read the same examples: `protocol/good` is accepted and `protocol/bad` refused by the schemas
-and by `powerband.protocol`; `engine/src/schema.rs` holds the engine to the same files, named SCHEMA.CASE.json."""
+and by `powerband.wire.protocol`; `engine/src/schema.rs` holds the engine to the same files, named SCHEMA.CASE.json."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from powerband import link_protocol
-from powerband import protocol as wire
+from powerband.wire import link_events as link_protocol
+from powerband.wire import protocol as wire
 
 PROTOCOL = Path(__file__).parents[2] / "protocol"
 TYPES: dict[str, TypeAdapter[Any]] = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import MS, experiment, reference, run_one, short_load
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Measure
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Measure
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

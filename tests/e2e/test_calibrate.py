@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from powerband.analyze.honesty import MACHINE_CODES
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
+from powerband.analyze.trial.honesty import MACHINE_CODES
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
+from powerband.model.results import TrialResult
 from powerband.search import pilot
 from powerband.search.calibrate import SERVICE_S, Calibration, calibrate
 from powerband.search.noise import cpu_times

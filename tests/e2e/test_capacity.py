@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import CALM, MS, experiment, reference, short_load
-from powerband.analyze.results import AnswerKind
-from powerband.experiment import STEAL_MAX, Measure, Objective
-from powerband.observer import Observer
-from powerband.plan import Stage
-from powerband.run.stop import StopRequest
+from powerband.model.experiment import STEAL_MAX, Measure, Objective
+from powerband.model.plan import Stage
+from powerband.model.results import AnswerKind
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import analyse_run, run_session, with_seed
 from powerband.store import RunDir
 

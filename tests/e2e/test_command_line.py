@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from powerband.run.engine import find_engine
+from powerband.processes.engine_fleet import find_engine
 from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import CALM
-from powerband.analyze.results import Verdict
-from powerband.analyze.revisions import compare_revisions
+from powerband.analyze.runs.revisions import compare_revisions
 from powerband.cli import invoke
-from powerband.observer import Observer
-from powerband.resolved import resolved_yaml
-from powerband.run.stop import StopRequest
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import tune_experiment
+from powerband.model.results import Verdict
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import run_session, with_seed
 from powerband.store import RunDir
-from powerband.tune import tune_experiment
 
 pytestmark = pytest.mark.e2e
 

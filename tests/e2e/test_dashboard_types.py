@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fakes.needs import need_node
-from powerband.library import dashboards
+from powerband.files.library import dashboards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import MS, experiment, reference, short_load
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Design, HostUse, Measure
-from powerband.observer import Observer
-from powerband.plan import TrialSpec
-from powerband.run.cpus import cpu_split
-from powerband.run.host import usable_cores
-from powerband.run.stop import StopRequest
+from powerband.model.experiment import Design, HostUse, Measure
+from powerband.model.plan import TrialSpec
+from powerband.model.results import TrialResult
+from powerband.processes.cpus import cpu_split
+from powerband.processes.host import usable_cores
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import run_session
 from powerband.store import RunDir, TrialRecord
 

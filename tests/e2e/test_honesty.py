@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import MS, experiment, reference, run_one, short_load
-from powerband.analyze.honesty import MACHINE_CODES
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment, HostUse, Measure, Pinning
+from powerband.analyze.trial.honesty import MACHINE_CODES
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, HostUse, Measure, Pinning
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]

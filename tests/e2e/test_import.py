@@ -12,13 +12,13 @@ from fakes.heard import Log, listening
 from fakes.plans import argument, assertion, data, defaults, element, group, headers, plan, sampler, timer
 from fakes.real_jmeter import need_jmeter
 from powerband.cli import invoke
-from powerband.experiment_file import load_experiment
+from powerband.files.experiment_file import load_experiment
 from powerband.jmx.importing import import_plan
-from powerband.load import Load
-from powerband.run.engine import find_engine
-from powerband.run.loadgen import run_load
-from powerband.run.stop import StopRequest
+from powerband.model.load import Load
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.stop_request import StopRequest
 from powerband.store import RunDir
+from powerband.trials.loadgen import run_load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 

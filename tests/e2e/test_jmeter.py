@@ -11,11 +11,11 @@ import pytest
 
 from fakes.needs import need_jmeter
 from fakes.stand import CALM, MS, Watcher, experiment, reference, run_one
-from powerband.analyze.measure import measure
-from powerband.experiment import Experiment, Measure
-from powerband.load import Load
-from powerband.run.failures import Code
-from powerband.run.stop import StopRequest
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.load import Load
+from powerband.processes.failures import Code
+from powerband.processes.stop_request import StopRequest
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left", "jmeter")]

@@ -12,9 +12,9 @@ import pytest
 
 from fakes.needs import need_javac
 from fakes.stand import FAKES, MS, experiment, run_one, short_load
-from powerband.analyze.measure import measure
-from powerband.experiment import Measure, Ready, Subject
-from powerband.load import Constant
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Measure, Ready, Subject
+from powerband.model.load import Constant
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

@@ -13,10 +13,10 @@ import pytest
 from fakes.needs import need_javac, need_jdk
 from fakes.smoke import run
 from fakes.stand import CALM, FAKES, MS, experiment, run_one, short_load
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment, Measure, Ready, Subject
-from powerband.load import Constant, Load
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, Measure, Ready, Subject
+from powerband.model.load import Constant, Load
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

@@ -14,10 +14,10 @@ import pytest
 
 from fakes.needs import need_javac
 from fakes.stand import MS, experiment, run_one, short_load
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.analyze.steady import is_steady
-from powerband.experiment import Measure, Ready, Subject
+from powerband.analyze.trial.measure import measure
+from powerband.analyze.trial.steady import is_steady
+from powerband.model.experiment import Measure, Ready, Subject
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]

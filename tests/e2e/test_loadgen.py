@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import MS, short_load
-from powerband.errors import MeasurementError
-from powerband.run.engine import FleetInterval
-from powerband.run.loadgen import run_load
-from powerband.run.ports import pick_port
-from powerband.run.stop import StopRequest
+from powerband.base.errors import MeasurementError
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.ports import pick_port
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.loadgen import run_load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_process_left")]
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from fakes.stand import FAKES, MS, Watcher, experiment, reference, run_one, short_load
-from powerband.errors import MeasurementError
-from powerband.run.engine import find_engine
-from powerband.run.failures import Code
-from powerband.run.ports import pick_port
+from powerband.base.errors import MeasurementError
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.failures import Code
+from powerband.processes.ports import pick_port
 from powerband.store import RunDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

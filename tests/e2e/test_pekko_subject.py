@@ -23,13 +23,13 @@ import pytest
 from conftest import MARK, marked_processes
 from fakes.needs import need_jdk, without
 from fakes.smoke import measured, measured_by, run
-from powerband.errors import ExperimentError
-from powerband.experiment import Subject
-from powerband.experiment_file import load_subject, parse_experiment
-from powerband.plan import Level, Setting
-from powerband.run.ports import pick_ports
-from powerband.run.toolchain import built_once, given_values, mark_built
-from powerband.subjects import BUILT_IN, render_command, render_text
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import load_subject, parse_experiment
+from powerband.model.experiment import Subject
+from powerband.model.plan import Level, Setting
+from powerband.model.subjects import BUILT_IN, render_command, render_text
+from powerband.processes.ports import pick_ports
+from powerband.processes.toolchain import built_once, given_values, mark_built
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 

@@ -21,7 +21,7 @@ from fakes.needs import need_jdk, need_node, need_prometheus
 from fakes.prometheus import Prometheus, prometheus_up
 from fakes.smoke import LONG, run
 from fakes.watch import watching
-from powerband.library import dashboards
+from powerband.files.library import dashboards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 

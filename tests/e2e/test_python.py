@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import powerband
-from powerband.analyze import measure
+from powerband.analyze.trial import measure
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]

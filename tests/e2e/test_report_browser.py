@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.report_browser import DRAWN, EVIL, POOR_CONTRAST, Open
-from powerband.analyze.results import ErrorKind, Estimate, PublishedRow, PublishedTable
-from powerband.analyze.threads import LabelTable, ThreadUse
-from powerband.report.html import render_page
-from powerband.report.page import InsideView
+from powerband.analyze.trial.threads import LabelTable, ThreadUse
+from powerband.model.results import ErrorKind, Estimate, PublishedRow, PublishedTable
+from powerband.report.html.page import InsideView
+from powerband.report.html.report import render_page
 
 pytestmark = pytest.mark.browser
 

@@ -18,13 +18,13 @@ from playwright.sync_api import Locator, Page
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.report_browser import DRAWN, EVIL, Open
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, Bottleneck, BottleneckName
-from powerband.analyze.trade_offs import trade_offs
-from powerband.experiment_file import load_experiment
-from powerband.report.html import render_page, write_report
-from powerband.report.numbers import format_estimate
-from powerband.report.page import BarsView
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.trade_offs import trade_offs
+from powerband.files.experiment_file import load_experiment
+from powerband.model.results import Analysis, Bottleneck, BottleneckName
+from powerband.report.html.page import BarsView
+from powerband.report.html.report import render_page, write_report
+from powerband.report.wording.numbers import format_estimate
 from powerband.search.session import measured
 from powerband.store import RunDir
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from fakes.stand import CALM, FAKES, MS, Watcher, always_steady, never_steady, run_one
-from powerband.analyze.measure import measure
-from powerband.analyze.results import BottleneckName
+from powerband.analyze.trial.measure import measure
 from powerband.cli import invoke
-from powerband.experiment import Experiment, Measure, Ready, Stop, Subject
-from powerband.load import Load
-from powerband.run.counted import READ_EVERY_NS
-from powerband.run.failures import Code
+from powerband.model.experiment import Experiment, Measure, Ready, Subject, SubjectStop
+from powerband.model.load import Load
+from powerband.model.results import BottleneckName
+from powerband.processes.failures import Code
+from powerband.processes.subject_process import COUNTER_EVERY_NS
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -62,7 +62,7 @@ def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     assert record.last_words["done"] > 1000 and record.last_words["lost"] == 0
     (summary,) = record.engines
     window_s = (summary["measure_end_ns"] - summary["measure_start_ns"]) / 1e9
-    assert 1 - READ_EVERY_NS / 2e9 <= window_s <= 3
+    assert 1 - COUNTER_EVERY_NS / 2e9 <= window_s <= 3
     directory = TrialDir(tmp_path / "0001")
     assert directory.read_record() == record
     result = measure(directory, record, case)
@@ -147,7 +147,14 @@ def bounce(*arguments: str, **fields: Any) -> Subject:
     command = (sys.executable, str(BOUNCE), "--balls", "3", "--sleep", "1ms", *arguments)
     counts = {"series": "bounce_messages_total", "noun": "message"}
     return Subject.model_validate(
-        {"name": "bounce", "command": command, "counts": counts, "last_words": "^final: ", "stop": Stop(), **fields}
+        {
+            "name": "bounce",
+            "command": command,
+            "counts": counts,
+            "last_words": "^final: ",
+            "stop": SubjectStop(),
+            **fields,
+        }
     )
 
 

@@ -17,7 +17,7 @@ import pytest
 from conftest import MARK, marked_processes
 from fakes.needs import need_node
 from fakes.smoke import LONG, measured, measured_by, run
-from powerband.experiment_file import load_subject
+from powerband.files.experiment_file import load_subject
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 

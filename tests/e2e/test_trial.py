@@ -22,12 +22,12 @@ from fakes.stand import (
     scripted,
     short_load,
 )
-from powerband.experiment import HostUse, Measure, Pinning, Ready, Stop
-from powerband.load import Constant
-from powerband.protocol import WarmupSeries
-from powerband.run.failures import Code
-from powerband.run.ports import pick_port
+from powerband.model.experiment import HostUse, Measure, Pinning, Ready, SubjectStop
+from powerband.model.load import Constant
+from powerband.processes.failures import Code
+from powerband.processes.ports import pick_port
 from powerband.store import SubjectAddress, TrialDir, TrialRecord
+from powerband.wire.protocol import WarmupSeries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -227,7 +227,7 @@ def test_a_subject_that_never_answers(tmp_path: Path) -> None:
 
 
 def test_a_subject_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
-    subject = reference("--misbehave", "ignore-sigterm", stop=Stop(grace_ns=200 * MS))
+    subject = reference("--misbehave", "ignore-sigterm", stop=SubjectStop(grace_ns=200 * MS))
     record = run_one(experiment(subject), tmp_path)
     assert (record.status, record.failure) == ("measured", None)
     assert record.subject["signal"] == 9
@@ -235,7 +235,7 @@ def test_a_subject_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path
 
 
 def test_children_that_are_deaf_to_sigterm_are_killed(tmp_path: Path) -> None:
-    record = run_one(experiment(scripted("many-children", stop=Stop(grace_ns=200 * MS))), tmp_path)
+    record = run_one(experiment(scripted("many-children", stop=SubjectStop(grace_ns=200 * MS))), tmp_path)
     assert (record.status, record.failure) == ("measured", None)
     assert record.subject["killed"] >= 3
 
@@ -273,7 +273,7 @@ def test_a_port_that_turns_out_to_be_another_programs_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listener too busy to answer the first look, and a subject that says it is ready."""
-    monkeypatch.setattr("powerband.run.subject.someone_listens", lambda host, port: False)
+    monkeypatch.setattr("powerband.processes.subject_process.someone_listens", lambda host, port: False)
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"http://127.0.0.1:{other.getsockname()[1]}/"
         ready = Ready(log="Started", timeout_ns=20_000 * MS)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fakes.pages import ROOT, Block, blocks, commands
-from powerband.plan import format_level
+from powerband.model.plan import format_level
 from powerband.store import RunDir, TrialRecord
 
 pytestmark = [

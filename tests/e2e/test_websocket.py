@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from fakes.stand import CALM, FAKES, MS, Watcher, reference, run_one
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment, Measure, Subject
-from powerband.load import Load
-from powerband.run.loadspec import DESCRIPTORS_RESERVED
+from powerband.analyze.trial.measure import measure
+from powerband.loads.engine_specs import DESCRIPTORS_RESERVED
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.load import Load
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -97,7 +97,7 @@ def test_what_the_server_counted_is_held_against_what_was_sent(tmp_path: Path) -
 
 
 def test_the_engines_of_a_fleet_are_told_of_the_same_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("powerband.run.trial.descriptor_limit", lambda: DESCRIPTORS_RESERVED + 8)
+    monkeypatch.setattr("powerband.trials.trial.descriptor_limit", lambda: DESCRIPTORS_RESERVED + 8)
     tally = {"tally": {"count_after": '"count":', "label_after": '"worker":"'}}
     record, result = trial(scripted("count"), crowd(websocket=tally), tmp_path)
     assert [summary["websocket"]["joined"] for summary in record.engines] == [7, 7, 6]
@@ -161,6 +161,6 @@ def test_tune_with_a_websocket_url(tmp_path: Path) -> None:
 
 
 def engine_path() -> Path:
-    from powerband.run.engine import find_engine
+    from powerband.processes.engine_fleet import find_engine
 
     return find_engine()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fakes.trials import experiment
-from powerband.analyze.results import Problem, TrialResult
-from powerband.experiment import Experiment, Measure, Objective
-from powerband.plan import Level, Setting, Stage, TrialSpec
-from powerband.search.capacity import CapacityPlanner
+from powerband.model.experiment import Experiment, Measure, Objective
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
+from powerband.model.results import Problem, TrialResult
+from powerband.search.capacity_search import CapacityPlanner
 
 LIMIT_NS = 50e6
 

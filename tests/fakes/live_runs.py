@@ -10,10 +10,10 @@ from pathlib import Path
 
 from fakes import synthetic
 from fakes.trials import experiment
-from powerband.analyze.results import Analysis
-from powerband.experiment import Experiment, Subject
-from powerband.plan import TrialSpec
-from powerband.resolved import resolved_yaml
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Analysis
 from powerband.store import RunDir
 
 SMALL = Path(__file__).parents[1] / "golden" / "run-small"

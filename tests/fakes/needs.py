@@ -8,13 +8,13 @@ from typing import NoReturn
 
 import pytest
 
-from powerband.errors import MeasurementError, SubjectError
-from powerband.run.engine import find_engine
-from powerband.run.jdk import find_jdk
-from powerband.run.jmeter_install import installed_jmeter
-from powerband.run.link import check_link
-from powerband.run.postgresql import find_binaries
-from powerband.run.visitor import find_browser
+from powerband.base.errors import MeasurementError, SubjectError
+from powerband.loads.jmeter.install import installed_jmeter
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.jdk import find_jdk
+from powerband.trials.instruments.visitor import find_browser
+from powerband.trials.link_service import check_link
+from powerband.trials.postgresql import find_binaries
 
 
 def without(reason: str) -> NoReturn:

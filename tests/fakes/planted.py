@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fakes.stand import MS, experiment, reference, run_one
-from powerband.analyze.measure import measure
-from powerband.analyze.results import BottleneckName, TrialResult
-from powerband.experiment import Experiment, Measure
-from powerband.load import Load
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.load import Load
+from powerband.model.results import BottleneckName, TrialResult
 from powerband.store import TrialDir
 
 WARMUP_NS = 500 * MS

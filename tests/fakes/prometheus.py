@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from powerband.run.ports import pick_port
+from powerband.processes.ports import pick_port
 
 READY_S = 60.0
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, Problem, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Level, TrialSpec
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, TrialSpec
+from powerband.model.results import Analysis, Problem, TrialResult
 from powerband.search.planners import Planner, planner_for
 
 # The metrics of a trial; or a problem's code for one that does not count.

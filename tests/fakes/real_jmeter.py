@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fakes.needs import without
-from powerband.errors import MeasurementError, SubjectError
-from powerband.run.jmeter_install import installed_jmeter
+from powerband.base.errors import MeasurementError, SubjectError
+from powerband.loads.jmeter.install import installed_jmeter
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import json
 import sys
 from collections import Counter
 
-from powerband.errors import PowerbandError
-from powerband.load import Load
-from powerband.run.loadgen import run_load
-from powerband.run.stop import StopRequest
+from powerband.base.errors import PowerbandError
+from powerband.model.load import Load
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.loadgen import run_load
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.stand import MS, Watcher, always_steady, experiment, reference, short_load
-from powerband.errors import EXIT_OK, PowerbandError
-from powerband.experiment import Stop
-from powerband.plan import TrialSpec
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.base.errors import EXIT_OK, PowerbandError
+from powerband.model.experiment import SubjectStop
+from powerband.model.plan import TrialSpec
+from powerband.processes.stop_request import StopRequest
 from powerband.store import RunDir
+from powerband.trials.trial import run_trial
 
 
 class Announcer(Watcher):
@@ -51,7 +51,7 @@ def main() -> int:
         run.path.rename(folder)
         run = RunDir.open(folder)
     misbehave = "ignore-sigterm" if "ignore-sigterm" in options else "none"
-    stop_rule = Stop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
+    stop_rule = SubjectStop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
     subject = reference("--wait", "2ms", "--misbehave", misbehave, stop=stop_rule)
     duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
     case = experiment(subject, short_load(duration_ns=duration_ns))

@@ -10,10 +10,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.stand import MS, experiment, reference, short_load
-from powerband.errors import PowerbandError, UserInterruptError
-from powerband.experiment import Design, Measure
-from powerband.observer import Observer
-from powerband.run.stop import StopRequest
+from powerband.base.errors import PowerbandError, UserInterruptError
+from powerband.model.experiment import Design, Measure
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import run_session
 from powerband.store import RunDir
 

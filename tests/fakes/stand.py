@@ -1,4 +1,4 @@
-"""Building blocks of end-to-end tests: small experiments against the reference subject or `subject.py`."""
+"""Building blocks of end-to-end tests: small experiments against the reference subject or `subject_process.py`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from powerband.experiment import Experiment, HostUse, Measure, Ready, Subject
-from powerband.load import Load
-from powerband.plan import Setting, TrialSpec
-from powerband.protocol import WarmupSeries
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
+from powerband.model.load import Load
+from powerband.model.plan import Setting, TrialSpec
+from powerband.processes.stop_request import StopRequest
 from powerband.store import TrialDir, TrialRecord
+from powerband.trials.trial import run_trial
+from powerband.wire.protocol import WarmupSeries
 
 FAKES = Path(__file__).parent
 MS = 1_000_000

@@ -9,7 +9,9 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from powerband.analyze.results import (
+from powerband.analyze.trial.timeline import LimitSpan
+from powerband.model.plan import Level, Setting
+from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
@@ -24,9 +26,7 @@ from powerband.analyze.results import (
     TrialResult,
     Verdict,
 )
-from powerband.analyze.timeline import LimitSpan
-from powerband.plan import Level, Setting
-from powerband.report.page import Distribution, Facts, Page, Quantiles, Track, TrialView
+from powerband.report.html.page import Distribution, Facts, Quantiles, ReportPage, Track, TrialView
 
 LADDER: tuple[Level, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -191,7 +191,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, 0.95, len(values))
 
 
-def page(of: Analysis | None = None, **changes: object) -> Page:
+def page(of: Analysis | None = None, **changes: object) -> ReportPage:
     """The page of `analysis()`: distributions, time series, facts."""
     of = of or analysis()
     settings = [row.setting for row in of.settings if "response_time_ns_p50" in row.estimates]
@@ -211,7 +211,7 @@ def page(of: Analysis | None = None, **changes: object) -> Page:
         "distributions": tuple(_distribution(row, of) for row in settings),
         "trials": tuple(_trial_view(trial) for trial in of.trials),
     }
-    return Page(**{**values, **changes})  # type: ignore[arg-type]
+    return ReportPage(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def _distribution(of: Setting, within: Analysis) -> Distribution:

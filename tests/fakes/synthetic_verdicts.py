@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from fakes import synthetic
 from fakes.synthetic import LADDER, setting
-from powerband.analyze.results import (
+from powerband.model.plan import Level, Setting, Stage
+from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
@@ -30,7 +31,6 @@ from powerband.analyze.results import (
     TrialResult,
     Verdict,
 )
-from powerband.plan import Level, Setting, Stage
 
 SLO_NS = 250e6
 _OUT_AFTER = {1: 0, 2: 0, 4: 1, 8: 1, 16: 1, 256: 2, 128: 3}  # threads: the block after which they leave

@@ -11,9 +11,9 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from powerband.experiment import Experiment, Measure, Objective, Subject
-from powerband.load import Load
-from powerband.plan import Level, Setting, TrialSpec
+from powerband.model.experiment import Experiment, Measure, Objective, Subject
+from powerband.model.load import Load
+from powerband.model.plan import Level, Setting, TrialSpec
 from powerband.store import Failure, TrialDir, TrialRecord
 
 START_NS = 1_000_000_000_000

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, AnswerKind, Problem, TrialResult
-from powerband.experiment import Objective
-from powerband.load import Load
-from powerband.plan import Setting
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Objective
+from powerband.model.load import Load
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult
 
 GOLDEN = Path(__file__).parent / "answers.txt"
 DIED = "the subject exited with code 137 after 4.2 s"

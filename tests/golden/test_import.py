@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.plans import element, group, plan, sampler
-from powerband.jmx.findings import ImportRefused
 from powerband.jmx.importing import import_plan
+from powerband.jmx.plan_findings import ImportRefused
 
 HERE = Path(__file__).parent
 SHOP = HERE.parents[1] / "examples" / "shop.jmx"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.report.markdown import render_markdown
+from powerband.report.documents.markdown import render_markdown
 
 HERE = Path(__file__).parent
 ANSWERS = {

@@ -21,11 +21,11 @@ import pytest
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis
-from powerband.experiment_file import load_experiment
-from powerband.report.html import write_report
-from powerband.report.text import print_answer
+from powerband.analyze.settings.compare import analyse
+from powerband.files.experiment_file import load_experiment
+from powerband.model.results import Analysis
+from powerband.report.html.report import write_report
+from powerband.report.terminal.text import print_answer
 from powerband.search.session import measured
 from powerband.store import RunDir
 

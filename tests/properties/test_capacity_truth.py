@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment, search, setting
-from powerband.analyze.capacity import search_of
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import AnswerKind
+from powerband.analyze.settings.capacity import search_of
+from powerband.analyze.settings.compare import analyse
+from powerband.model.results import AnswerKind
 
 SEARCHES = 40
 ERRORS = 1.64 * math.sqrt(0.05 * 0.95 / SEARCHES)

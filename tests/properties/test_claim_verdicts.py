@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.trials import experiment
-from powerband.analyze.claims import judge_claims
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Claim
-from powerband.plan import Setting
+from powerband.analyze.settings.claims import judge_claims
+from powerband.model.experiment import Claim
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
 
 NEGATION = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

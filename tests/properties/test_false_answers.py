@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import AnswerKind, Problem, TrialResult
-from powerband.experiment import Objective
-from powerband.plan import Setting
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Objective
+from powerband.model.plan import Setting
+from powerband.model.results import AnswerKind, Problem, TrialResult
 
 SWEEPS = 1000
 SD = 0.03

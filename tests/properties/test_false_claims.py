@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.claims import judge_claims
-from powerband.analyze.results import TrialResult
-from powerband.analyze.special import Array
-from powerband.experiment import Claim
-from powerband.plan import Setting
+from powerband.analyze.settings.claims import judge_claims
+from powerband.analyze.stats.special import Array
+from powerband.model.experiment import Claim
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
 
 RUNS = 1000
 SD = 0.03

@@ -8,10 +8,10 @@ import pytest
 
 from fakes.races import run_planner
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Verdict
-from powerband.analyze.revisions import compare_revisions
-from powerband.plan import REVISION, TrialSpec
+from powerband.analyze.runs.revisions import compare_revisions
+from powerband.analyze.settings.compare import analyse
+from powerband.model.plan import REVISION, TrialSpec
+from powerband.model.results import Verdict
 from powerband.search.planners import planner_for
 
 BLOCKS = 8

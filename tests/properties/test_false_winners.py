@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from powerband.analyze.intervals import compare_with_leader, estimate
-from powerband.analyze.special import Array
+from powerband.analyze.stats.intervals import compare_with_leader, estimate
+from powerband.analyze.stats.special import Array
 
 SWEEPS = 1000
 SD = 0.03

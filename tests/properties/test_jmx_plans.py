@@ -9,15 +9,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from fakes.plans import Value, element, plan
-from powerband.errors import UsageError
-from powerband.experiment_file import parse_experiment
+from powerband.base.errors import UsageError
+from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.conversion import convert
 from powerband.jmx.converted import ConvertedStep
 from powerband.jmx.elements.known import KNOWN, REFUSED
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.plan_findings import ImportRefused
 from powerband.jmx.reader import parse_plan
 from powerband.jmx.writer import experiment_text
-from powerband.load import Step
+from powerband.model.load import Step
 
 FILE = Path("plan.jmx")
 COMMAND = ("./server", "--port", "{port}")

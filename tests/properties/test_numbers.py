@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.analyze.results import Estimate
-from powerband.metrics import METRICS
-from powerband.report.numbers import format_estimate, format_interval, format_number
+from powerband.model.metrics import METRICS
+from powerband.model.results import Estimate
+from powerband.report.wording.numbers import format_estimate, format_interval, format_number
 
 UNITS = sorted({metric.unit for metric in METRICS.values()})
 SCALES = {

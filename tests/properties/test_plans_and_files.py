@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.errors import ExperimentError, PowerbandError
-from powerband.experiment import Experiment, Measure, Subject
-from powerband.experiment_file import parse_experiment
-from powerband.levels import parse_levels, parse_range
-from powerband.load import Load
-from powerband.plan import format_level
-from powerband.resolved import resolved_yaml
+from powerband.base.errors import ExperimentError, PowerbandError
+from powerband.base.units import duration_text, parse_duration_ns
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.levels import parse_levels, parse_range
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.load import Load
+from powerband.model.plan import format_level
 from powerband.search.planners import dry_run
-from powerband.units import duration_text, parse_duration_ns
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in ("port", "engine"))
 NS = st.integers(0, 10**13)

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 from fakes.races import race_of, run_experiment, threads
-from powerband.analyze.intervals import compare_with_leader
-from powerband.analyze.results import Analysis, AnswerKind
-from powerband.analyze.special import Array
-from powerband.analyze.spending import Glance, share_of
-from powerband.plan import TrialSpec
+from powerband.analyze.stats.intervals import compare_with_leader
+from powerband.analyze.stats.special import Array
+from powerband.analyze.stats.spending import Glance, share_of
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Analysis, AnswerKind
 
 BLOCKS = 10
 CONFIRM = 3

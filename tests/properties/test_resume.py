@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
-from powerband.experiment import Experiment, Measure
-from powerband.observer import Observer
-from powerband.plan import TrialSpec
-from powerband.run.stop import StopRequest
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.plan import TrialSpec
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import run_session
 from powerband.store import RunDir, TrialDir, TrialRecord
 

@@ -8,8 +8,8 @@ import pytest
 from benchmarks import aa_sweeps
 from benchmarks.aa_sweeps import Outcome, main, read, summarise, table
 
-from powerband.experiment_file import parse_experiment
-from powerband.run.stop import StopRequest
+from powerband.files.experiment_file import parse_experiment
+from powerband.processes.stop_request import StopRequest
 
 QUIET = Outcome(1, "equivalent_set", "aa=1", False, False, 12, 1, 4, 15.0, "x")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.errors import ExperimentError
-from powerband.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
-from powerband.experiment_file import parse_experiment
-from powerband.plan import Setting, Stage
-from powerband.resolved import resolved_yaml
-from powerband.tune import tune_experiment
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import tune_experiment
+from powerband.model.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
+from powerband.model.plan import Setting, Stage
 
 SUBJECT = "subject: {command: ./server --port {port} --threads {threads}}\nfactors: {threads: [1, 2]}\n"
 SLO = "objective: {maximise: capacity, subject_to: [p99 < 50ms, errors < 0.1%]}\n"

@@ -1,8 +1,8 @@
 import pytest
 
-from powerband.arithmetic import Arithmetic, Number, value
-from powerband.claim_expression import OPERATORS, Reference, check_levels, parse_claim, settings_of
-from powerband.plan import Level
+from powerband.base.arithmetic import Arithmetic, Number, value
+from powerband.model.claim_expression import OPERATORS, Reference, check_levels, parse_claim, settings_of
+from powerband.model.plan import Level
 
 
 def test_the_tree_of_a_claim() -> None:

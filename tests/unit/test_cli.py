@@ -9,8 +9,8 @@ import click
 import pytest
 
 from powerband import __version__, cli
+from powerband.base.errors import MeasurementError, SubjectError
 from powerband.cli import invoke
-from powerband.errors import MeasurementError, SubjectError
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

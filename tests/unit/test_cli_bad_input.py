@@ -14,8 +14,8 @@ import pytest
 
 from fakes.trials import Figures, record_of, write_trial
 from powerband.cli import invoke
-from powerband.experiment import Experiment
-from powerband.plan import TrialSpec
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
 from powerband.search import session
 from powerband.store import RunDir, TrialDir, TrialRecord
 
@@ -48,8 +48,8 @@ def without_probe(experiment: Experiment, spec: TrialSpec, directory: TrialDir, 
 @pytest.fixture(autouse=True)
 def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, by_threads)
-    monkeypatch.setattr("powerband.run.engine.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.run.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, trial: Callable[..., TrialRecord]) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from fakes.trials import Figures, record_of, write_trial
 from powerband.cli import invoke
-from powerband.experiment import Experiment
-from powerband.plan import TrialSpec
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
 from powerband.search import session
 from powerband.store import TrialDir, TrialRecord
 
@@ -45,8 +45,8 @@ def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **
 @pytest.fixture(autouse=True)
 def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
-    monkeypatch.setattr("powerband.run.engine.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.run.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
 
 
 def run(tmp_path: Path, text: str, *options: str) -> tuple[int, Path]:

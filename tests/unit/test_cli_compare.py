@@ -10,7 +10,7 @@ import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
 from powerband.cli import invoke
-from powerband.resolved import resolved_yaml
+from powerband.files.resolved import resolved_yaml
 from powerband.search.planners import dry_run
 from powerband.store import RunDir
 

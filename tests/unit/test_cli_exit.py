@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from powerband.analyze.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, TrialResult
-from powerband.cli.measure import exit_code
-from powerband.plan import Setting
+from powerband.cli.running import exit_code
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, TrialResult
 
 SETTING = Setting((("threads", 1),))
 

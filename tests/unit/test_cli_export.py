@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from powerband.cli import invoke
-from powerband.cli.export import _TABLES
-from powerband.report.tables import RUN_TABLES
+from powerband.cli.export_command import _TABLES
+from powerband.report.tables.rows import RUN_TABLES
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run-small"
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name=name)
 
-    monkeypatch.setattr("powerband.report.parquet.import_module", missing)
+    monkeypatch.setattr("powerband.report.tables.parquet.import_module", missing)
     arguments = ["run", "quickstart", "--runs", str(tmp_path / "runs"), "--format", "parquet"]
     assert invoke(arguments) == 2
     assert "pip install 'powerband[parquet]'" in capsys.readouterr().err

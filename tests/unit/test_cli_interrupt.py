@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from powerband.analyze.results import TrialResult
 from powerband.cli import invoke
-from powerband.plan import Setting
-from powerband.run.stop import StopRequest
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
+from powerband.processes.stop_request import StopRequest
 from powerband.search import calibrate, pilot
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from fakes.trials import Figures, record_of, write_trial
 from powerband.cli import invoke
-from powerband.experiment import Experiment
-from powerband.plan import Stage, TrialSpec
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
 from powerband.search import session
 from powerband.store import RunDir, TrialDir, TrialRecord
 
@@ -38,8 +38,8 @@ def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **
 @pytest.fixture
 def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunDir:
     monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
-    monkeypatch.setattr("powerband.run.engine.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.run.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
     (tmp_path / "large.yaml").write_text(FILE)
     assert invoke(["run", str(tmp_path / "large.yaml"), "--runs", str(tmp_path / "runs"), "--format", "json"]) == 0
     capsys.readouterr()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from fakes.trials import Figures, summary
+from powerband.base.errors import MeasurementError
 from powerband.cli import invoke
-from powerband.errors import MeasurementError
-from powerband.run import loadgen
-from powerband.run.engine import FleetInterval
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.trials import loadgen
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from powerband.cli import invoke, powerband
-from powerband.library import dashboards
+from powerband.files.library import dashboards
 from powerband.live.watch import HOST, PORT
 
 PAGE = "http://127.0.0.1:8420/"

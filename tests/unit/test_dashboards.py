@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from scripts.grafana import DASHBOARDS
 from scripts.grafana.panels import COLUMNS, Dashboard, to_json
 
-from powerband.library import dashboards, subject_names
+from powerband.files.library import dashboards, subject_names
 from powerband.live.openmetrics import FAMILIES
 
 FILES = sorted(dashboards().glob("*.json"))

@@ -7,11 +7,11 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from powerband import experiment, load
 from powerband.cli import powerband
-from powerband.experiment_file import parse_experiment
-from powerband.metrics import ALIASES, METRICS
-from powerband.plan import Setting, TrialSpec
+from powerband.files.experiment_file import parse_experiment
+from powerband.model import experiment, load
+from powerband.model.metrics import ALIASES, METRICS
+from powerband.model.plan import Setting, TrialSpec
 from powerband.store import TrialRecord
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"

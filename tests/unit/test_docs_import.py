@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from powerband.experiment_file import parse_experiment
+from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.elements.known import KNOWN, REFUSED, table
 from powerband.jmx.importing import import_plan
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, summary
-from powerband.analyze.changes import Change, RunComparison
-from powerband.analyze.fleet import merge_fleet
-from powerband.analyze.results import Estimate, Verdict
+from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.cli import invoke, powerband
-from powerband.doctor import Finding, Status
-from powerband.plan import Setting
-from powerband.report.load import load_document
-from powerband.search.calibrate import Calibration, Check, Served
+from powerband.doctor import CheckStatus, Finding
+from powerband.model.plan import Setting
+from powerband.model.results import Estimate, Verdict
+from powerband.readings.fleet import merge_fleet
+from powerband.report.terminal.load_text import load_document
+from powerband.search.calibrate import Calibration, CalibrationCheck, Served
 from powerband.search.pilot import pilot_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
@@ -91,12 +91,12 @@ def test_compare() -> None:
 
 
 def test_doctor() -> None:
-    document = {"format": 1, "findings": [asdict(Finding("cores", Status.OK, "8"))], "pilot": asdict(pilot_of([]))}
+    document = {"format": 1, "findings": [asdict(Finding("cores", CheckStatus.OK, "8"))], "pilot": asdict(pilot_of([]))}
     assert undocumented("doctor", document) == set()
 
 
 def test_calibrate() -> None:
-    named = {"passed", *(field.name for made in (Calibration, Check, Served) for field in fields(made))}
+    named = {"passed", *(field.name for made in (Calibration, CalibrationCheck, Served) for field in fields(made))}
     assert undocumented("calibrate", dict.fromkeys(named)) == set()
 
 

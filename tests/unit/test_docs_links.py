@@ -78,7 +78,7 @@ def test_every_page_of_a_folder_is_in_its_index(folder: str) -> None:
 
 @pytest.mark.parametrize("note", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
 def test_the_code_that_a_note_names_is_there(note: Path) -> None:
-    """`analyze/edge.py`, and beside it `usl.py` alone; tests by their path."""
+    """`analyze/stats/edge.py`, and beside it `usl.py` alone; tests by their path."""
     source = ROOT / "src" / "powerband"
     named = re.findall(r"`((?:tests|benchmarks|engine|src)?/?[\w/]*\w+\.(?:py|rs))`", note.read_text())
     known = {path.name for folder in (source, ROOT / "engine" / "src", ROOT / "tests") for path in folder.rglob("*.*")}

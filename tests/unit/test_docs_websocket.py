@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from powerband.experiment_file import parse_experiment
+from powerband.files.experiment_file import parse_experiment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "websocket.md").read_text()

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from powerband.doctor import Status, _cpu, _noise, _observability, examine
-from powerband.search.noise import Noise
+from powerband.doctor import CheckStatus, _cpu, _noise, _observability, examine
+from powerband.search.noise import MachineNoise
 
-QUIET = Noise(
+QUIET = MachineNoise(
     wake_ns_p50=20_000,
     wake_ns_p99=60_000,
     timer_late_ns_p50=60_000,
@@ -20,7 +20,7 @@ QUIET = Noise(
 
 
 def test_a_quiet_machine_gives_no_advice() -> None:
-    assert all(finding.status is Status.OK and not finding.advice for finding in _noise(QUIET))
+    assert all(finding.status is CheckStatus.OK and not finding.advice for finding in _noise(QUIET))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_quiet_machine_gives_no_advice() -> None:
     ],
 )
 def test_each_kind_of_noise_is_found_with_advice(change: dict[str, float], name: str) -> None:
-    wrong = [finding for finding in _noise(replace(QUIET, **change)) if finding.status is not Status.OK]
+    wrong = [finding for finding in _noise(replace(QUIET, **change)) if finding.status is not CheckStatus.OK]
     assert [finding.name for finding in wrong] == [name]
     assert wrong[0].advice
 
@@ -53,7 +53,7 @@ def test_a_quota_counts_as_much_as_the_cores(cores: int, quota: float | None, wr
     cpus = list(range(cores))
     cpu = {"cores": [[n] for n in cpus], "allowed": cpus, "model": "x", "governor": None, "cgroup_cpus_max": quota}
     found = list(_cpu({"cpu": cpu, "load_average": [0.0]}))
-    assert [finding.name for finding in found if finding.status is not Status.OK] == wrong
+    assert [finding.name for finding in found if finding.status is not CheckStatus.OK] == wrong
     assert found[0].found == f"{cores} (x)" + (f", of which a quota allows {quota:g}" if quota else "")
 
 
@@ -64,7 +64,7 @@ def test_context_switches_are_exact_only_where_the_kernel_may_be_watched(
     paranoid: int | None, permitted: bool, good: bool
 ) -> None:
     exact, _ = _observability({"perf_event_paranoid": paranoid, "perf_permitted": permitted, "psi": True})
-    assert (exact.status is Status.OK) is good and bool(exact.advice) is not good
+    assert (exact.status is CheckStatus.OK) is good and bool(exact.advice) is not good
 
 
 def test_this_machine_is_examined_whatever_it_is_like() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from powerband.errors import ExperimentError, UsageError
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment, load_subject, parse_experiment
-from powerband.load import Constant, Exponential, Uniform
-from powerband.plan import Setting
+from powerband.base.errors import ExperimentError, UsageError
+from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.load import Constant, Exponential, Uniform
+from powerband.model.plan import Setting
 
 GOOD = """\
 name: demo

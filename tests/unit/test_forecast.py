@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from fakes.trials import experiment
-from powerband.experiment import Experiment
-from powerband.forecast import Forecast, forecast, joining_text, reach_text, size_text, time_text, words
-from powerband.load import Load
-from powerband.machine import Noise
-from powerband.run import limits
+from powerband.base.machine import Noise
+from powerband.loads import engine_limits as limits
+from powerband.model.experiment import Experiment
+from powerband.model.load import Load
+from powerband.search.forecast import Forecast, forecast, joining_text, reach_text, size_text, time_text, words
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
 ASSUMED = Noise(0.02)

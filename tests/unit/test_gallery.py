@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 from scripts.gallery import IMAGES, SHOTS, _is_finished_run, _small
 
-from powerband.library import experiment_names
+from powerband.files.library import experiment_names
 
 
 def test_every_picture_is_made_by_the_script() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from powerband.base.errors import ExperimentError
+from powerband.base.hosts import LOADABLE, http_url, is_loopback, is_websocket, loadable_host, split_url
 from powerband.cli import invoke
-from powerband.errors import ExperimentError
-from powerband.experiment_file import parse_experiment
-from powerband.hosts import LOADABLE, http_url, is_loopback, is_websocket, loadable_host, split_url
-from powerband.resolved import resolved_yaml
-from powerband.tune import tune_experiment
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import tune_experiment
 
 COMMAND = ("./server", "{port}", "{threads}")
 
@@ -122,7 +122,7 @@ def test_run_and_check_start_nothing_against_another_machine(
 
 def test_tune_takes_the_options_of_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = []
-    monkeypatch.setattr("powerband.cli.measure.measure", lambda experiment, *_: made.append(experiment) or 0)
+    monkeypatch.setattr("powerband.cli.running.measure", lambda experiment, *_: made.append(experiment) or 0)
     tls = ["--insecure", "--ca-file", str(tmp_path / "ca.pem"), "--allow-host", "example.org"]
     url = ["--url", "https://example.org:{port}/"]
     assert invoke(["tune", "-P", "threads=1", *url, *tls, "--", "./server", "{port}", "{threads}"]) == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from powerband.errors import ExperimentError
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment, parse_experiment
-from powerband.resolved import resolved_yaml
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import load_experiment, parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import Experiment
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "jmeter"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from powerband.jmeter_plan import Plan, check_hosts, read_plan
+from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
 GROUP = '<ThreadGroup testname="g"/>'

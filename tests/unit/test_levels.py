@@ -1,6 +1,6 @@
 import pytest
 
-from powerband.levels import parse_levels, parse_range
+from powerband.files.levels import parse_levels, parse_range
 
 
 @pytest.mark.parametrize(

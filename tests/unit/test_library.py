@@ -2,14 +2,14 @@
 
 import pytest
 
-from powerband.errors import UsageError
-from powerband.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
-from powerband.forecast import forecast
-from powerband.library import experiment_names, find_experiment, subject_names
-from powerband.machine import known_noise
-from powerband.plan import Setting
-from powerband.resolved import resolved_yaml
-from powerband.subjects import BUILT_IN, render_command, render_env
+from powerband.base.errors import UsageError
+from powerband.base.machine import known_noise
+from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
+from powerband.files.library import experiment_names, find_experiment, subject_names
+from powerband.files.resolved import resolved_yaml
+from powerband.model.plan import Setting
+from powerband.model.subjects import BUILT_IN, render_command, render_env
+from powerband.search.forecast import forecast
 
 JVM_START_S = 1.0
 GIVEN = dict.fromkeys(BUILT_IN, "given")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.errors import ExperimentError, SubjectError
-from powerband.experiment_file import parse_experiment
-from powerband.run.services import check_services
-from powerband.subjects import link_of
-from powerband.units import parse_bit_rate
+from powerband.base.errors import ExperimentError, SubjectError
+from powerband.base.units import parse_bit_rate
+from powerband.files.experiment_file import parse_experiment
+from powerband.model.subjects import link_of
+from powerband.trials.services import check_services
 
 FILE = """\
 name: linked

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from powerband.machine import ASSUMED_SD, Noise, cache_folder, known_noise, remember_noise
+from powerband.base.machine import ASSUMED_SD, Noise, cache_folder, known_noise, remember_noise
 
 
 def kept(cache: Path) -> Path:
@@ -43,7 +43,7 @@ def test_a_file_that_is_spoilt_counts_as_none(text: str, monkeypatch: pytest.Mon
 def test_each_machine_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     remember_noise(0.05)
-    monkeypatch.setattr("powerband.machine._machine", lambda: "another")
+    monkeypatch.setattr("powerband.base.machine._machine", lambda: "another")
     assert known_noise().measured_on is None
 
 

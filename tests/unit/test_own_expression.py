@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.arithmetic import Arithmetic, value
-from powerband.own_expression import Series, parse_labels, parse_own
+from powerband.base.arithmetic import Arithmetic, value
+from powerband.model.own_expression import Series, parse_labels, parse_own
 
 
 def test_a_share_of_two_series() -> None:

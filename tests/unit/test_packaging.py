@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from powerband.library import dashboards, experiment_names, library_root, subject_names
+from powerband.files.library import dashboards, experiment_names, library_root, subject_names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -18,13 +18,13 @@ import pytest
 
 import powerband
 from fakes import synthetic
-from powerband.analyze.results import TrialResult
 from powerband.api import measuring
 from powerband.api.measuring import TuneOptions
-from powerband.cli.measure import tune as tune_command
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment
-from powerband.plan import Setting
+from powerband.cli.running import tune as tune_command
+from powerband.files.experiment_file import load_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run-small"
 
@@ -47,13 +47,13 @@ def test_importing_it_imports_nothing() -> None:
 def test_functions_stay_functions_whatever_is_imported() -> None:
     code = (
         "import powerband\n"
-        "import powerband.run.stop, powerband.tune\n"
-        "from powerband.run import engine\n"
+        "import powerband.processes.stop_request, powerband.files.tune_options\n"
+        "from powerband.processes import engine_fleet as engine\n"
         "from powerband import run, tune\n"
-        "import powerband.api.results\n"
+        "import powerband.api.run_results\n"
         "print(callable(powerband.run), callable(powerband.tune), powerband.run is run, engine.__name__)"
     )
-    assert said_by(code) == "True True True powerband.run.engine"
+    assert said_by(code) == "True True True powerband.processes.engine_fleet"
 
 
 def test_what_is_offered() -> None:
@@ -205,7 +205,7 @@ def test_errors_of_a_mapping_name_the_key() -> None:
 
 
 def test_tune_makes_the_experiment_of_the_command_line(started: list[Experiment]) -> None:
-    from powerband.cli.measure import tuned
+    from powerband.cli.running import tuned
 
     powerband.tune(
         "./server --port {port} {threads} {mode}", {"threads": "1..4", "mode": ["a,b", "c"]},

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from powerband.errors import ExperimentError, UsageError
-from powerband.experiment import Experiment
-from powerband.experiment_file import parse_experiment
-from powerband.logs import final_figures
-from powerband.own_expression import Series, parse_own, parse_series
-from powerband.plan import Setting
-from powerband.resolved import resolved_yaml
-from powerband.tune import tune_experiment
+from powerband.base.errors import ExperimentError, UsageError
+from powerband.base.logs import final_figures
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import tune_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.own_expression import Series, parse_own, parse_series
+from powerband.model.plan import Setting
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "self-driven.md").read_text()

@@ -1,10 +1,10 @@
 import pytest
 
-from powerband.errors import ExperimentError
-from powerband.experiment import Parameter, Subject
-from powerband.plan import Level, Setting
-from powerband.subjects import check_level, render_command, render_env, render_text
-from powerband.templates import placeholders
+from powerband.base.errors import ExperimentError
+from powerband.model.experiment import Parameter, Subject
+from powerband.model.plan import Level, Setting
+from powerband.model.subjects import check_level, render_command, render_env, render_text
+from powerband.model.templates import placeholders
 
 SUBJECT = Subject(
     name="s",

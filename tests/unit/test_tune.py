@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from powerband.errors import ExperimentError, UsageError
-from powerband.experiment_file import parse_experiment
-from powerband.load import Exponential
-from powerband.resolved import resolved_yaml
-from powerband.tune import load_of, tune_experiment
-from powerband.websocket import Text
+from powerband.base.errors import ExperimentError, UsageError
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import load_of, tune_experiment
+from powerband.model.load import Exponential
+from powerband.model.websocket import Text
 
 COMMAND = ("./server", "--port", "{port}", "-t", "{threads}")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from powerband.units import (
+from powerband.base.units import (
     duration_text,
     parse_bytes,
     parse_duration_ns,

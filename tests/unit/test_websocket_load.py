@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from powerband import protocol as wire
-from powerband.errors import ExperimentError
-from powerband.experiment import Experiment
-from powerband.experiment_file import parse_experiment
-from powerband.load import Constant, Exponential
-from powerband.plan import Setting
-from powerband.resolved import resolved_yaml
-from powerband.run.loadspec import fleet_specs
-from powerband.websocket import Binary, Call, Event, IdAfter, Publish, Text
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.loads.engine_specs import fleet_specs
+from powerband.model.experiment import Experiment
+from powerband.model.load import Constant, Exponential
+from powerband.model.plan import Setting
+from powerband.model.websocket import Binary, Call, Event, IdAfter, Publish, Text
+from powerband.wire import protocol as wire
 
 SUBJECT = 'subject: {command: "./s {port} {t}", url: "ws://127.0.0.1:{port}/chat?room=1"}\n'
 HTTP = 'subject: {command: "./s {port} {t}"}\n'

@@ -15,10 +15,10 @@ from enum import Enum
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from powerband.analyze.results import FORMAT, Analysis
-from powerband.errors import UsageError
-from powerband.metrics import METRICS
-from powerband.plan import Setting
+from powerband.base.errors import UsageError
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import FORMAT, Analysis
 
 _Read = Callable[[Any], Any]
 

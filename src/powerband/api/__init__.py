@@ -4,6 +4,6 @@ What `import powerband` offers, by way of `powerband/__init__.py`; docs/python.m
 is `search.session`, tables are `report.tables`."""
 
 from powerband.api.measuring import compare, read, resume, run, tune
-from powerband.api.results import Comparison, Run
+from powerband.api.run_results import Comparison, Run
 
 __all__ = ["Comparison", "Run", "compare", "read", "resume", "run", "tune"]

@@ -13,23 +13,23 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from powerband.analyze.revisions import compare_revisions
-from powerband.analyze.two_runs import ToldRun, compare_two
-from powerband.api.results import Comparison, Run
-from powerband.errors import UsageError, UserInterruptError, did_you_mean
-from powerband.experiment import Experiment
-from powerband.experiment_file import experiment_of, load_experiment, parse_experiment
-from powerband.observer import Observer
-from powerband.plan import Level
-from powerband.report.gather import read_host
-from powerband.report.html import write_report
-from powerband.report.terminal import LiveView
-from powerband.resolved import resolved_yaml
-from powerband.run import engine, host
-from powerband.run.stop import StopRequest
+from powerband.analyze.runs.revisions import compare_revisions
+from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.api.run_results import Comparison, Run
+from powerband.base.errors import UsageError, UserInterruptError, did_you_mean
+from powerband.files.experiment_file import experiment_of, load_experiment, parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.files.tune_options import DEFAULT_URL, OPTIONS, tune_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level
+from powerband.processes import engine_fleet, host
+from powerband.processes.stop_request import StopRequest
+from powerband.report.html.gather import read_host
+from powerband.report.html.report import write_report
+from powerband.report.terminal.progress import LiveView
+from powerband.search.observer import Observer
 from powerband.search.session import analyse_run, run_session, with_seed
 from powerband.store import RunDir
-from powerband.tune import DEFAULT_URL, OPTIONS, tune_experiment
 
 Levels = str | Level | Iterable[Level]
 
@@ -163,7 +163,7 @@ def _told(run: Run) -> ToldRun:
 def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
     """In a new run directory. Its host.json holds no command: what Python was started with repeats nothing."""
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
-    facts = {**host.host_facts(engine.find_engine()), "command": []}
+    facts = {**host.host_facts(engine_fleet.find_engine()), "command": []}
     made = RunDir.create(Path(runs), seeded.name, resolved_yaml(seeded), facts)
     return _go_on(seeded, made, progress=progress)
 

@@ -15,16 +15,16 @@ from typing import NoReturn
 import click
 
 from powerband import __version__
+from powerband.base.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 from powerband.cli.calibration import calibrate
-from powerband.cli.export import export
-from powerband.cli.files import check, list_command, plan
+from powerband.cli.experiment_commands import check, list_command, plan
+from powerband.cli.export_command import export
 from powerband.cli.import_plan import import_plan
 from powerband.cli.live import watch
-from powerband.cli.measure import resume, run, tune
-from powerband.cli.results import compare, report
+from powerband.cli.reading import compare, report
+from powerband.cli.running import resume, run, tune
 from powerband.cli.scraping import prometheus
 from powerband.cli.tools import doctor, load
-from powerband.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UserInterruptError
+from powerband.base.units import format_duration, format_value
 from powerband.cli.options import format_option, print_json, progress
-from powerband.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UserInterruptError
-from powerband.units import format_duration, format_value
 
 if TYPE_CHECKING:
-    from powerband.search.calibrate import Calibration, Check
+    from powerband.search.calibrate import Calibration, CalibrationCheck
 
 
 @click.command()
@@ -30,7 +30,7 @@ def calibrate(quick: bool, keep: Path | None, output: str) -> int:
     Throughput of closed loads, mean response time of Poisson loads; each must agree within 5 %. The exit code is 1
     where one does not.
     """
-    from powerband.run.stop import StopRequest
+    from powerband.processes.stop_request import StopRequest
     from powerband.search.calibrate import calibrate as run_calibration
 
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def _interrupted(found: Calibration) -> str:
     return f"interrupted: {len(found.checks)} of {found.planned} checks"
 
 
-def _line(check: Check) -> str:
+def _line(check: CalibrationCheck) -> str:
     if check.measured is None or check.deviation is None:
         return f"failed  {check.name}: {check.problem}"
     outcome = "ok" if check.passed else "unsure" if check.undecided else "failed"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from powerband.base.errors import UsageError
 from powerband.cli.options import parse_pairs, progress
-from powerband.errors import UsageError
 
 
 @click.command("import")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
 
 
 @click.command()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from powerband.analyze.results import Analysis
-    from powerband.experiment import Experiment
+    from powerband.model.experiment import Experiment
+    from powerband.model.results import Analysis
     from powerband.store import RunDir
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ format_option = click.option(
 def _possible(_context: click.Context, _parameter: click.Parameter, output: str) -> str:
     """What cannot be written is said before anything is measured."""
     if output == "parquet":
-        from powerband.report.export import check_stdout
+        from powerband.report.tables.export import check_stdout
 
         check_stdout(output)
     return output
@@ -90,7 +90,7 @@ def experiment_options(command: Command) -> Command:
 
 def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:
     """The experiment that the options of `experiment_options` ask for."""
-    from powerband.experiment_file import load_experiment
+    from powerband.files.experiment_file import load_experiment
 
     seeded = {} if seed is None else {"design.seed": str(seed)}
     return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **seeded}, to_run=True)
@@ -114,7 +114,7 @@ def parse_pairs(option: str, texts: Sequence[str], form: str, example: str) -> d
 
 def duration_of(option: str, text: str) -> int:
     """A duration in ns. Raises UsageError that names the option."""
-    from powerband.units import parse_duration_ns
+    from powerband.base.units import parse_duration_ns
 
     try:
         return int(parse_duration_ns(text))
@@ -134,28 +134,28 @@ def print_json(value: Any) -> None:
 def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
     """The answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a table."""
     if output == "json":
-        from powerband.report.json import render_json
+        from powerband.report.documents.json import render_json
 
         click.echo(render_json(analysis, run.path), nl=False)
         return
     if output == "junit":
-        from powerband.report.junit import render_analysis
+        from powerband.report.documents.junit import render_analysis
 
         click.echo(render_analysis(analysis, run.path), nl=False)
         return
     if output == "md":
-        from powerband.report.markdown import render_markdown
+        from powerband.report.documents.markdown import render_markdown
 
         click.echo(render_markdown(analysis, run), nl=False)
         return
     if output in ("csv", "parquet"):
-        from powerband.report.export import export_to_stdout
-        from powerband.report.tables import trials_table
+        from powerband.report.tables.export import export_to_stdout
+        from powerband.report.tables.rows import trials_table
 
         export_to_stdout(trials_table(analysis, run.path.resolve().name), output)
         return
     from rich.console import Console
 
-    from powerband.report.text import print_answer
+    from powerband.report.terminal.text import print_answer
 
     print_answer(Console(), analysis, page)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from powerband.base.errors import UsageError
 from powerband.cli.options import duration_of, progress
-from powerband.errors import UsageError
 
 EVERY_NS_MIN = 100_000_000  # how often an engine tells of itself
 
@@ -34,7 +34,7 @@ def prometheus(url: str | None, every: str, folder: Path | None) -> None:
     powerband prometheus > prometheus.yml
     prometheus --config.file=prometheus.yml --web.listen-address=127.0.0.1:9090
     """
-    from powerband.library import dashboards
+    from powerband.files.library import dashboards
     from powerband.live.prometheus_config import Watched, prometheus_yml
     from powerband.live.watch import HOST, PORT
 

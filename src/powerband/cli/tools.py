@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powerband.base.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
 from powerband.cli.options import duration_of, format_option, print_json, progress
-from powerband.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
 
 if TYPE_CHECKING:
-    from powerband.run.engine import FleetInterval
+    from powerband.processes.engine_fleet import FleetInterval
     from powerband.search.pilot import Pilot
 
 
@@ -85,12 +85,12 @@ def load(
 
     The exit code is 4 where no request was answered rightly.
     """
-    from powerband.analyze.crowd import crowd_of
-    from powerband.analyze.fleet import merge_fleet
-    from powerband.report.load import load_document, load_text
-    from powerband.run.loadgen import run_load
-    from powerband.run.stop import StopRequest
-    from powerband.tune import load_of
+    from powerband.files.tune_options import load_of
+    from powerband.loads.websocket.crowd import crowd_of
+    from powerband.processes.stop_request import StopRequest
+    from powerband.readings.fleet import merge_fleet
+    from powerband.report.terminal.load_text import load_document, load_text
+    from powerband.trials.loadgen import run_load
 
     given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
     asked = (("method", method), ("body", body), ("message", message))
@@ -121,7 +121,7 @@ def load(
 @contextmanager
 def _live_line() -> Iterator[Callable[[FleetInterval], None]]:
     """One line on stderr that says what happens now, and is gone at the end; nothing where that is no terminal."""
-    from powerband.report.load import interval_text
+    from powerband.report.terminal.load_text import interval_text
 
     if not sys.stderr.isatty():
         yield lambda interval: None
@@ -150,7 +150,7 @@ def doctor(pilot: bool, output: str) -> int:
     Says what to do about each thing found, and changes nothing. What --pilot finds is remembered: forecasts of later
     runs rest on it.
     """
-    from powerband.doctor import Status, examine
+    from powerband.doctor import CheckStatus, examine
 
     findings = examine()
     found = _pilot() if pilot else None
@@ -167,14 +167,14 @@ def doctor(pilot: bool, output: str) -> int:
             click.echo(_pilot_text(found))
     if found is not None and found.interrupted:
         return UserInterruptError.exit_code
-    failed = any(finding.status is Status.FAILURE for finding in findings)
+    failed = any(finding.status is CheckStatus.FAILURE for finding in findings)
     return MeasurementError.exit_code if failed else EXIT_OK
 
 
 def _pilot() -> Pilot:
     """Its noise is kept, so that forecasts rest on it."""
-    from powerband.machine import remember_noise
-    from powerband.run.stop import StopRequest
+    from powerband.base.machine import remember_noise
+    from powerband.processes.stop_request import StopRequest
     from powerband.search.pilot import run_pilot
 
     with tempfile.TemporaryDirectory(prefix="powerband-doctor-") as folder, StopRequest.on_signals() as stop:

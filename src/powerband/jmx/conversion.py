@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from powerband.errors import UsageError, did_you_mean
+from powerband.base.errors import UsageError, did_you_mean
 from powerband.jmx.converted import Conversion, ConvertedLoad, ConvertedStep
 from powerband.jmx.differences import tell_of_load, tell_of_requests, tell_of_rows
 from powerband.jmx.elements.assertions import check_of
 from powerband.jmx.elements.data import Data, data_of, variables_of
 from powerband.jmx.elements.groups import FOREVER, Group, loop_count, thread_group
-from powerband.jmx.elements.http import Target, request_of
+from powerband.jmx.elements.http import RequestTarget, request_of
 from powerband.jmx.elements.known import Role, advice_on, role_of
 from powerband.jmx.elements.timers import PACED, Pause, Rate, pause_before, rate_of
-from powerband.jmx.findings import Findings, ImportRefused
+from powerband.jmx.plan_findings import Findings, ImportRefused
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
@@ -279,7 +279,7 @@ class _Converter:
         pause = pause_before(timers, [each.element for each in sampler.after], values, self.findings)
         return None if request is None else ConvertedStep(sampler.element.name, request, check, pause)
 
-    def _one_target(self, steps: Sequence[ConvertedStep], samplers: Sequence[_Sampler]) -> Target:
+    def _one_target(self, steps: Sequence[ConvertedStep], samplers: Sequence[_Sampler]) -> RequestTarget:
         first = steps[0].request.target
         for index, step in enumerate(steps):
             if step.request.target != first:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from powerband.jmx.elements.assertions import Check
-from powerband.jmx.elements.http import Request, Target
+from powerband.jmx.elements.assertions import AssertionCheck
+from powerband.jmx.elements.http import Request, RequestTarget
 from powerband.jmx.elements.timers import Pause
 
 
@@ -17,7 +17,7 @@ class ConvertedStep:
 
     name: str
     request: Request
-    check: Check
+    check: AssertionCheck
     pause: Pause
 
 
@@ -44,7 +44,7 @@ class Conversion:
 
     plan: str
     group: str
-    target: Target
+    target: RequestTarget
     load: ConvertedLoad
     steps: tuple[ConvertedStep, ...]
     notes: Mapping[str, tuple[str, ...]]

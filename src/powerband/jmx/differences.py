@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from powerband.jmx.converted import ConvertedLoad, ConvertedStep
-from powerband.jmx.findings import Findings
+from powerband.jmx.plan_findings import Findings
 from powerband.jmx.tree import Element
 
 

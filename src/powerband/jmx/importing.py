@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.errors import ExperimentError, UsageError
-from powerband.experiment_file import parse_experiment
+from powerband.base.errors import ExperimentError, UsageError
+from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.conversion import convert
 from powerband.jmx.reader import read_plan
 from powerband.jmx.writer import PLACEHOLDER, experiment_text, summary

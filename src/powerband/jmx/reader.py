@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
 from powerband.jmx.tree import Element, Property
 
 BYTES_MAX = 32 * 2**20

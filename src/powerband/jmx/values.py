@@ -27,7 +27,7 @@ class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan tha
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A `${...}`: a variable (`arguments` None), or a function with its arguments as they are written."""
 
     name: str
@@ -54,10 +54,10 @@ class Values:
             return text
         return self._joined(parts)
 
-    def _joined(self, parts: Sequence[str | Call]) -> str:
+    def _joined(self, parts: Sequence[str | FunctionCall]) -> str:
         return "".join(part if isinstance(part, str) else self._value(part) for part in parts)
 
-    def _value(self, call: Call) -> str:
+    def _value(self, call: FunctionCall) -> str:
         if call.arguments is None and not call.name.startswith("__"):
             if call.name not in self.variables:
                 raise Unresolved(
@@ -100,9 +100,9 @@ def _function_refused(function: str) -> Unresolved:
     )
 
 
-def parse(text: str) -> list[str | Call]:
+def parse(text: str) -> list[str | FunctionCall]:
     """Texts and calls in turn. Raises Unresolved for a `${` without an end."""
-    parts: list[str | Call] = []
+    parts: list[str | FunctionCall] = []
     buffer: list[str] = []
     at = 0
     after_dollar = False
@@ -129,7 +129,7 @@ def parse(text: str) -> list[str | Call]:
     return parts
 
 
-def _call(text: str, at: int) -> tuple[Call, int]:
+def _call(text: str, at: int) -> tuple[FunctionCall, int]:
     """What follows `${`, and where it ends."""
     start = at
     name: list[str] = []
@@ -145,9 +145,9 @@ def _call(text: str, at: int) -> tuple[Call, int]:
                 at += 1
             if at >= len(text) or text[at] != "}":
                 raise _endless(text, start)
-            return Call("".join(name).strip(), arguments), at + 1
+            return FunctionCall("".join(name).strip(), arguments), at + 1
         elif character == "}":
-            return Call("".join(name)), at
+            return FunctionCall("".join(name)), at
         else:
             name.append(character)
     raise _endless(text, start)

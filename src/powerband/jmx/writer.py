@@ -16,11 +16,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from powerband.base.units import duration_text, plural
+from powerband.base.yaml_document import parse_scalar
+from powerband.files.step_forms import METHODS
 from powerband.jmx.converted import Conversion, ConvertedLoad, ConvertedStep
 from powerband.jmx.elements.timers import Pause
-from powerband.step_forms import METHODS
-from powerband.units import duration_text, plural
-from powerband.yaml_document import parse_scalar
 
 _WIDTH = 110
 _NAMED_MAX = 5

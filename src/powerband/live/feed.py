@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from powerband.live.follow import RunFollower
 from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
-from powerband.live.state import RunState, Status, TrialState
+from powerband.live.state import RunState, RunStatus, TrialState
 
 POLL_S = 0.5
 POLL_AT_REST_S = 2.0
@@ -122,7 +122,7 @@ class Feed:
             if self.follower.more:
                 await asyncio.sleep(_GO_ON_S)
             else:
-                await asyncio.sleep(POLL_S if state.status is Status.RUNNING else POLL_AT_REST_S)
+                await asyncio.sleep(POLL_S if state.status is RunStatus.RUNNING else POLL_AT_REST_S)
 
     def _take(self, state: RunState) -> None:
         before, self._state = self._state, state

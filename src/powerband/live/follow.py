@@ -19,16 +19,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from powerband.analyze.compare import RESUME
-from powerband.analyze.measure import measure
-from powerband.analyze.results import Analysis, TrialResult
+from powerband.analyze.settings.compare import RESUME
 from powerband.analyze.stored import stored_analysis
-from powerband.errors import PowerbandError, UsageError
-from powerband.experiment import Experiment
-from powerband.experiment_file import load_experiment
-from powerband.forecast import forecast
-from powerband.live.files import Tail, changed_at, is_held, read_plain, refused, run_refused, within
-from powerband.live.standing import (
+from powerband.analyze.trial.measure import measure
+from powerband.base.errors import PowerbandError, UsageError
+from powerband.base.machine import known_noise
+from powerband.files.experiment_file import load_experiment
+from powerband.live.growing_files import Tail, changed_at, is_held, read_plain, refused, run_refused, within
+from powerband.live.live_standing import (
     may_end_early,
     outcome_of,
     settings_of,
@@ -36,12 +34,14 @@ from powerband.live.standing import (
     status_at_rest,
     trial_line,
 )
-from powerband.live.state import Outcome, RunState, Status, TrialLine
-from powerband.live.trial import TrialFollower
-from powerband.machine import known_noise
-from powerband.metrics import METRICS
-from powerband.plan import TrialSpec
-from powerband.report.standings import race_line
+from powerband.live.state import Outcome, RunState, RunStatus, TrialLine
+from powerband.live.trial_seconds import TrialFollower
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Analysis, TrialResult
+from powerband.report.wording.standings import race_line
+from powerband.search.forecast import forecast
 from powerband.search.session import analyse_results
 from powerband.store import RunDir, TrialDir
 
@@ -50,7 +50,7 @@ Version = tuple[int, int, int] | None
 
 
 @dataclass
-class _Trial:
+class _FollowedTrial:
     """A trial of the plan, and what became of it."""
 
     spec: TrialSpec
@@ -67,7 +67,7 @@ class _Known:
     experiment: Experiment | None = None
     experiment_version: Version = None
     refused: str = ""  # why the experiment cannot be read
-    trials: dict[int, _Trial] = field(default_factory=dict)
+    trials: dict[int, _FollowedTrial] = field(default_factory=dict)
     planned_total: int | None = None
     analysis: Analysis | None = None
     analysis_version: Version = None
@@ -177,7 +177,7 @@ class RunFollower:
             except (ValueError, KeyError, TypeError, AttributeError):
                 known.damaged += 1
                 continue
-            known.trials.setdefault(spec.number, _Trial(spec)).spec = spec
+            known.trials.setdefault(spec.number, _FollowedTrial(spec)).spec = spec
             known.planned_total = total if isinstance(total, int) else known.planned_total
         self._stale = self._stale or bool(lines)
         self.more = self.more or more
@@ -268,7 +268,7 @@ class RunFollower:
             self._built = self._build(experiment)
             self._stale = False
         state = self._built
-        if state.status is not Status.RUNNING:
+        if state.status is not RunStatus.RUNNING:
             return state
         current = None if self._current is None else self._current.state
         return replace(state, current=current, eta_s=self._eta_s(experiment, state))
@@ -293,14 +293,14 @@ class RunFollower:
             objective=metric,
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,
-            planned_total=max(total, len(trials)) if status is not Status.FINISHED else len(trials),
-            at_most=status is not Status.FINISHED and may_end_early(experiment),
+            planned_total=max(total, len(trials)) if status is not RunStatus.FINISHED else len(trials),
+            at_most=status is not RunStatus.FINISHED and may_end_early(experiment),
             done=done,
             valid=outcomes.count(Outcome.VALID),
             invalid=outcomes.count(Outcome.INVALID),
             failed=outcomes.count(Outcome.FAILED),
             started_s=min(began, default=None),
-            ended_s=self._ended_s(trials) if status is not Status.RUNNING else None,
+            ended_s=self._ended_s(trials) if status is not RunStatus.RUNNING else None,
             settings=settings_unjudged(experiment, results) if analysis is None else settings_of(analysis),
             trials=self._lines(trials, metric),
             answer=() if analysis is None else analysis.answer.sentences,
@@ -312,11 +312,11 @@ class RunFollower:
             version=self._version,
         )
 
-    def _lines(self, trials: list[_Trial], metric: str) -> tuple[TrialLine, ...]:
+    def _lines(self, trials: list[_FollowedTrial], metric: str) -> tuple[TrialLine, ...]:
         """Of those without a record the last one runs, where the run does."""
         in_flight = max(self._known.trials, default=0) if self._known.running else 0
 
-        def line(trial: _Trial) -> TrialLine:
+        def line(trial: _FollowedTrial) -> TrialLine:
             if trial.recorded:
                 return trial_line(trial.spec, trial.result, metric, Outcome.RECORDED, trial.because)
             outcome = Outcome.RUNNING if trial.spec.number == in_flight else Outcome.LOST
@@ -324,13 +324,13 @@ class RunFollower:
 
         return tuple(line(trial) for trial in trials)
 
-    def _status(self, experiment: Experiment, trials: list[_Trial]) -> Status:
+    def _status(self, experiment: Experiment, trials: list[_FollowedTrial]) -> RunStatus:
         """What rests has ended, was asked to stop, or lost its process."""
         known = self._known
         if known.running:
-            return Status.RUNNING
+            return RunStatus.RUNNING
         if not trials or any(not trial.recorded for trial in trials):
-            return Status.STALE
+            return RunStatus.STALE
         last = trials[-1]
         interrupted = last.result is not None and last.result.status == "interrupted"
         race = None if known.analysis is None else known.analysis.race
@@ -338,21 +338,21 @@ class RunFollower:
         lacking = known.planned_total is not None and len(trials) < known.planned_total
         return status_at_rest(last.spec.stage, stopped=stopped, lacking=lacking, early=may_end_early(experiment))
 
-    def _ended_s(self, trials: list[_Trial]) -> float | None:
+    def _ended_s(self, trials: list[_FollowedTrial]) -> float | None:
         found = [changed_at(self.run.trial(trial.spec.number).record) for trial in trials[-1:]]
         return next((each[2] / 1e9 for each in found if each is not None), None)
 
-    def _warnings(self, trials: list[_Trial], status: Status) -> tuple[str, ...]:
+    def _warnings(self, trials: list[_FollowedTrial], status: RunStatus) -> tuple[str, ...]:
         known = self._known
         said = list(known.analysis.warnings) if known.analysis is not None else []
-        if status is Status.RUNNING:
+        if status is RunStatus.RUNNING:
             said = [text.removesuffix(f"; {RESUME}") for text in said]
         if known.analysis_problem:
             said.append(known.analysis_problem)
         if known.damaged:
             said.append(f"{known.damaged} lines of plan.jsonl are damaged or of another version, and left out")
         said += [f"trial {trial.spec.number}: {trial.because}" for trial in trials if trial.because]
-        if status is Status.STALE:
+        if status is RunStatus.STALE:
             said.append(
                 f"its process has gone without ending the run: `powerband resume {self.run.path}` goes on with it"
             )
@@ -379,7 +379,7 @@ class RunFollower:
         state = RunState(
             path=str(self.run.path),
             name=self.run.path.name,
-            status=Status.UNREADABLE,
+            status=RunStatus.UNREADABLE,
             because=because,
             has_report=changed_at(self.run.report) is not None,
         )

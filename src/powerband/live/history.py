@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from powerband.experiment_file import load_experiment
-from powerband.live.files import changed_at, is_held, plain_text, read_plain, run_refused
-from powerband.live.standing import may_end_early, status_at_rest
-from powerband.live.state import Status
-from powerband.plan import Stage
+from powerband.files.experiment_file import load_experiment
+from powerband.live.growing_files import changed_at, is_held, plain_text, read_plain, run_refused
+from powerband.live.live_standing import may_end_early, status_at_rest
+from powerband.live.state import RunStatus
+from powerband.model.plan import Stage
 from powerband.store import RunDir
 
 _HEAD_BYTES = 1 << 16
@@ -37,7 +37,7 @@ class HistoryLine:
     folder: str
     name: str
     question: str
-    status: Status
+    status: RunStatus
     answer: str
     sure: str
     objective: str
@@ -127,7 +127,7 @@ class History:
             folder=folder,
             name=head.get("name") or (dated[1] if dated else folder),
             question=head.get("question", ""),
-            status=Status.RUNNING if is_held(path / ".lock") else self._at_rest(RunDir(path), plan),
+            status=RunStatus.RUNNING if is_held(path / ".lock") else self._at_rest(RunDir(path), plan),
             answer=head.get("answer", ""),
             sure=head.get("sure", ""),
             objective=head.get("objective", ""),
@@ -147,15 +147,15 @@ class History:
             self._plans.forget(path.name)  # the record that it lacks is no part of the version
         return plan
 
-    def _at_rest(self, run: RunDir, plan: _Plan) -> Status:
+    def _at_rest(self, run: RunDir, plan: _Plan) -> RunStatus:
         """Of a run that no process holds. Its experiment is read only where its plan leaves open what is asked."""
         if run_refused(run):
-            return Status.UNREADABLE
+            return RunStatus.UNREADABLE
         if plan.last is None:
-            return Status.STALE
+            return RunStatus.STALE
         end = self._end(run) if plan.lacking and not plan.stopped else _End(early=False, stopped=plan.stopped)
         if end.early is None:
-            return Status.UNREADABLE
+            return RunStatus.UNREADABLE
         return status_at_rest(plan.last, stopped=end.stopped, lacking=plan.lacking, early=end.early)
 
     def _end(self, run: RunDir) -> _End:

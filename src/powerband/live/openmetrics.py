@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.registry import Collector
 
-from powerband.analyze.fleet import SECOND_NS
-from powerband.live.files import plain_text
-from powerband.live.state import Figures, RunState, SettingState, Status, TrialPhase, TrialState
+from powerband.live.growing_files import plain_text
+from powerband.live.state import Figures, RunState, RunStatus, SettingState, TrialPhase, TrialState
+from powerband.readings.fleet import SECOND_NS
 
 Row = tuple[tuple[str, ...], float]
 
@@ -67,7 +67,7 @@ def _run(run: RunState) -> str:
 
 
 def _statuses(run: RunState) -> Iterator[Row]:
-    for status in Status:
+    for status in RunStatus:
         yield (status.value,), float(run.status is status)
 
 

@@ -11,23 +11,23 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from powerband import __version__
-from powerband.analyze.changes import RunComparison
-from powerband.live.files import plain_text
+from powerband.analyze.runs.changes import RunComparison
+from powerband.base.units import plural
+from powerband.live.growing_files import plain_text
 from powerband.live.history import HistoryLine
 from powerband.live.payload import as_json
-from powerband.live.state import RunState, Status
-from powerband.report.comparison import change_cells, change_reasons, comparison_note
-from powerband.report.findings import estimate_phrase
-from powerband.report.standings import metric_name
-from powerband.units import plural
+from powerband.live.state import RunState, RunStatus
+from powerband.report.wording.comparison import change_cells, change_reasons, comparison_note
+from powerband.report.wording.findings import estimate_phrase
+from powerband.report.wording.standings import metric_name
 
 _STYLES = ("theme.css", "live.css")
 _STATUS = {
-    Status.RUNNING: "running",
-    Status.FINISHED: "finished",
-    Status.INTERRUPTED: "interrupted",
-    Status.STALE: "ended without a word",
-    Status.UNREADABLE: "cannot be read",
+    RunStatus.RUNNING: "running",
+    RunStatus.FINISHED: "finished",
+    RunStatus.INTERRUPTED: "interrupted",
+    RunStatus.STALE: "ended without a word",
+    RunStatus.UNREADABLE: "cannot be read",
 }
 
 
@@ -210,7 +210,7 @@ def _data(name: str, value: Any) -> str:
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
-def _pill(status: Status) -> str:
+def _pill(status: RunStatus) -> str:
     return f'<span class="pill" data-status="{status.value}">{_STATUS[status]}</span>'
 
 

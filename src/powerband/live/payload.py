@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from powerband.analyze.results import Estimate
 from powerband.live.history import HistoryLine
 from powerband.live.state import Figures, RunState, SettingState, TrialLine, TrialState
-from powerband.report.findings import range_phrase
-from powerband.report.numbers import ABSENT, format_estimate, format_interval, format_number
-from powerband.report.standings import metric_name
+from powerband.model.results import Estimate
+from powerband.report.wording.findings import range_phrase
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
+from powerband.report.wording.standings import metric_name
 
 COLUMNS = (
     ("response_time_ns_p99", "p99"),

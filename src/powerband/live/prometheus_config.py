@@ -12,8 +12,8 @@ import json
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-from powerband.hosts import split_url
-from powerband.units import duration_text
+from powerband.base.hosts import split_url
+from powerband.base.units import duration_text
 
 METRICS_PATH = "/metrics"
 SUBJECT_PATH = "/subject/metrics"

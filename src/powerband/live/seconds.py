@@ -1,8 +1,8 @@
 """A trial's lines as its engines and its probe write them, made into figures second by second while they come.
 
 In: lines of events.jsonl and probe.jsonl, in their order. Out: for each whole second since go what the load and what
-the probe say of it, as `analyze/series.py` would of the finished trial. Of the probe's ten samples a second one is
-decoded: its counters only grow, so that the others would tell nothing more. No file is read here.
+the probe say of it, as `analyze/trial/series.py` would of the finished trial. Of ten probe samples a second one is
+decoded: its counters only grow, so the others would add nothing. No file is read here.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from powerband.analyze.own_metrics import own_series
-from powerband.analyze.probes import Counters, own_readings
-from powerband.analyze.series import one_second
-from powerband.analyze.threads import is_counter
-from powerband.own_expression import OwnExpression
-from powerband.protocol import kind_of
+from powerband.analyze.trial.own_metrics import own_series
+from powerband.analyze.trial.series import one_second
+from powerband.analyze.trial.threads import is_counter
+from powerband.model.own_expression import OwnExpression
+from powerband.readings.probe_samples import Counters, own_readings
+from powerband.wire.protocol import kind_of
 
 SECOND_NS = 1_000_000_000
 LAG_SECONDS = 3  # an engine that is silent for longer is not waited for

@@ -31,20 +31,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from powerband.analyze.two_runs import ToldRun, compare_two
-from powerband.errors import UsageError
+from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.base.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
-from powerband.live.files import plain_text, read_plain, refused, within
 from powerband.live.follow import RunFollower
+from powerband.live.growing_files import plain_text, read_plain, refused, within
 from powerband.live.guard import REPORT_POLICY, Access, Guard
 from powerband.live.history import History
 from powerband.live.openmetrics import exposition
 from powerband.live.pages import compare_page, history_page, message_page, run_address, run_page
 from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
-from powerband.live.state import RunState, Status
+from powerband.live.state import RunState, RunStatus
 from powerband.live.subject_page import CONTENT_TYPE, NoPageError, subject_pages
-from powerband.report.gather import gather, read_host
-from powerband.report.html import render_page
+from powerband.report.html.gather import gather, read_host
+from powerband.report.html.report import render_page
 
 FEEDS_MAX = 8  # runs kept in mind; the one that was asked for longest ago goes first, unless it is watched
 SEND_BUFFER_BYTES = 1 << 16  # of a connection: what a viewer who stalls will have to catch up with
@@ -172,7 +172,7 @@ class LivePages:
             return HTMLResponse(written, headers={"content-security-policy": REPORT_POLICY})
         state = await _settled(feed)
         back = [(run_address(name), "The run")]
-        if state.status is Status.RUNNING:
+        if state.status is RunStatus.RUNNING:
             return HTMLResponse(message_page("No report yet", "The report is made when the run ends.", back), 404)
         if state.because or feed.follower.analysis is None:
             return HTMLResponse(message_page("No report", state.because or "No trial of it was measured.", back), 404)
@@ -248,7 +248,7 @@ class LivePages:
     async def _scraped(self) -> list[RunState]:
         """The latest run, and all others that go on."""
         lines = await asyncio.to_thread(self.history.lines)
-        names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is Status.RUNNING]
+        names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is RunStatus.RUNNING]
         return [await feed.fresh() for name in names if (feed := self.feed(name)) is not None]
 
     async def _nothing(self, request: Request) -> Response:

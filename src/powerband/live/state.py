@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from powerband.analyze.results import Estimate
-from powerband.plan import Level
+from powerband.model.plan import Level
+from powerband.model.results import Estimate
 
 
-class Status(StrEnum):
+class RunStatus(StrEnum):
     """Of a run directory, as far as its files and its lock tell."""
 
     RUNNING = "running"  # a process holds it
@@ -159,7 +159,7 @@ class TrialLine:
 @dataclass(frozen=True)
 class RunState:
     """Everything about one run. `name`: of the experiment; the directory's own is `path.name`. `objective` is a metric
-    of `powerband.metrics`, in whose unit `SettingState.estimate` is; `direction`: `maximise` or `minimise`.
+    of `powerband.model.metrics`, in whose unit `SettingState.estimate` is; `direction`: `maximise` or `minimise`.
 
     `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
     `done`: trials on disk; of these `valid`, `invalid` (what the bench or the machine spoilt), `failed` (by the
@@ -168,7 +168,7 @@ class RunState:
 
     path: str
     name: str
-    status: Status
+    status: RunStatus
     because: str = ""
     question: str = ""
     objective: str = ""

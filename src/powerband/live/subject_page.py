@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.hosts import is_loopback, split_url
-from powerband.live.files import plain_text, read_plain
+from powerband.base.hosts import is_loopback, split_url
+from powerband.live.growing_files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
-from powerband.run.requests import connection_to
+from powerband.processes.requests import connection_to
 from powerband.store import RunDir, SubjectAddress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,7 +39,7 @@ class NoPageError(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class ScrapeTarget:
     """The page of the trial in flight."""
 
     run: str
@@ -69,7 +69,7 @@ def subject_pages(runs: Iterable[RunState]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def target_of(run: RunState) -> Target | None:
+def target_of(run: RunState) -> ScrapeTarget | None:
     """None where no trial runs now, the subject is not ready yet or has ended, or has no page."""
     trial = run.current
     if trial is None or trial.phase in (TrialPhase.STARTING, TrialPhase.LAUNCHED, TrialPhase.ENDING):
@@ -78,7 +78,7 @@ def target_of(run: RunState) -> Target | None:
     address = SubjectAddress.parse(told or b"")
     if address is None or address.metrics_url is None:
         return None
-    return Target(Path(run.path).name, trial.number, trial.setting, address.metrics_url)
+    return ScrapeTarget(Path(run.path).name, trial.number, trial.setting, address.metrics_url)
 
 
 def fetch(url: str) -> str:

@@ -10,8 +10,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from powerband.errors import UsageError
-from powerband.live.files import plain_text
+from powerband.base.errors import UsageError
+from powerband.live.growing_files import plain_text
 from powerband.live.guard import access_for
 from powerband.live.pages import run_address
 from powerband.live.server import LivePages, bind, serve

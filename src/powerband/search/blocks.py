@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from powerband.analyze.compare import Progress
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Setting, TrialSpec
+from powerband.analyze.settings.compare import Progress
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, TrialSpec
+from powerband.model.results import TrialResult
 from powerband.search.trials import BlockTrials
 
 

@@ -1,9 +1,9 @@
 """Does this machine, with this engine, measure what theory says? Reference servers of known capacity go through the
 same trials as any subject; throughput and mean response time are held against operational laws and queueing theory.
 
-In: nothing but the engine. Out: a `Calibration`, one `Check` for each server, deviations with intervals. Not here: the
-formulas (`analyze/theory.py`), printing. What a request really takes is measured first: a timer that overshoots is
-the server's real speed and no fault of the measurement.
+In: nothing but the engine. Out: a `Calibration`, one `CalibrationCheck` for each server, deviations with intervals. Not here:
+the formulas (`analyze/stats/theory.py`), printing. The real time of a request is measured first: where a timer overshoots,
+the server is slower than its nominal speed, and the measurement is right.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from powerband.analyze.honesty import MACHINE_CODES
-from powerband.analyze.intervals import estimate
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TrialResult
-from powerband.analyze.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
-from powerband.experiment import Experiment, Measure, Subject
-from powerband.load import Constant, Load
-from powerband.observer import Observer
-from powerband.plan import Setting, TrialSpec
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.analyze.stats.intervals import estimate
+from powerband.analyze.stats.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
+from powerband.analyze.trial.honesty import MACHINE_CODES
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.load import Constant, Load
+from powerband.model.plan import Setting, TrialSpec
+from powerband.model.results import TrialResult
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.store import TrialDir
+from powerband.trials.trial import run_trial
 
 TOLERANCE = 0.05
 SAMPLING_MAX = 0.05  # the widest half interval with which anything can be told
@@ -39,7 +39,7 @@ DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 
 
 @dataclass(frozen=True)
-class Check:
+class CalibrationCheck:
     """One reference server against theory.
 
     `deviation`: measured / expected - 1, its interval from the spread over independent trials (None for one trial).
@@ -87,7 +87,7 @@ class Calibration:
 
     service_asked_s: float
     served: Served | None
-    checks: tuple[Check, ...]
+    checks: tuple[CalibrationCheck, ...]
     problem: str | None = None
     planned: int = 0
     interrupted: bool = False
@@ -216,7 +216,7 @@ def _response_s(result: TrialResult, served: Served, servers: int, distribution:
     return served.overhead_s + mg1_response_s(rate, service_s, second_moment)
 
 
-def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: bool) -> Check:
+def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: bool) -> CalibrationCheck:
     """Each trial's ratio to its own expectation; their mean and Student's t interval. Trials are independent: fresh
     servers, different seeds."""
     valid = [result for result in results if _usable(result)]
@@ -224,11 +224,13 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
     usable = [(result, value) for result, value in zip(valid, expected, strict=True) if math.isfinite(value)]
     if 2 * len(usable) <= len(results):
         why = f"only {len(usable)} of {len(results)} trials could be used: {_reason(results)}"
-        return Check(case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, why)
+        return CalibrationCheck(
+            case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, why
+        )
     # Long trials of a Poisson load weigh the same: they have the same length and rate.
     found = estimate([result.metrics[case.metric] / value for result, value in usable], CONFIDENCE, log=False)
     half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
-    return Check(
+    return CalibrationCheck(
         name=case.name,
         quantity=case.quantity,
         unit=case.unit,

@@ -13,12 +13,12 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from powerband.analyze.constraints import shortfall
-from powerband.analyze.faults import fatal_codes, subjects_own
-from powerband.analyze.honesty import SUBJECT_CODES
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Level, Setting, Stage, TrialSpec
+from powerband.analyze.settings.constraints import shortfall
+from powerband.analyze.trial.faults import fatal_codes, subjects_own
+from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
+from powerband.model.results import TrialResult
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from powerband.analyze.compare import Progress
-from powerband.analyze.results import Exploration, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Setting, TrialSpec
+from powerband.analyze.settings.compare import Progress
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, TrialSpec
+from powerband.model.results import Exploration, TrialResult
 from powerband.search.explore import Explorer
 from powerband.search.race import RacePlanner
 

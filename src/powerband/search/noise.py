@@ -1,6 +1,7 @@
 """Probes how noisy this machine is, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
 
-In: nothing. Out: `Noise`, figures only; `powerband.doctor` judges them. A short-lived child process answers wake-ups.
+In: nothing. Out: `MachineNoise`, figures only; `powerband.doctor` judges them. A short-lived child process answers
+wake-ups.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ECHO = "import os\nwhile os.read(0, 1): os.write(1, b'x')"
 
 
 @dataclass(frozen=True)
-class Noise:
+class MachineNoise:
     """Times in ns; shares of all CPU time; `speed_sd`: relative standard deviation of a fixed piece of work."""
 
     wake_ns_p50: float
@@ -37,7 +38,7 @@ class Noise:
     foreign_share: float
 
 
-def probe_noise() -> Noise:
+def probe_noise() -> MachineNoise:
     """Takes about 5 s. Steal and other programs are those of the CPUs that this process may use."""
     allowed = os.sched_getaffinity(0)
     before = cpu_times(cpus=allowed)
@@ -47,7 +48,7 @@ def probe_noise() -> Noise:
     time.sleep(IDLE_S)
     idle_after = cpu_times(cpus=allowed)
     middle = float(np.median(spins))
-    return Noise(
+    return MachineNoise(
         wake_ns_p50=float(np.quantile(wake, 0.5)),
         wake_ns_p99=float(np.quantile(wake, 0.99)),
         timer_late_ns_p50=float(np.quantile(late, 0.5)),

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from powerband.analyze.intervals import DF_MANY, SMALL_SAMPLE
-from powerband.analyze.measure import measure
-from powerband.analyze.special import student_t, studentised_range
-from powerband.analyze.spending import share_of
-from powerband.experiment import Experiment, Measure, Subject
-from powerband.load import Load
-from powerband.observer import Observer
-from powerband.plan import Setting, TrialSpec
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.analyze.stats.intervals import DF_MANY, SMALL_SAMPLE
+from powerband.analyze.stats.special import student_t, studentised_range
+from powerband.analyze.stats.spending import share_of
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.load import Load
+from powerband.model.plan import Setting, TrialSpec
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.store import TrialDir
+from powerband.trials.trial import run_trial
 
 PILOT_TRIALS = 6
 PILOT_RETRIES = 3

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from powerband.analyze.compare import Progress
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import TrialSpec
+from powerband.analyze.settings.compare import Progress
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
+from powerband.model.results import TrialResult
 from powerband.search.blocks import BlockPlanner
-from powerband.search.capacity import CapacityPlanner
+from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import Explorer
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.race import RacePlanner

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from powerband.analyze.compare import Progress, named_setting
-from powerband.analyze.constraints import Compliance
-from powerband.analyze.contest import Contest, Table, compliance_of, hold_contest, scale_of
-from powerband.analyze.results import Departure, Estimate, Look, Race, TrialResult, Verdict
-from powerband.experiment import Experiment
-from powerband.plan import Setting, Stage, TrialSpec
+from powerband.analyze.settings.compare import Progress, named_setting
+from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.base.units import significant
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.search.trials import BlockTrials
-from powerband.units import significant
 
 
 class RacePlanner:
@@ -127,7 +127,7 @@ class RacePlanner:
 
     def _look(self, block: int) -> bool:
         """Sends away whom the block has shown to be beaten; returns whether nothing is open any more."""
-        table = Table(self._experiment, self._settings, self._results)
+        table = ResponseTable(self._experiment, self._settings, self._results)
         compliance = compliance_of(self._experiment, table)
         contest = hold_contest(self._experiment, table, scale_of(self._experiment, table), compliance, self._departures)
         self._contest = contest
@@ -174,7 +174,7 @@ class RacePlanner:
 
 
 def still_open(
-    contest: Contest, compliance: Mapping[Setting, Compliance], table: Table, live: Sequence[Setting]
+    contest: Contest, compliance: Mapping[Setting, Compliance], table: ResponseTable, live: Sequence[Setting]
 ) -> list[Setting]:
     """Settings of which more blocks could change the answer, or whether they are worse than the leader.
 

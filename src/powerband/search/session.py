@@ -12,20 +12,20 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from powerband.analyze.compare import Progress, analyse
-from powerband.analyze.measure import measure
-from powerband.analyze.results import Analysis, TrialResult
-from powerband.analyze.steady import is_steady
-from powerband.errors import UsageError
-from powerband.experiment import Experiment
-from powerband.observer import Observer
-from powerband.plan import REVISION, TrialSpec
-from powerband.run.opening import build_subject, check_first_trial, fetch_jmeter
-from powerband.run.services import check_services, services_up
-from powerband.run.stop import StopRequest
-from powerband.run.trial import run_trial
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.trial.measure import measure
+from powerband.analyze.trial.steady import is_steady
+from powerband.base.errors import UsageError
+from powerband.model.experiment import Experiment
+from powerband.model.plan import REVISION, TrialSpec
+from powerband.model.results import Analysis, TrialResult
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
+from powerband.trials.opening import build_subject, check_first_trial, fetch_jmeter
+from powerband.trials.services import check_services, services_up
+from powerband.trials.trial import run_trial
 
 RunTrial = Callable[..., TrialRecord]
 

@@ -11,11 +11,11 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from powerband.analyze.faults import fatal_codes, subjects_own
-from powerband.analyze.honesty import SUBJECT_CODES
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Setting, Stage, TrialSpec
+from powerband.analyze.trial.faults import fatal_codes, subjects_own
+from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import TrialResult
 
 
 class BlockTrials:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.acknowledged import acknowledged_metrics, acknowledged_problems
-from powerband.run.acknowledged import Round, count_in
+from powerband.analyze.trial.acknowledgements import acknowledged_metrics, acknowledged_problems
+from powerband.trials.instruments.acknowledged_writes import Round, count_in
 
 
 def rounds(*visible: int | None, seen: int = 60) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.bars import bar_metrics, bar_rates
+from powerband.analyze.trial.rate_bars import bar_metrics, bar_rates
 
 S = 10**9
 START = 50 * S

@@ -9,9 +9,9 @@ from statistics import NormalDist
 import pytest
 from scipy.stats import ttest_ind
 
-from powerband.analyze.between import compare_runs
-from powerband.analyze.results import Analysis, Answer, AnswerKind, Problem, SettingResult, TrialResult, Verdict
-from powerband.plan import Setting
+from powerband.analyze.runs.unpaired import compare_runs
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Answer, AnswerKind, Problem, SettingResult, TrialResult, Verdict
 
 
 def run_of(values: dict[int, list[float]], direction: str = "maximise", metric: str = "goodput_per_s") -> Analysis:

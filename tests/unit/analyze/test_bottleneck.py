@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.bottleneck import bottleneck_of, commonest
-from powerband.analyze.pools import WatchedPool
-from powerband.analyze.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
-from powerband.analyze.scene import Scene
-from powerband.plan import Setting
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of, commonest
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.pools import WatchedPool
+from powerband.model.plan import Setting
+from powerband.model.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
 
 B = BottleneckName
 MS = 1e6

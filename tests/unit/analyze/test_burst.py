@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import histogram
-from powerband.analyze.burst import burst_metrics
+from powerband.analyze.trial.burst import burst_metrics
 
 S = 10**9
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fakes.edges import capacity_experiment, result, setting
-from powerband.analyze.capacities import hold_capacity_contest
-from powerband.analyze.capacity import capacity_of, holds, misses, search_of, short_windows
-from powerband.analyze.compare import analyse
-from powerband.analyze.edge import Answered, difference_quantiles, locate
-from powerband.analyze.results import Problem, TrialResult, Verdict
-from powerband.load import Load
-from powerband.plan import Stage, TrialSpec
+from powerband.analyze.settings.capacities import hold_capacity_contest
+from powerband.analyze.settings.capacity import capacity_of, holds, misses, search_of, short_windows
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.stats.edge import Answered, difference_quantiles, locate
+from powerband.model.load import Load
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Problem, TrialResult, Verdict
 
 GOOD = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "offered_rate_per_s": 1000.0, "goodput_per_s": 1000.0}
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment, search, setting
-from powerband.analyze.capacity_changes import compare_capacities
-from powerband.analyze.changes import RunComparison
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, TrialResult, Verdict
-from powerband.analyze.revisions import compare_revisions
-from powerband.experiment import Experiment
-from powerband.plan import REVISION, Setting
+from powerband.analyze.runs.capacity_changes import compare_capacities
+from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.runs.revisions import compare_revisions
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import REVISION, Setting
+from powerband.model.results import Analysis, TrialResult, Verdict
 
 MADE = capacity_experiment()
 

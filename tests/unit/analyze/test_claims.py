@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.claims import judge_claims
-from powerband.analyze.results import ClaimResult, Problem, TrialResult
-from powerband.experiment import Claim, Experiment, Objective
-from powerband.experiment_file import load_experiment, profile_names
-from powerband.library import experiment_names
-from powerband.plan import Level, Setting
+from powerband.analyze.settings.claims import judge_claims
+from powerband.files.experiment_file import load_experiment, profile_names
+from powerband.files.library import experiment_names
+from powerband.model.experiment import Claim, Experiment, Objective
+from powerband.model.plan import Level, Setting
+from powerband.model.results import ClaimResult, Problem, TrialResult
 
 Metrics = Mapping[str, float]
 

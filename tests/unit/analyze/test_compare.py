@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import Progress, analyse
-from powerband.analyze.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
-from powerband.experiment import Objective
-from powerband.plan import Setting
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.model.experiment import Objective
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
 
 
 def setting(threads: int) -> Setting:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.races import race_of
-from powerband.analyze.confirm import confirm
-from powerband.analyze.contest import Table, scale_of
-from powerband.analyze.results import Confirmation, Problem, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Setting, Stage
+from powerband.analyze.settings.confirm import confirm
+from powerband.analyze.settings.contest import ResponseTable, scale_of
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Confirmation, Problem, TrialResult
 
 WINNER, RIVAL = Setting((("threads", 1),)), Setting((("threads", 0),))
 NOISE = (1.003, 0.998, 0.999, 1.002, 0.998)
@@ -46,7 +46,7 @@ def confirmed(
         *trials(WINNER, fresh[0], Stage.CONFIRM, first=5, n=n, metric=metric),
         *trials(RIVAL, fresh[1], Stage.CONFIRM, first=5, n=n, metric=metric),
     ]
-    table = Table(made, made.settings(), results)
+    table = ResponseTable(made, made.settings(), results)
     found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
     assert found is not None
     return found
@@ -98,7 +98,7 @@ def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
         replace(t, metrics={"goodput_per_s": 100.0}) if t.block == 5 and t.setting == WINNER else t for t in fresh
     ]
     made = race_of(2)
-    table = Table(made, made.settings(), results)
+    table = ResponseTable(made, made.settings(), results)
     found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
     assert found is not None and found.upheld
     assert found.sentence.startswith("3 fresh starts neither confirm nor contradict it: ")
@@ -139,5 +139,5 @@ def test_invalid_fresh_starts_confirm_nothing() -> None:
             for t in trials(WINNER, 1000, Stage.CONFIRM, first=5)
         ],
     ]
-    table = Table(made, made.settings(), results)
+    table = ResponseTable(made, made.settings(), results)
     assert confirm(made.objective, table, scale_of(made, table), results, WINNER) is None

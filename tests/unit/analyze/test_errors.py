@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.errors import error_kinds, memory_problem
-from powerband.analyze.fleet import Counts, Fleet
+from powerband.analyze.trial.error_kinds import error_kinds, memory_problem
+from powerband.readings.fleet import MergedFleet, RequestCounts
 
 
-def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, dropped: int = 0) -> Fleet:
+def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, dropped: int = 0) -> MergedFleet:
     ended = sum(outcomes.values())
-    total = Counts(ended + dropped, ended, dropped, outcomes)
+    total = RequestCounts(ended + dropped, ended, dropped, outcomes)
     rest: dict[str, Any] = dict.fromkeys(
         ("goodput_per_s", "achieved_per_s", "offered_per_s", "users_mean", "busy_users_mean", "thinking_users_mean",
          "carried_users_mean", "cpu_cores", "cpu_share_max"), 0.0
     )  # fmt: skip
-    return Fleet(
+    return MergedFleet(
         start_ns=0, end_ns=1, total=total, cohort=total, window_outcomes=outcomes, unanswered=0, threads=1,
         connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
     )  # fmt: skip
 
 
-def kinds(of: Fleet, log: str, overflows: float | None = None) -> dict[str, tuple[int, str]]:
+def kinds(of: MergedFleet, log: str, overflows: float | None = None) -> dict[str, tuple[int, str]]:
     return {error.kind: (error.count, error.cause) for error in error_kinds(of, overflows, log)}
 
 

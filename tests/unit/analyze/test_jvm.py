@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.analyze.jvm import jvm_metrics
-from powerband.analyze.probes import Probe, read_probe
+from powerband.analyze.trial.jvm_figures import jvm_metrics
+from powerband.readings.probe_samples import ProbeSamples, read_probe
 
 S = 10**9
 
 
-def probe_of(*jvms: list[dict[str, object]]) -> Probe:
+def probe_of(*jvms: list[dict[str, object]]) -> ProbeSamples:
     sample = {"type": "sample", "at_ns": 0, "trees": [], "host": {"cpu_busy_ns": 0}}
     found = read_probe([sample, *(event for jvm in jvms for event in jvm)])
     assert found is not None

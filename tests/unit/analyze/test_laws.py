@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.analyze.laws import active_threads, in_flight, time_in_pool_ns
-from powerband.analyze.results import PoolUse
+from powerband.analyze.trial.laws import active_threads, in_flight, time_in_pool_ns
+from powerband.model.results import PoolUse
 
 
 def test_requests_present_follow_from_littles_law_or_were_sampled() -> None:

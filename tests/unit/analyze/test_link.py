@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.link import link_metrics, link_problems
+from powerband.analyze.trial.link_figures import link_metrics, link_problems
 
 
 def link(late_ns: int | None = 50_000, missed: int = 0, delay_ns: int = 5_000_000) -> dict[str, Any]:

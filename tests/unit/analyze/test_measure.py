@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
-from powerband.analyze.fleet import merge_fleet
-from powerband.analyze.measure import measure, quantile_table
-from powerband.analyze.results import TrialResult
-from powerband.experiment import Measure
-from powerband.load import Load
-from powerband.metrics import METRICS
+from powerband.analyze.trial.measure import measure, quantile_table
+from powerband.model.experiment import Measure
+from powerband.model.load import Load
+from powerband.model.metrics import METRICS
+from powerband.model.results import TrialResult
+from powerband.readings.fleet import merge_fleet
 from powerband.store import TrialDir
 
 

@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import TrialResult, Verdict
-from powerband.experiment import Experiment, Objective
-from powerband.plan import Setting
-from powerband.report.charts import main_charts
-from powerband.report.json import to_document
-from powerband.report.text import print_answer
-from powerband.report.verdicts import changes_section
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment, Objective
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult, Verdict
+from powerband.report.documents.json import to_document
+from powerband.report.html.charts import main_charts
+from powerband.report.html.verdicts import changes_section
+from powerband.report.terminal.text import print_answer
 
 SCHEMA = Path(__file__).parents[3] / "docs/reference/analysis.schema.json"
 FACTORS = {"metrics": ("off", "datagram", "library"), "debug": (False, True)}

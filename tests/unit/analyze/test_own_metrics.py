@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from powerband.analyze.own_metrics import own_metrics
-from powerband.analyze.probes import Counters
-from powerband.own_expression import parse_own
+from powerband.analyze.trial.own_metrics import own_metrics
+from powerband.model.own_expression import parse_own
+from powerband.readings.probe_samples import Counters
 
 S = 10**9
 

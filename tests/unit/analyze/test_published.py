@@ -7,12 +7,12 @@ import json
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, Problem, TrialResult
-from powerband.errors import ExperimentError
-from powerband.experiment import Claim, Objective, Published
-from powerband.experiment_file import parse_experiment
-from powerband.plan import Setting, named_settings
+from powerband.analyze.settings.compare import analyse
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import parse_experiment
+from powerband.model.experiment import Claim, Objective, Published
+from powerband.model.plan import Setting, named_settings
+from powerband.model.results import Analysis, Problem, TrialResult
 
 FIGURES = {"threads=1": 100.0, "threads=2": 140.0, "threads=16": 150.0, "threads=4": 150.0}
 CLAIMS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.rate_counter import rate_counter, rate_counter_metrics
+from powerband.analyze.trial.rate_counter import rate_counter, rate_counter_metrics
 
 S = 10**9
 

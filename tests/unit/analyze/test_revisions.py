@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import ttest_rel
 
 from fakes.trials import experiment
-from powerband.analyze.changes import RunComparison
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Problem, Race, TrialResult, Verdict
-from powerband.analyze.revisions import compare_revisions, holds_revisions
-from powerband.experiment import Experiment, Objective
-from powerband.plan import Setting
+from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment, Objective
+from powerband.model.plan import Setting
+from powerband.model.results import Problem, Race, TrialResult, Verdict
 
 FACTORS = {"threads": (2, 4), "revision": ("old", "new")}
 

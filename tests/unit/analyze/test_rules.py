@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import (
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.rules_of_thumb import judge_rules
+from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput
+from powerband.model.experiment import Constraint, Objective
+from powerband.model.plan import Level, Setting, Stage
+from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
@@ -22,10 +26,6 @@ from powerband.analyze.results import (
     TrialResult,
     Verdict,
 )
-from powerband.analyze.rules import judge_rules
-from powerband.analyze.theory import erlang_c, machine_repairman_throughput
-from powerband.experiment import Constraint, Objective
-from powerband.plan import Level, Setting, Stage
 
 CORES = 2.0
 CPU_S = 0.001

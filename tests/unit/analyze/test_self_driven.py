@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from fakes.trials import SECOND, START_NS, Figures, experiment, interval_lines, probe_lines, record_of, spec
-from powerband.analyze.bottleneck import COUNTED_RULES, bottleneck_of
-from powerband.analyze.measure import measure
-from powerband.analyze.own_metrics import own_metrics, own_series
-from powerband.analyze.pools import WatchedPool
-from powerband.analyze.probes import read_probe
-from powerband.analyze.results import BottleneckName, PoolUse, TrialResult
-from powerband.analyze.scene import Scene
-from powerband.analyze.steady import window_is_steady
-from powerband.experiment import Experiment, Measure, Subject
-from powerband.own_expression import parse_own
+from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, bottleneck_of
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.measure import measure
+from powerband.analyze.trial.own_metrics import own_metrics, own_series
+from powerband.analyze.trial.pools import WatchedPool
+from powerband.analyze.trial.steady import window_is_steady
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.own_expression import parse_own
+from powerband.model.results import BottleneckName, PoolUse, TrialResult
+from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
 COUNTS = {"series": "n_total", "noun": "message"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fakes.trials import Figures, failed_record, record_of, spec, write_trial
-from powerband.analyze.series import TrialSeries, trial_series
+from powerband.analyze.trial.series import TrialSeries, trial_series
 from powerband.store import TrialDir
 
 

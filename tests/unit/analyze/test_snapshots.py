@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fakes.trials import Figures, experiment, record_of, spec, write_trial
-from powerband.analyze.measure import measure
-from powerband.analyze.results import TypeGrowth
-from powerband.analyze.snapshots import TYPES_KEPT, heap_growth, parse_histogram, snapshot_problems, type_name
+from powerband.analyze.trial.heap_growth import TYPES_KEPT, heap_growth, parse_histogram, snapshot_problems, type_name
+from powerband.analyze.trial.measure import measure
+from powerband.model.results import TypeGrowth
 from powerband.store import TrialDir, snapshot_file
 
 # Beginnings and ends of what JVMs of three versions printed.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import studentized_range, t
 
-from powerband.analyze.special import distance_from_best, inverse_trigamma, student_t, studentised_range, trigamma
+from powerband.analyze.stats.special import distance_from_best, inverse_trigamma, student_t, studentised_range, trigamma
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fakes.trials import Figures, interval_lines
-from powerband.analyze.special import Array
-from powerband.analyze.steady import is_steady, mser, settled, window_is_steady
-from powerband.protocol import WarmupSeries
+from powerband.analyze.stats.special import Array
+from powerband.analyze.trial.steady import is_steady, mser, settled, window_is_steady
+from powerband.wire.protocol import WarmupSeries
 
 INTERVAL_S = 0.1
 MS = 1_000_000

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import Analysis
 from powerband.analyze.stored import stored_analysis
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
+from powerband.model.results import Analysis
 
 ANALYSES = {
     "blocks": synthetic.analysis(),

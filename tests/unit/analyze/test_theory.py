@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from powerband.analyze.theory import (
+from powerband.analyze.stats.theory import (
     closed_throughput_bound,
     erlang_c,
     machine_repairman_throughput,

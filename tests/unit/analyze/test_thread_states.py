@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.thread_states import thread_states
+from powerband.analyze.trial.thread_states import thread_states
 
 S = 1_000_000_000
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from powerband.analyze.own_metrics import own_series
-from powerband.analyze.probes import Counters
-from powerband.analyze.threads import LINES_MAX, label_tables, labelled_series, thread_uses
-from powerband.own_expression import parse_own
+from powerband.analyze.trial.own_metrics import own_series
+from powerband.analyze.trial.threads import LINES_MAX, label_tables, labelled_series, thread_uses
+from powerband.model.own_expression import parse_own
+from powerband.readings.probe_samples import Counters
 
 S = 10**9
 

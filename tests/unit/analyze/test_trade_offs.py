@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 
 from fakes import synthetic
-from powerband.analyze.results import Analysis, Estimate, SettingResult, Verdict
-from powerband.analyze.trade_offs import Standing, trade_offs
+from powerband.analyze.settings.trade_offs import TradeOffStanding, trade_offs
+from powerband.model.results import Analysis, Estimate, SettingResult, Verdict
 
 THROUGHPUT, TAIL, CPU, MEMORY = "goodput_per_s", "response_time_ns_p99", "subject_cpu_ns_per_request", "rss_bytes_max"
 
@@ -26,7 +26,7 @@ def of(*rows: SettingResult) -> Analysis:
     return synthetic.analysis(settings=rows, claims=())
 
 
-def standings(analysis: Analysis) -> dict[str, Standing]:
+def standings(analysis: Analysis) -> dict[str, TradeOffStanding]:
     found = trade_offs(analysis)
     assert found is not None
     return {each.setting.id: each.standing for each in found.rows}
@@ -46,11 +46,11 @@ def test_each_standing_has_its_case() -> None:
         for each in analysis.settings
     ))  # fmt: skip
     assert standings(analysis) == {
-        "threads=1": Standing.UNBEATEN,
-        "threads=2": Standing.UNBEATEN,
-        "threads=3": Standing.BEATEN,
-        "threads=4": Standing.CLOSE,
-        "threads=5": Standing.NOT_ALLOWED,
+        "threads=1": TradeOffStanding.UNBEATEN,
+        "threads=2": TradeOffStanding.UNBEATEN,
+        "threads=3": TradeOffStanding.BEATEN,
+        "threads=4": TradeOffStanding.CLOSE,
+        "threads=5": TradeOffStanding.NOT_ALLOWED,
     }
     found = trade_offs(analysis)
     assert found is not None
@@ -72,7 +72,7 @@ def test_the_front_is_that_of_its_definition_on_random_points() -> None:
     everything = (THROUGHPUT, TAIL, CPU, MEMORY)
     for each, mine in zip(found.rows, rows, strict=True):
         beaten = any(better(other, mine, everything) for other in rows)
-        assert (each.standing is not Standing.UNBEATEN) == beaten
+        assert (each.standing is not TradeOffStanding.UNBEATEN) == beaten
         if each.beaten_by is not None:
             winner = next(other for other in rows if other.setting == each.beaten_by)
             assert better(winner, mine, everything)
@@ -86,7 +86,7 @@ def test_the_front_is_that_of_its_definition_on_random_points() -> None:
 
 
 def test_equal_settings_do_not_beat_each_other() -> None:
-    assert set(standings(of(row(1, 1, 1, 1, 1), row(2, 1, 1, 1, 1))).values()) == {Standing.UNBEATEN}
+    assert set(standings(of(row(1, 1, 1, 1, 1), row(2, 1, 1, 1, 1))).values()) == {TradeOffStanding.UNBEATEN}
 
 
 def test_what_is_not_known_of_all_is_not_weighed() -> None:
@@ -108,4 +108,4 @@ def test_an_objective_of_its_own_is_weighed_too_and_in_its_direction() -> None:
     analysis = replace(of(*own), objective="ready_s", direction="minimise")
     found = trade_offs(analysis)
     assert found is not None and (found.measures[0].metric, found.measures[0].most) == ("ready_s", False)
-    assert standings(analysis) == {"threads=1": Standing.UNBEATEN, "threads=2": Standing.BEATEN}
+    assert standings(analysis) == {"threads=1": TradeOffStanding.UNBEATEN, "threads=2": TradeOffStanding.BEATEN}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, Problem, TrialResult
-from powerband.analyze.unsettled import never_stabilised
-from powerband.plan import Setting, Stage
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.unsettled import never_stabilised
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, Problem, TrialResult
 
 
 def trial(number: int, threads: int, steady: bool | None, **parts: Any) -> TrialResult:

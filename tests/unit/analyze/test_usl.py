@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from powerband.analyze.usl import Scalability, fit_usl
+from powerband.analyze.stats.usl import Scalability, fit_usl
 
 LADDER = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTENTION, COHERENCY = 0.03, 0.0005

@@ -11,21 +11,10 @@ ROOT = Path(__file__).parents[3]
 def test_the_page_and_the_gate_know_the_same_codes() -> None:
     page = (ROOT / "docs/reference/validity.md").read_text()
     documented = {code for row in re.findall(r"^\| (`.*?) \|", page, re.M) for code in re.findall(r"`(\w+)`", row)}
-    folder = ROOT / "src/powerband/analyze"
     source = "".join(
-        (folder / name).read_text()
-        for name in (
-            "honesty.py",
-            "measure.py",
-            "acknowledged.py",
-            "crowd.py",
-            "jmeter.py",
-            "errors.py",
-            "visitor.py",
-            "self_driven.py",
-            "snapshots.py",
-            "link.py",
-        )
+        path.read_text()
+        for room in ("analyze/trial", "loads")
+        for path in sorted((ROOT / "src/powerband" / room).rglob("*.py"))
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
     given |= {f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports")}

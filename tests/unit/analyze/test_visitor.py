@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from powerband.analyze.visitor import visitor_metrics, visitor_problems
+from powerband.analyze.trial.visits import visitor_metrics, visitor_problems
 
 MS = 1_000_000
 

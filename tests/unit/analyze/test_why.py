@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fakes.trials import experiment
-from powerband.analyze.results import Bottleneck, BottleneckName, Estimate, SettingResult, Verdict
-from powerband.analyze.standing import Standing
-from powerband.analyze.why import WORDS, why
-from powerband.plan import Setting
+from powerband.analyze.settings.standing import Standing
+from powerband.analyze.settings.why import WORDS, why
+from powerband.model.plan import Setting
+from powerband.model.results import Bottleneck, BottleneckName, Estimate, SettingResult, Verdict
 
 POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("8 of 8 threads of pool are busy", "56 requests queue"), "more")
 CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 98 % of its CPU time",), "more")

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.plans import assertion, converted, element, group, plan, sampler
-from powerband.jmx.elements.assertions import CONTAINS, EQUALS, MATCH, NOT, OR, SUBSTRING, Check, plain_text
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.elements.assertions import CONTAINS, EQUALS, MATCH, NOT, OR, SUBSTRING, AssertionCheck, plain_text
+from powerband.jmx.plan_findings import ImportRefused
 
 CODE, BODY = "response_code", "response_data"
 
 
-def check(*children: str) -> Check:
+def check(*children: str) -> AssertionCheck:
     (step,) = converted(plan(group(sampler(*children)))).steps
     return step.check
 

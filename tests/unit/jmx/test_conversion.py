@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fakes.plans import assertion, converted, data, defaults, element, group, plan, sampler, timer
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
 from powerband.jmx.converted import Conversion
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.plan_findings import ImportRefused
 
 S = 1_000_000_000
 

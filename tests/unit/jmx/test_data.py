@@ -9,7 +9,7 @@ import pytest
 from fakes.plans import Value, converted, data, element, group, plan, sampler, variables
 from powerband.jmx.converted import Conversion
 from powerband.jmx.elements import data as module
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.plan_findings import ImportRefused
 
 ASKED = sampler(path="/${a}", query={"b": "${b}"})
 

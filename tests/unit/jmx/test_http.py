@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from fakes.plans import argument, converted, defaults, element, group, headers, plan, sampler, variables
-from powerband.jmx.elements.http import Request, Target
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.elements.http import Request, RequestTarget
+from powerband.jmx.plan_findings import ImportRefused
 
 FORM = ("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 TEXT = ("Content-Type", "text/plain; charset=UTF-8")
@@ -27,7 +27,7 @@ def refused(*children: str) -> str:
 
 def test_a_get() -> None:
     assert request(sampler(path="/a", query={"q": "tea & cups~*", "소": "값"})) == Request(
-        target=Target("http", "127.0.0.1", 8080),
+        target=RequestTarget("http", "127.0.0.1", 8080),
         method="GET",
         path="/a?q=tea+%26+cups%7E*&%EC%86%8C=%EA%B0%92",
         headers=(),
@@ -108,7 +108,7 @@ def test_variables_stand_everywhere() -> None:
         **{"HTTPSampler.domain": "${host}", "HTTPSampler.port": "${port}"},
     )  # fmt: skip
     made = request(given, asked)
-    assert (made.target, made.path) == (Target("http", "localhost", 81), "/x%20y?q=x+y")
+    assert (made.target, made.path) == (RequestTarget("http", "localhost", 81), "/x%20y?q=x+y")
     assert made.headers == (("X-V", "x y"),)
 
 

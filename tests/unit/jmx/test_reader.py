@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fakes.plans import element, group, plan, sampler
-from powerband.errors import UsageError
+from powerband.base.errors import UsageError
 from powerband.jmx import reader
 from powerband.jmx.reader import parse_plan, read_plan
 

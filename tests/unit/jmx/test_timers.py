@@ -11,7 +11,7 @@ import pytest
 from fakes.plans import converted, element, group, plan, sampler, timer
 from powerband.jmx.converted import Conversion
 from powerband.jmx.elements.timers import Pause
-from powerband.jmx.findings import ImportRefused
+from powerband.jmx.plan_findings import ImportRefused
 
 MS = 1_000_000
 

@@ -8,11 +8,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from fakes.plans import assertion, converted, element, group, headers, plan, sampler, timer
-from powerband.experiment import Experiment
-from powerband.experiment_file import parse_experiment
+from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.converted import Conversion
 from powerband.jmx.writer import experiment_text
-from powerband.load import Constant, Uniform
+from powerband.model.experiment import Experiment
+from powerband.model.load import Constant, Uniform
 
 COMMAND = ("./server", "--port", "{port}")
 HOSTILE = "a: b\n# c\u2028{d} 'e' \"f\" \x85 --- 주문 😀"

@@ -14,7 +14,7 @@ from fakes.live_runs import recorded, written
 from powerband.live import feed as feeds
 from powerband.live.feed import Feed
 from powerband.live.follow import RunFollower
-from powerband.live.state import Figures, RunState, Status, TrialPhase, TrialState
+from powerband.live.state import Figures, RunState, RunStatus, TrialPhase, TrialState
 
 
 class Scripted(RunFollower):
@@ -22,7 +22,7 @@ class Scripted(RunFollower):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.state = RunState(path=str(path), name="x", status=Status.RUNNING, version=1)
+        self.state = RunState(path=str(path), name="x", status=RunStatus.RUNNING, version=1)
         self.asked = 0
 
     def poll(self) -> RunState:
@@ -86,7 +86,7 @@ def test_the_first_message_has_everything_and_the_next_what_changed(tmp_path: Pa
         follower.second(1, number=2)
         third = await next_of(stream)
         assert third["current"]["begin"] is True and third["current"]["number"] == 2
-        follower.state = RunState(path="p", name="x", status=Status.FINISHED, version=2)
+        follower.state = RunState(path="p", name="x", status=RunStatus.FINISHED, version=2)
         last = await next_of(stream)
         assert last["run"]["status"] == "finished" and last["current"] is None
         await stream.aclose()
@@ -182,7 +182,7 @@ def test_when_it_closes_the_last_state_is_told(tmp_path: Path) -> None:
         feed = Feed(follower)
         stream = feed.messages()
         await next_of(stream)
-        follower.state = RunState(path="p", name="x", status=Status.FINISHED, version=9)
+        follower.state = RunState(path="p", name="x", status=RunStatus.FINISHED, version=9)
         closing = asyncio.create_task(feed.close())
         assert (await next_of(stream))["run"]["status"] == "finished"
         assert (await anext(stream)).startswith(b"event: end")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.live.files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain, refused, within
+from powerband.live.growing_files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain, refused, within
 
 
 def read_all(tail: Tail) -> list[bytes]:

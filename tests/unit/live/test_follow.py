@@ -16,13 +16,13 @@ import pytest
 from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
-from powerband.experiment_file import load_experiment
+from powerband.files.experiment_file import load_experiment
 from powerband.live import follow
 from powerband.live.follow import RunFollower
 from powerband.live.payload import run_row
-from powerband.live.state import Outcome, RunState, Status
-from powerband.plan import Stage
-from powerband.report.standings import ranked
+from powerband.live.state import Outcome, RunState, RunStatus
+from powerband.model.plan import Stage
+from powerband.report.wording.standings import ranked
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
@@ -57,7 +57,7 @@ def test_a_run_that_goes_on_is_not_to_be_resumed(tmp_path: Path) -> None:
 def test_a_finished_run_says_what_its_analysis_says(tmp_path: Path) -> None:
     analysis = synthetic.analysis()
     state = settled(RunFollower(written(tmp_path, "run", analysis).path))
-    assert state.status is Status.FINISHED
+    assert state.status is RunStatus.FINISHED
     assert (state.name, state.question) == (analysis.name, analysis.question)
     assert (state.done, state.valid, state.invalid, state.failed) == (45, 43, 1, 1)
     assert state.planned_total == 45 and state.judged == 45
@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
     run.trials.mkdir(parents=True)
     shutil.copy(small.experiment, run.experiment)
     follower = RunFollower(run.path)
-    assert settled(follower).status is Status.STALE
+    assert settled(follower).status is RunStatus.STALE
     lines = small.plan.read_text().splitlines(keepends=True)
     with held(run):
         for number, line in enumerate(lines[:3], 1):
@@ -110,7 +110,7 @@ def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
             write_lines(run.trial(number), 5)
             shutil.copy(small.trial(number).spec, run.trial(number).spec)
             state = settled(follower)
-            assert state.status is Status.RUNNING and state.done == number - 1
+            assert state.status is RunStatus.RUNNING and state.done == number - 1
             assert state.current is not None and state.current.number == number
             assert state.current.figures is not None and state.current.figures.rate_per_s == pytest.approx(
                 1000, rel=0.2
@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
             assert state.done == number and state.current is None
             assert state.trials[-1].outcome in (Outcome.VALID, Outcome.INVALID)
     state = settled(follower)
-    assert state.status is not Status.RUNNING
+    assert state.status is not RunStatus.RUNNING
 
 
 def test_nothing_is_read_twice(small: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_plan_tells_how_many_trials_there_will_be(tmp_path: Path) -> None:
     run.plan.write_text("".join(lines[:10]))
     with held(run):
         state = settled(RunFollower(run.path))
-    assert (state.status, state.planned_total, state.done) == (Status.RUNNING, 45, 10)
+    assert (state.status, state.planned_total, state.done) == (RunStatus.RUNNING, 45, 10)
     # A plan of an older version says nothing of it: the experiment does.
     old = [{key: value for key, value in json.loads(line).items() if key != "planned_total"} for line in lines[:10]]
     run.plan.write_text("".join(json.dumps(line) + "\n" for line in old))
@@ -175,10 +175,10 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        (lambda run: run.trial(45).record.unlink(), Status.STALE),
-        (lambda run: run.plan.write_text(""), Status.STALE),
+        (lambda run: run.trial(45).record.unlink(), RunStatus.STALE),
+        (lambda run: run.plan.write_text(""), RunStatus.STALE),
         (lambda run: run.plan.write_text("".join(run.plan.read_text().splitlines(keepends=True)[:-3])), "interrupted"),
-        (lambda run: None, Status.FINISHED),
+        (lambda run: None, RunStatus.FINISHED),
     ],
 )
 def test_how_a_run_that_rests_came_to_rest(tmp_path: Path, change: object, status: str) -> None:
@@ -187,7 +187,7 @@ def test_how_a_run_that_rests_came_to_rest(tmp_path: Path, change: object, statu
     change(run)
     state = settled(RunFollower(run.path))
     assert state.status == status
-    assert any("powerband resume" in warning for warning in state.warnings) == (status == Status.STALE)
+    assert any("powerband resume" in warning for warning in state.warnings) == (status == RunStatus.STALE)
 
 
 def test_an_interrupted_run_is_told_from_a_finished_one(tmp_path: Path) -> None:
@@ -195,18 +195,18 @@ def test_an_interrupted_run_is_told_from_a_finished_one(tmp_path: Path) -> None:
     assert base.race is not None
     stopped = replace(base, race=replace(base.race, ended_by="stopped", confirmation=None))
     run = written(tmp_path, "stopped", stopped, order="race")
-    assert settled(RunFollower(run.path)).status is Status.INTERRUPTED
+    assert settled(RunFollower(run.path)).status is RunStatus.INTERRUPTED
     last = replace(base.trials[-1], status="interrupted", stage=Stage.COMPARE)
     cut = written(tmp_path, "cut", replace(base, trials=(*base.trials[:-1], last)), order="race")
     state = settled(RunFollower(cut.path))
-    assert state.status is Status.INTERRUPTED and state.trials[-1].outcome is Outcome.INTERRUPTED
+    assert state.status is RunStatus.INTERRUPTED and state.trials[-1].outcome is Outcome.INTERRUPTED
 
 
 def test_what_is_no_run_directory_is_explained(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "absent"):
         state = RunFollower(path).poll()
-        assert state.status is Status.UNREADABLE and "no experiment.yaml" in state.because
+        assert state.status is RunStatus.UNREADABLE and "no experiment.yaml" in state.because
 
 
 @pytest.mark.parametrize("text", ["", "name: [", "name: x\nfuture: {key: 1}\n", "\x00\x01", "- 1\n- 2\n", "{" * 5000])
@@ -214,7 +214,7 @@ def test_an_experiment_of_another_kind_is_explained(tmp_path: Path, text: str) -
     run = written(tmp_path, "run")
     run.experiment.write_text(text)
     state = RunFollower(run.path).poll()
-    assert state.status is Status.UNREADABLE
+    assert state.status is RunStatus.UNREADABLE
     assert "this version of powerband" in state.because
 
 
@@ -241,7 +241,7 @@ def test_a_record_of_another_kind_is_named_and_the_others_stay(small: RunDir, te
     assert state.trials[1].because and state.trials[1].value is None
     assert any(warning.startswith("trial 2: ") for warning in state.warnings)
     assert state.trials[0].because != state.trials[1].because
-    assert state.status is not Status.UNREADABLE
+    assert state.status is not RunStatus.UNREADABLE
 
 
 def test_damaged_lines_of_the_plan_are_counted(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_trials_cut_short_never_crash(small: RunDir, name: str) -> None:
         path = small.trial(number).path / name
         path.write_bytes(path.read_bytes()[: number * 500])
     state = settled(RunFollower(small.path))
-    assert state.status is not Status.UNREADABLE and len(state.trials) == 6
+    assert state.status is not RunStatus.UNREADABLE and len(state.trials) == 6
 
 
 @pytest.mark.parametrize("how", ["link", "pipe"])
@@ -267,7 +267,7 @@ def test_trials_cut_short_never_crash(small: RunDir, name: str) -> None:
 def test_a_run_of_links_or_pipes_is_not_opened(small: RunDir, name: str, how: str) -> None:
     exchanged(small.path / name, how)
     state = RunFollower(small.path).poll()
-    assert state.status is Status.UNREADABLE
+    assert state.status is RunStatus.UNREADABLE
     assert state.because == f"{name} is a link, a pipe or a device, and none of these is opened"
 
 

@@ -17,8 +17,8 @@ from fakes.live_runs import exchanged, written
 from powerband.live import history
 from powerband.live.follow import RunFollower
 from powerband.live.history import History
-from powerband.live.state import Status
-from powerband.plan import Stage
+from powerband.live.state import RunStatus
+from powerband.model.plan import Stage
 from powerband.store import RunDir
 
 
@@ -29,7 +29,7 @@ def test_a_line_holds_what_its_analysis_says(tmp_path: Path) -> None:
     (line,) = History(tmp_path).lines()
     assert (line.folder, line.name, line.question) == (run.path.name, analysis.name, analysis.question)
     assert (line.answer, line.sure) == analysis.answer.sentences[:2]
-    assert (line.status, line.trials, line.has_report) == (Status.FINISHED, 45, True)
+    assert (line.status, line.trials, line.has_report) == (RunStatus.FINISHED, 45, True)
 
 
 def test_the_latest_comes_first(tmp_path: Path) -> None:
@@ -44,13 +44,13 @@ def test_how_it_stands(tmp_path: Path) -> None:
     lines = History(tmp_path)
     with (run.path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert lines.lines()[0].status is Status.RUNNING
-    assert lines.lines()[0].status is Status.FINISHED
+        assert lines.lines()[0].status is RunStatus.RUNNING
+    assert lines.lines()[0].status is RunStatus.FINISHED
     run.trial(45).record.write_text(json.dumps({"format": 1, "spec": {}, "status": "interrupted"}))
     os.utime(run.analysis, (1, 1))
-    assert lines.lines()[0].status is Status.INTERRUPTED
+    assert lines.lines()[0].status is RunStatus.INTERRUPTED
     run.trial(45).record.unlink()
-    assert History(tmp_path).lines()[0].status is Status.STALE
+    assert History(tmp_path).lines()[0].status is RunStatus.STALE
 
 
 def more_planned(run: RunDir) -> None:
@@ -107,7 +107,7 @@ def test_a_plan_of_another_kind_leaves_the_list_whole(tmp_path: Path, number: st
     run = written(tmp_path, "run")
     run.plan.write_text(f'{{"number": {number}}}\n')
     (line,) = History(tmp_path).lines()
-    assert (line.trials, line.status) == (1, Status.STALE)
+    assert (line.trials, line.status) == (1, RunStatus.STALE)
 
 
 def test_a_folder_whose_name_is_no_text_is_not_listed(tmp_path: Path) -> None:

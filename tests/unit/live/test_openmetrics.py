@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from powerband.live.openmetrics import FAMILIES, exposition
-from powerband.live.state import Figures, RunState, SettingState, Status, TrialPhase, TrialState
+from powerband.live.state import Figures, RunState, RunStatus, SettingState, TrialPhase, TrialState
 
 PROMETHEUS_2_42 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -45,7 +45,7 @@ TRIAL = TrialState(
 RUN = RunState(
     path="runs/20260101-120000-quickstart",
     name="quickstart",
-    status=Status.RUNNING,
+    status=RunStatus.RUNNING,
     objective="goodput_per_s",
     unit="per_s",
     planned_total=10,
@@ -109,7 +109,7 @@ def test_every_figure_is_told_in_base_units() -> None:
 
 
 def test_what_was_not_told_is_left_out() -> None:
-    bare = RunState(path="runs/x", name="x", status=Status.UNREADABLE, because="no run directory")
+    bare = RunState(path="runs/x", name="x", status=RunStatus.UNREADABLE, because="no run directory")
     assert {name for name, _ in told(bare)} == {"powerband_run_info", "powerband_run_status", "powerband_run_trials"}
     page = told(replace(RUN, current=replace(TRIAL, figures=Figures(t_s=0.0, rate_per_s=0.0))))
     names = {name for name, _ in page}
@@ -129,7 +129,7 @@ def test_an_objective_in_nanoseconds_is_told_in_seconds() -> None:
 
 
 def test_several_runs_stand_in_one_page() -> None:
-    page = told(RUN, replace(RUN, path="runs/other", status=Status.FINISHED, current=None))
+    page = told(RUN, replace(RUN, path="runs/other", status=RunStatus.FINISHED, current=None))
     runs = {dict(labels)["run"] for _, labels in page}
     assert runs == {NAME, "other"}
     assert {dict(labels)["run"] for name, labels in page if name == "powerband_rate_per_second"} == {NAME}

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from powerband.live.state import RunState, Status, TrialPhase, TrialState
+from powerband.live.state import RunState, RunStatus, TrialPhase, TrialState
 from powerband.live.subject_page import NoPageError, labelled, subject_pages, target_of
 
 LABELS = {"run": "r", "trial": "3", "setting": "threads=4"}
@@ -90,7 +90,7 @@ def run_with(folder: Path, metrics_url: str | None, phase: TrialPhase = TrialPha
     trial.mkdir(parents=True)
     (trial / "subject.json").write_text(json.dumps({"url": "http://127.0.0.1:1/", "metrics_url": metrics_url}))
     current = TrialState(3, "threads=4", 0, "compare", None, phase, None, None)
-    return RunState(path=str(folder), name="test", status=Status.RUNNING, current=current)
+    return RunState(path=str(folder), name="test", status=RunStatus.RUNNING, current=current)
 
 
 def test_the_page_of_the_trial_in_flight_is_passed_on(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_subject_without_a_page_has_none(tmp_path: Path) -> None:
 
 
 def test_between_two_trials_there_is_no_page() -> None:
-    assert subject_pages([RunState(path="runs/x", name="x", status=Status.RUNNING)]) == ""
+    assert subject_pages([RunState(path="runs/x", name="x", status=RunStatus.RUNNING)]) == ""
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"url": "http://127.0.0.1:1/"}'])

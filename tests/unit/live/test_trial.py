@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fakes.live_trials import GO_NS, SECOND_NS, WALL_LESS_MONOTONIC_NS, WARMUP_S, event_lines, write_lines
-from powerband.analyze.series import TrialSeries, trial_series
-from powerband.experiment import Measure
+from powerband.analyze.trial.series import TrialSeries, trial_series
 from powerband.live.state import POINTS_MAX, Figures, TrialPhase
-from powerband.live.trial import TrialFollower
-from powerband.plan import Setting, TrialSpec
+from powerband.live.trial_seconds import TrialFollower
+from powerband.model.experiment import Measure
+from powerband.model.plan import Setting, TrialSpec
 from powerband.store import TrialDir, TrialRecord
 
 SECONDS = 8

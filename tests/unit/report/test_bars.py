@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from fakes import synthetic
-from powerband.report.bars import bars_section
-from powerband.report.page import BarsView
+from powerband.report.html.bar_section import bars_section
+from powerband.report.html.page import BarsView
 
 VIEWS = (BarsView("threads=1", 3, 30.0, (100.0, 50.0, 75.0)), BarsView("<b>", 4, 30.0, (0.0, 0.0)))
 

@@ -1,7 +1,7 @@
 """Where settings stand on an axis, and in which unit their values are."""
 
 from fakes import synthetic
-from powerband.report.charts import layout, main_charts, resource_charts, state_chart
+from powerband.report.html.charts import layout, main_charts, resource_charts, state_chart
 
 
 def test_a_ladder_is_spaced_by_doublings() -> None:

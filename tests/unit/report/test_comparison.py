@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from powerband.analyze.between import compare_runs
-from powerband.analyze.changes import Change, RunComparison
-from powerband.analyze.results import Analysis, Answer, AnswerKind, Estimate, TrialResult, Verdict
-from powerband.plan import Setting
-from powerband.report.comparison import render_comparison
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.analyze.runs.unpaired import compare_runs
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Answer, AnswerKind, Estimate, TrialResult, Verdict
+from powerband.report.wording.comparison import render_comparison
 
 
 def shown(comparison: RunComparison) -> list[str]:

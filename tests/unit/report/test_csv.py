@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.report.csv import plain_text, safe_text, write_csv
-from powerband.report.tables import Cell, Column, Kind, Row, Table
+from powerband.report.tables.csv import plain_text, safe_text, write_csv
+from powerband.report.tables.rows import Cell, Column, Kind, Row, Table
 
 # Control characters and line ends are replaced, and surrogates are no text.
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]))

@@ -6,8 +6,8 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.synthetic import setting
-from powerband.analyze.results import Bottleneck, BottleneckName, Capacity, Estimate, Exploration, Race
-from powerband.report import findings
+from powerband.model.results import Bottleneck, BottleneckName, Capacity, Estimate, Exploration, Race
+from powerband.report.wording import findings
 
 
 @pytest.mark.parametrize("name", list(BottleneckName))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import Answer, AnswerKind
-from powerband.plan import TrialSpec
-from powerband.report.html import render_page, write_report
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Answer, AnswerKind
+from powerband.report.html.report import render_page, write_report
 from powerband.store import Failure, RunDir, TrialRecord
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&"

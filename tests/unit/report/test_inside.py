@@ -1,8 +1,8 @@
 """The subject from inside, as markup."""
 
-from powerband.analyze.threads import LabelTable, ThreadUse
-from powerband.report.inside import ROWS_SHOWN, inside_section
-from powerband.report.page import InsideView
+from powerband.analyze.trial.threads import LabelTable, ThreadUse
+from powerband.report.html.inside import ROWS_SHOWN, inside_section
+from powerband.report.html.page import InsideView
 
 
 def test_threads_and_labels_are_told_and_escaped() -> None:

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from fakes import synthetic
-from powerband.analyze.results import Answer, AnswerKind, Estimate
-from powerband.report.json import render_json
+from powerband.model.results import Answer, AnswerKind, Estimate
+from powerband.report.documents.json import render_json
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/reference/analysis.schema.json").read_text())
 REFERENCE = (Path(__file__).parents[3] / "docs/reference/json-output.md").read_text()

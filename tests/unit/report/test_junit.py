@@ -7,10 +7,10 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from fakes.synthetic import analysis
-from powerband.analyze.changes import Change, RunComparison
-from powerband.analyze.results import AnswerKind, Estimate, Verdict
-from powerband.plan import Setting
-from powerband.report.junit import render_analysis, render_changes
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.model.plan import Setting
+from powerband.model.results import AnswerKind, Estimate, Verdict
+from powerband.report.documents.junit import render_analysis, render_changes
 
 
 def parsed(text: str) -> Xml.Element:

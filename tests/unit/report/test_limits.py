@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import Bottleneck, BottleneckName
-from powerband.analyze.timeline import LimitSpan
-from powerband.report.limits import ROWS_MAX, limit_chart, limit_figure, span_words
+from powerband.analyze.trial.timeline import LimitSpan
+from powerband.model.results import Bottleneck, BottleneckName
+from powerband.report.html.limit_lanes import ROWS_MAX, limit_chart, limit_figure, span_words
 
 
 def test_each_trial_is_a_field_in_its_settings_row() -> None:

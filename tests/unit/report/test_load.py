@@ -4,21 +4,21 @@ import json
 import math
 
 from fakes.trials import Figures, histogram, summary
-from powerband.analyze.crowd import crowd_of
-from powerband.analyze.fleet import Fleet, merge_fleet
-from powerband.report.load import interval_text, load_document, load_text
-from powerband.run.engine import FleetInterval
+from powerband.loads.websocket.crowd import crowd_of
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.readings.fleet import MergedFleet, merge_fleet
+from powerband.report.terminal.load_text import interval_text, load_document, load_text
 
 TIMES = ("response_time_ns", "service_time_ns", "send_lag_ns")
 
 
-def fleet(*figures: Figures) -> Fleet:
+def fleet(*figures: Figures) -> MergedFleet:
     merged = merge_fleet([summary(each) for each in figures])
     assert merged is not None
     return merged
 
 
-def nothing_answered() -> Fleet:
+def nothing_answered() -> MergedFleet:
     made = summary(Figures(goodput_per_s=0, failed=50))
     empty = dict.fromkeys(made["cohort_times"], "")
     merged = merge_fleet([{**made, "cohort_times": empty}])

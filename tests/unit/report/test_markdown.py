@@ -16,11 +16,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.changes import Change, RunComparison
-from powerband.analyze.results import Analysis, Estimate, Verdict
-from powerband.plan import Setting
-from powerband.report.markdown import render_changes, render_markdown
-from powerband.report.markdown_text import block, code, one_line, prose
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Estimate, Verdict
+from powerband.report.documents.markdown import render_changes, render_markdown
+from powerband.report.documents.markdown_text import block, code, one_line, prose
 from powerband.store import RunDir
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from fakes import synthetic
 from fakes.synthetic import setting
-from powerband.analyze.results import Analysis, HeapGrowth, TypeGrowth
-from powerband.report.html import render_page
-from powerband.report.json import render_json
-from powerband.report.memory import growth_cells, growth_sentence, memory_section, snapshot_trial
-from powerband.report.text import render_answer
+from powerband.model.results import Analysis, HeapGrowth, TypeGrowth
+from powerband.report.documents.json import render_json
+from powerband.report.html.memory import growth_cells, growth_sentence, memory_section, snapshot_trial
+from powerband.report.html.report import render_page
+from powerband.report.terminal.text import render_answer
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/reference/analysis.schema.json").read_text())
 TYPES = (

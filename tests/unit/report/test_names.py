@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes import synthetic
-from powerband.analyze.results import ChangeCost, Verdict
-from powerband.report.names import short_names
+from powerband.model.results import ChangeCost, Verdict
+from powerband.report.wording.names import short_names
 
 
 def test_of_many_factors_the_levels_of_those_that_vary() -> None:

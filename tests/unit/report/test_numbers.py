@@ -2,8 +2,8 @@
 
 import pytest
 
-from powerband.analyze.results import Estimate
-from powerband.report.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
+from powerband.model.results import Estimate
+from powerband.report.wording.numbers import ABSENT, format_change, format_estimate, format_interval, format_number
 
 
 def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:

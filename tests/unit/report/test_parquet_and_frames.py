@@ -13,11 +13,11 @@ import pytest
 from pyarrow import parquet
 
 from fakes import synthetic
-from powerband.errors import UsageError
-from powerband.report import parquet as our_parquet
-from powerband.report.export import export
-from powerband.report.frames import frame
-from powerband.report.tables import Column, Kind, Table, trials_table
+from powerband.base.errors import UsageError
+from powerband.report.tables import parquet as our_parquet
+from powerband.report.tables.export import export
+from powerband.report.tables.frames import frame
+from powerband.report.tables.rows import Column, Kind, Table, trials_table
 
 COLUMNS = (
     Column("text"),
@@ -117,8 +117,8 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise ModuleNotFoundError(name=name)
             return real(name, package)
 
-        monkeypatch.setattr("powerband.report.parquet.import_module", missing)
-        monkeypatch.setattr("powerband.report.frames.importlib.import_module", missing)
+        monkeypatch.setattr("powerband.report.tables.parquet.import_module", missing)
+        monkeypatch.setattr("powerband.report.tables.frames.importlib.import_module", missing)
 
     return hide
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes import synthetic_verdicts
-from powerband.report.rule_chart import rule_chart
+from powerband.report.html.rule_chart import rule_chart
 
 
 def test_proposals_stand_beside_the_answer_and_what_was_tried() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import Analysis, Estimate
-from powerband.experiment import Experiment
-from powerband.report.standings import interval_bar, left_line, race_line, ranked, ranking
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis, Estimate
+from powerband.report.wording.standings import interval_bar, left_line, race_line, ranked, ranking
 
 EXPERIMENT = Experiment.model_validate(
     {

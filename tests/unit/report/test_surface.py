@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import ChangeCost, TrialResult, Verdict
-from powerband.plan import Stage
-from powerband.report.surface import surface_chart, surface_section
+from powerband.model.plan import Stage
+from powerband.model.results import ChangeCost, TrialResult, Verdict
+from powerband.report.html.surface import surface_chart, surface_section
 
 
 def test_two_factors_make_a_map_of_every_setting() -> None:

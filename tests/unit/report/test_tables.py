@@ -16,14 +16,14 @@ import pytest
 
 from fakes import synthetic
 from fakes.trials import START_NS, Figures, experiment, interval_lines, probe_lines, record_of, spec, write_trial
-from powerband.analyze.changes import Change, RunComparison
-from powerband.analyze.probes import read_probe
-from powerband.analyze.results import Estimate, Verdict
-from powerband.analyze.series import seconds_of_load, trial_series
-from powerband.errors import UsageError
-from powerband.experiment_file import load_experiment
-from powerband.plan import Level, Setting
-from powerband.report.tables import (
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.analyze.trial.series import seconds_of_load, trial_series
+from powerband.base.errors import UsageError
+from powerband.files.experiment_file import load_experiment
+from powerband.model.plan import Level, Setting
+from powerband.model.results import Estimate, Verdict
+from powerband.readings.probe_samples import read_probe
+from powerband.report.tables.rows import (
     FOLLOWING,
     LEADING,
     RUN_TABLES,

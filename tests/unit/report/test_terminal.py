@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.experiment import Experiment
-from powerband.plan import Stage, TrialSpec
-from powerband.report.terminal import REDRAW_S, LiveView
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.report.terminal.progress import REDRAW_S, LiveView
 from powerband.store import RunDir, TrialRecord
 
 EXPERIMENT = Experiment.model_validate(

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import Analysis, Answer, AnswerKind
-from powerband.plan import Setting
-from powerband.report.text import print_answer
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Answer, AnswerKind
+from powerband.report.terminal.text import print_answer
 
 
 def printed(of: Analysis, width: int, *, colour: bool = False, report: Path | None = None) -> str:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.series import LoadSeries, TrialSeries
-from powerband.analyze.thread_states import ThreadStates
-from powerband.analyze.threads import LabelledSeries
-from powerband.plan import Stage
-from powerband.report.tracks import (
+from powerband.analyze.trial.series import LoadSeries, TrialSeries
+from powerband.analyze.trial.thread_states import ThreadStates
+from powerband.analyze.trial.threads import LabelledSeries
+from powerband.model.plan import Stage
+from powerband.report.html.tracks import (
     POINTS_MAX,
     _bands,
     _comparable,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.report.trade_off_chart import trade_off_chart, trade_off_section
+from powerband.report.html.trade_off_chart import trade_off_chart, trade_off_section
 
 EVIL = "<img src=x>"
 

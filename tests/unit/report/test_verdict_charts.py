@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.analyze.results import PoolUse
-from powerband.report.verdict_charts import (
+from powerband.model.results import PoolUse
+from powerband.report.html.verdict_charts import (
     capacity_charts,
     exploration_chart,
     pool_chart,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic
-from powerband.analyze.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
-from powerband.plan import Setting
-from powerband.report.charts import main_charts
-from powerband.report.words import (
+from powerband.model.plan import Setting
+from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
+from powerband.report.html.charts import main_charts
+from powerband.report.wording.words import (
     change_words,
     counted,
     margin_words,

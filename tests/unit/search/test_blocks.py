@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.trials import experiment
-from powerband.analyze.results import Problem, TrialResult
-from powerband.experiment import Measure
-from powerband.plan import TrialSpec
+from powerband.model.experiment import Measure
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Problem, TrialResult
 from powerband.search.blocks import BlockPlanner
 
 

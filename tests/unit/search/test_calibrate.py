@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from powerband.analyze.results import Problem, TrialResult
-from powerband.plan import Setting
-from powerband.run.stop import StopRequest
+from powerband.model.plan import Setting
+from powerband.model.results import Problem, TrialResult
+from powerband.processes.stop_request import StopRequest
 from powerband.search import calibrate as module
 from powerband.search.calibrate import calibrate
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
-from powerband.analyze.compare import Progress, analyse
-from powerband.analyze.results import AnswerKind, TrialResult
-from powerband.experiment import Design, Experiment, Objective
-from powerband.plan import Stage, TrialSpec
-from powerband.search.capacity import CapacityPlanner
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.model.experiment import Design, Experiment, Objective
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import AnswerKind, TrialResult
+from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.planners import dry_run
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.results import Problem, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Level, Setting, Stage, TrialSpec
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
+from powerband.model.results import Problem, TrialResult
 from powerband.search.explore import Explorer, finalists, violation
 
 Levels = dict[str, Level]

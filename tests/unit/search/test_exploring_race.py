@@ -13,10 +13,10 @@ import pytest
 
 from fakes.races import result_of, run_experiment, run_planner
 from fakes.trials import experiment
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import Analysis, AnswerKind, TrialResult
-from powerband.experiment import Experiment
-from powerband.plan import Level, Stage, TrialSpec
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, Stage, TrialSpec
+from powerband.model.results import Analysis, AnswerKind, TrialResult
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.planners import dry_run, planner_for

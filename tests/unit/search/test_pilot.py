@@ -32,7 +32,7 @@ def test_what_doctor_says_of_a_pilot() -> None:
 
 def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
     """The half-widths that the comparison itself gives, for the same noise."""
-    from powerband.analyze.intervals import compare_with_leader
+    from powerband.analyze.stats.intervals import compare_with_leader
 
     y = 0.02 * np.random.default_rng(2).standard_normal((400, 5, 6))
     half = compare_with_leader(y, 0.95).half
@@ -42,8 +42,8 @@ def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
 @pytest.mark.parametrize("settings", [2, 4, 16])
 @pytest.mark.parametrize("blocks", [5, 8, 12])
 def test_the_smallest_difference_of_a_race_is_what_its_looks_show(settings: int, blocks: int) -> None:
-    from powerband.analyze.intervals import compare_with_leader
-    from powerband.analyze.spending import Glance, share_of
+    from powerband.analyze.stats.intervals import compare_with_leader
+    from powerband.analyze.stats.spending import Glance, share_of
 
     y = 0.02 * np.random.default_rng(2).standard_normal((300, blocks, settings))
     half = compare_with_leader(y, 0.95, glance=Glance(share_of(blocks, 12), settings)).half

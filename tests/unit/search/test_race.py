@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
-from powerband.analyze.compare import analyse
-from powerband.analyze.results import AnswerKind, Race, TrialResult, Verdict
-from powerband.experiment import Experiment
-from powerband.plan import Stage, TrialSpec
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner
 
 # threads 3 and 4 serve alike; the others are clearly worse, 0 most.

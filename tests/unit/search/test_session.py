@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, record_of, write_trial
-from powerband.analyze.results import Analysis, AnswerKind, TrialResult
-from powerband.errors import UsageError
-from powerband.experiment import Experiment, Measure
-from powerband.observer import Observer
-from powerband.plan import Stage, TrialSpec
-from powerband.run.stop import StopRequest
+from powerband.base.errors import UsageError
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis, AnswerKind, TrialResult
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.session import analyse_run, run_session, with_seed
 from powerband.store import RunDir, TrialDir, TrialRecord
 

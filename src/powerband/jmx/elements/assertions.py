@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from powerband.jmx.findings import Findings, whole
+from powerband.jmx.plan_findings import Findings, whole
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
@@ -25,7 +25,7 @@ _SPECIAL = set(".^$*+?()[|\\")
 
 
 @dataclass(frozen=True)
-class Check:
+class AssertionCheck:
     """`statuses` empty: 200 to 399. `longest_ms`: of the whole answer."""
 
     statuses: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class Check:
     longest_ms: int | None = None
 
 
-def check_of(assertions: Sequence[Element], values: Values, findings: Findings) -> Check:
+def check_of(assertions: Sequence[Element], values: Values, findings: Findings) -> AssertionCheck:
     """Of all assertions in scope of one request, the outermost first."""
     right = _RIGHT
     contains: dict[str, None] = {}
@@ -78,7 +78,7 @@ def check_of(assertions: Sequence[Element], values: Values, findings: Findings) 
             "no status can make the answer right: JMeter counts 400 and above as wrong",
             "tick Ignore Status in the first assertion",
         )
-    return Check(_listed(right, assertions, findings), tuple(contains), longest_ms)
+    return AssertionCheck(_listed(right, assertions, findings), tuple(contains), longest_ms)
 
 
 def _listed(right: frozenset[int], assertions: Sequence[Element], findings: Findings) -> tuple[int, ...]:

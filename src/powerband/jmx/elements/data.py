@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.jmx.findings import Findings
+from powerband.jmx.plan_findings import Findings
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from powerband.jmx.findings import Findings, whole
+from powerband.jmx.plan_findings import Findings, whole
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Values
 

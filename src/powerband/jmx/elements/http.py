@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
-from powerband.jmx.findings import Findings, whole
+from powerband.jmx.plan_findings import Findings, whole
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Unresolved, Values
 
@@ -67,7 +67,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True)
-class Target:
+class RequestTarget:
     """The server that a plan asks."""
 
     scheme: str
@@ -87,7 +87,7 @@ class Target:
 class Request:
     """What is sent. Times out after so many ms; None: JMeter waits without end."""
 
-    target: Target
+    target: RequestTarget
     method: str
     path: str
     headers: Headers
@@ -250,7 +250,7 @@ def _bytes(text: str, charset: str) -> bytes:
         raise Unresolved(f"{text!r} cannot be written in its content encoding {charset}", "set UTF-8") from None
 
 
-def _address(asked: _Asked, query: str) -> tuple[Target, str]:
+def _address(asked: _Asked, query: str) -> tuple[RequestTarget, str]:
     """The server, and the path with its query as they stand in the request line."""
     path = asked.text("HTTPSampler.path").replace(" ", "%20")
     if path.startswith(("http://", "https://")):
@@ -265,7 +265,7 @@ def _address(asked: _Asked, query: str) -> tuple[Target, str]:
     return target, _line(path)
 
 
-def _whole_address(url: str) -> tuple[Target, str]:
+def _whole_address(url: str) -> tuple[RequestTarget, str]:
     """Of a path that is a whole URL; parameters are not added to it, in JMeter neither."""
     try:
         parts = urlsplit(url)
@@ -280,7 +280,7 @@ def _whole_address(url: str) -> tuple[Target, str]:
     return target, _line((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
-def _target(scheme: str, host: str, port: str) -> Target:
+def _target(scheme: str, host: str, port: str) -> RequestTarget:
     if scheme not in _PORTS:
         raise Unresolved(f"its protocol is {scheme!r}", "only http and https are sent")
     if not host or not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", host):
@@ -294,7 +294,7 @@ def _target(scheme: str, host: str, port: str) -> Target:
         number = -1
     if not 0 <= number < 2**16:
         raise Unresolved(f"its port is {port!r}", "write a port number")
-    return Target(scheme, host.lower(), number or _PORTS[scheme])
+    return RequestTarget(scheme, host.lower(), number or _PORTS[scheme])
 
 
 def _line(target: str) -> str:
@@ -363,7 +363,7 @@ def _unescaped(text: str, charset: str) -> str:
     return unquote_plus(text, charset, "replace")
 
 
-def _headers(asked: _Asked, managers: Sequence[Element], target: Target) -> Headers:
+def _headers(asked: _Asked, managers: Sequence[Element], target: RequestTarget) -> Headers:
     merged: list[tuple[str, str]] = []
     for index, manager in enumerate(managers):
         known = {name.lower() for name, _ in merged}
@@ -401,7 +401,7 @@ def _of_manager(manager: Element, values: Values) -> list[tuple[str, str]]:
     return found
 
 
-def _host_header(value: str, target: Target) -> str:
+def _host_header(value: str, target: RequestTarget) -> str:
     """With the plan's port, as JMeter writes it."""
     host, colon, port = value.rpartition(":")
     if not (colon and port.isascii() and port.isdigit()):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from powerband.jmx.findings import Findings, decimal, whole
+from powerband.jmx.plan_findings import Findings, decimal, whole
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 

@@ -1,0 +1,1 @@
+"""Two runs, or two revisions of a server, compared setting by setting."""

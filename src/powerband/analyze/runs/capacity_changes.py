@@ -1,0 +1,92 @@
+"""Two capacities of one setting, the second towards the first: of two revisions of a server, or of two runs.
+
+In: the searches of both. Out: a `Change`. The two edges are independent posteriors, so that the quantiles of their
+difference are exact; the error is shared among all settings that are compared (Bonferroni)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.settings.capacity import Search, capacity_of, search_of
+from powerband.analyze.stats.edge import difference_quantiles
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Capacity, Estimate, Verdict
+
+
+def compare_capacities(
+    experiments: tuple[Experiment, Experiment], analyses: tuple[Analysis, Analysis], warnings: Sequence[str] = ()
+) -> RunComparison:
+    """Two runs whose objective is capacity, by the first one's direction, confidence and margin."""
+    first, second = (
+        {
+            row.setting: search_of(experiment, row.setting, analysis.trials)
+            for row in analysis.settings
+            if row.capacity is not None
+        }
+        for experiment, analysis in zip(experiments, analyses, strict=True)
+    )
+    common = [setting for setting in first if setting in second]
+    error = (1 - analyses[0].confidence) / max(1, len(common))
+    names = ("the first run", "the second run")
+    return RunComparison(
+        objective=analyses[0].objective,
+        direction=analyses[0].direction,
+        confidence=analyses[0].confidence,
+        margin=analyses[0].margin,
+        changes=tuple(capacity_change(of, first[of], second[of], names, error) for of in common),
+        only_first=tuple(setting for setting in first if setting not in second),
+        only_second=tuple(setting for setting in second if setting not in first),
+        warnings=tuple(warnings),
+    )
+
+
+def capacity_change(of: Setting, first: Search, second: Search, names: Sequence[str], error: float) -> Change:
+    """`error`: the chance that the interval of the ratio may miss. By the first one's margin."""
+    found = [capacity_of(search) for search in (first, second)]
+    estimates = [None if capacity is None else capacity.estimate for capacity in found]
+    before, after = estimates
+    if before is None or after is None:
+        notes = [
+            f"{name}: {'nothing was tried' if capacity is None else capacity.note}"
+            for name, capacity in zip(names, found, strict=True)
+            if capacity is None or capacity.estimate is None
+        ]
+        return Change(of, before, after, None, _without_estimates(first, second, found), None, "; ".join(notes))
+    tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
+    middle, low, high, low_tost, high_tost = difference_quantiles(second.edge, first.edge, tails)
+    ratio = Estimate(math.exp(middle), math.exp(low), math.exp(high), 1 - error, min(before.n, after.n))
+    allowed = math.log1p(first.objective.margin)
+    if max(-low_tost, high_tost) <= allowed:
+        verdict = Verdict.EQUIVALENT
+    elif high < 0:
+        verdict = Verdict.WORSE
+    else:
+        verdict = Verdict.BETTER if low > 0 else Verdict.INCONCLUSIVE
+    smallest = smallest_difference(ratio, before, first.objective.metric, log=True)
+    return Change(of, before, after, ratio, verdict, smallest)
+
+
+def _without_estimates(first: Search, second: Search, found: Sequence[Capacity | None]) -> Verdict:
+    """Where the conditions hold at no rate, or at all that the generator could offer, a verdict may still be certain:
+    by the ranges in which the capacities lie."""
+    a, b = (_range(search, capacity) for search, capacity in zip((first, second), found, strict=True))
+    if a is None or b is None:
+        return Verdict.INCONCLUSIVE
+    if b[0] > a[1] * (1 + first.objective.margin):
+        return Verdict.BETTER
+    return Verdict.WORSE if a[0] > b[1] * (1 + first.objective.margin) else Verdict.INCONCLUSIVE
+
+
+def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | None:
+    """Where the capacity lies, per second; None: nothing is known."""
+    if capacity is None or not search.answers:
+        return None
+    if search.nowhere:
+        return 0.0, search.floor_per_s
+    if search.everywhere:
+        return search.offered_per_s, math.inf
+    low, high = search.edge.interval(search.objective.confidence)
+    return math.exp(low), math.exp(high)

@@ -1,0 +1,168 @@
+"""What a comparison of two says, as values: of two runs, or of two revisions of a server, setting by setting.
+
+Both ways of measuring end here: `unpaired.py` (two runs, unpaired), `revisions.py` (one run, paired within blocks). The
+verdict on the whole and the sentence that states it; no statistics, no I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.base.units import signed_percent
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import Estimate, Verdict
+
+_NAMED_MOST = 4
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting in both; `ratio` is second / first, None where it cannot be had, as from 0. The verdict is the
+    second's towards the first. `first` and `second` are None where no trial counts; `because`: why a verdict was
+    given, or could not be, other than by the interval.
+
+    `smallest_difference`: half the width of the interval; a smaller difference would most likely stay inconclusive.
+    Relative to the first, for shares in the share's own unit; None where there is no interval."""
+
+    setting: Setting
+    first: Estimate | None
+    second: Estimate | None
+    ratio: Estimate | None
+    verdict: Verdict
+    smallest_difference: float | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """`changes` in the first's order; `only_first` and `only_second` name settings that cannot be compared. `names`:
+    what the first and the second are called. `paired`: measured in the same blocks, so that drift cancels."""
+
+    objective: str
+    direction: str
+    confidence: float
+    margin: float
+    changes: tuple[Change, ...]
+    only_first: tuple[Setting, ...]
+    only_second: tuple[Setting, ...]
+    names: tuple[str, str] = ("the first run", "the second run")
+    paired: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the second as a whole: worse where any setting is, else inconclusive where any is, else better where any
+        is, else equivalent."""
+        verdicts = [change.verdict for change in self.changes]
+        for verdict in (Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.BETTER):
+            if verdict in verdicts:
+                return verdict
+        return Verdict.EQUIVALENT if verdicts else Verdict.INCONCLUSIVE
+
+    @property
+    def comparable(self) -> bool:
+        """Whether any setting was measured in both."""
+        return any(change.first is not None and change.second is not None for change in self.changes)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        first, second = self.names
+        if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
+            return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
+        verdict = self.verdict
+        mine = [change for change in self.changes if change.verdict is verdict]
+        where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"
+        match verdict:
+            case Verdict.EQUIVALENT:
+                return f"{second} serves as {first} does, within {self.margin_words}{where}{self._listed(mine)}."
+            case Verdict.INCONCLUSIVE:
+                return (
+                    f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
+                    "More blocks or longer trials would tell."
+                )
+        return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
+
+    @property
+    def margin_words(self) -> str:
+        """`3 %`; for shares `3 percentage points`."""
+        return f"{100 * self.margin:.6g} {'percentage points' if self._shares else '%'}"
+
+    def change_words(self, change: Change) -> str:
+        """What is known of one setting, in a clause; empty where nothing is."""
+        ratio = change.ratio
+        metric = self.objective.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+        if change.because or ratio is None:
+            return change.because
+        base = 1.0 if not self._shares or change.first is None else change.first.value
+        unit = "percentage points" if self._shares else "%"
+        if ratio.low is None or ratio.high is None:
+            return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
+        places = 1 if (ratio.high - ratio.low) * base > 0.002 else 2
+        value, low, high = (signed_percent(end, base, places) for end in (ratio.value, ratio.low, ratio.high))
+        return f"{metric} {value} {unit} ({low} to {high} {unit})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types only; the shape of `powerband compare --format json`."""
+        return {
+            "format": 1,
+            "verdict": self.verdict.value,
+            "sentence": self.sentence,
+            "paired": self.paired,
+            "objective": self.objective,
+            "direction": self.direction,
+            "confidence": self.confidence,
+            "margin": self.margin,
+            "settings": [
+                {
+                    "setting": _setting(change.setting),
+                    "first": _estimate(change.first),
+                    "second": _estimate(change.second),
+                    "ratio": _estimate(change.ratio),
+                    "verdict": change.verdict.value,
+                    "smallest_difference": change.smallest_difference,
+                    "because": change.because,
+                }
+                for change in self.changes
+            ],
+            "only_first": [_setting(setting) for setting in self.only_first],
+            "only_second": [_setting(setting) for setting in self.only_second],
+            "warnings": list(self.warnings),
+        }
+
+    @property
+    def _shares(self) -> bool:
+        return METRICS[self.objective].unit == "ratio"
+
+    def _listed(self, changes: Sequence[Change]) -> str:
+        """What the sentence says of single settings, after a colon; a long list is cut."""
+        parts = []
+        alone = len(self.changes) == 1
+        for change in changes[:_NAMED_MOST]:
+            words = self.change_words(change) if alone or not change.because else ""  # reasons of many: see each
+            parts.append(", ".join(part for part in ("" if alone else change.setting.id, words) if part))
+        if len(changes) > _NAMED_MOST:
+            parts.append(f"{len(changes) - _NAMED_MOST} more")
+        text = "; ".join(part for part in parts if part)
+        return f": {text}" if text else ""
+
+
+def smallest_difference(ratio: Estimate | None, first: Estimate | None, objective: str, *, log: bool) -> float | None:
+    """Half the width of an interval, on the scale on which it is symmetric; see `Change`."""
+    if ratio is None or ratio.low is None or ratio.high is None or first is None:
+        return None
+    if log:
+        return math.sqrt(ratio.high / ratio.low) - 1
+    base = abs(first.value) if METRICS[objective].unit == "ratio" else 1.0
+    return (ratio.high - ratio.low) / 2 * base
+
+
+def _setting(setting: Setting) -> dict[str, Any]:
+    return {"id": setting.id, "levels": setting.as_dict()}
+
+
+def _estimate(estimate: Estimate | None) -> Mapping[str, Any] | None:
+    return None if estimate is None else dict(vars(estimate))

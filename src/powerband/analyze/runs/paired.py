@@ -1,0 +1,120 @@
+"""One setting against another, measured in the same blocks: what a contest of two says, as a `Change`.
+
+In: the trials of a run, the two settings. Out: the second towards the first: a ratio paired within blocks, a verdict,
+or why there is none. Which pairs are compared, and at what confidence, is for those who ask (`revisions.py`,
+`one_at_a_time.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from powerband.analyze.runs.capacity_changes import capacity_change
+from powerband.analyze.runs.changes import Change, smallest_difference
+from powerband.analyze.settings.capacity import search_of
+from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.stats.intervals import estimate, exp
+from powerband.analyze.trial.faults import unmeasured_pair
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Estimate, Race, TrialResult, Verdict
+
+_SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+
+
+def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
+    """Those that pairs are judged by: of blocks, of a race under way whole ones; of a capacity search all."""
+    whole = race.blocks if race is not None and race.under_way else math.inf
+    capacity = experiment.objective.is_capacity
+    return [trial for trial in trials if capacity or (trial.stage is Stage.COMPARE and trial.block < whole)]
+
+
+def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:
+    """With a confidence for each pair at which all of them hold together (Bonferroni)."""
+    each = 1 - (1 - experiment.objective.confidence) / max(1, pairs)
+    return experiment.model_copy(update={"objective": experiment.objective.model_copy(update={"confidence": each})})
+
+
+def pair_change(
+    experiment: Experiment,
+    of: Setting,
+    pair: Sequence[Setting],
+    names: Sequence[str],
+    *,
+    trials: Sequence[TrialResult],
+    confidence: float,
+) -> Change:
+    """The second of the pair towards the first, called `of`; `names`: what the two are called. The experiment's own
+    confidence is that of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
+    mine = [trial for trial in trials if trial.setting in pair]
+    if experiment.objective.is_capacity:
+        searches = [search_of(experiment, setting, mine) for setting in pair]
+        return capacity_change(of, searches[0], searches[1], list(names), 1 - experiment.objective.confidence)
+    table = ResponseTable(experiment, pair, mine)
+    scale = scale_of(experiment, table)
+    first, second = (
+        estimate(values, confidence, log=scale.log) if values else None
+        for values in ([trial.metrics[table.metric] for trial in table.valid(setting)] for setting in pair)
+    )
+    if first is None or second is None:
+        verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
+        return Change(of, first, second, None, verdict, None, because)
+    compliance = compliance_of(experiment, table)
+    contest = hold_contest(experiment, table, scale, compliance)
+    if contest.leader is None:
+        missed = (*compliance[pair[0]].missed, *compliance[pair[1]].missed)
+        because = f"neither meets the constraints ({'; '.join(dict.fromkeys(missed))})"
+        return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
+    ratio = _ratio(contest, pair, first.value)
+    verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
+    smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
+    return Change(of, first, second, ratio, verdict, smallest, because)
+
+
+def _unmeasured(
+    pair: Sequence[Setting], names: Sequence[str], trials: Sequence[TrialResult], *, measured: tuple[bool, bool]
+) -> tuple[Verdict, str]:
+    tried = [[t for t in trials if t.setting == setting and t.status != "interrupted"] for setting in pair]
+    states = ["could not be measured" if some else "was not tried" for some in tried]
+    return unmeasured_pair(tried, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
+
+
+def _ratio(contest: Contest, pair: Sequence[Setting], base: float) -> Estimate | None:
+    """The second / the first with its interval; the contest's figures are of its other setting less its leader."""
+    other = pair[1] if contest.leader == pair[0] else pair[0]
+    if not contest.scale.log and base == 0:
+        return None
+    towards_new = contest.sign * (1 if other == pair[1] else -1)
+    difference, half = towards_new * contest.difference[other], contest.half[other]
+
+    def ratio(value: float) -> float:
+        return exp(value) if contest.scale.log else 1 + value / base
+
+    n = contest.shared[other]
+    if math.isnan(difference):
+        return None
+    if math.isnan(half):
+        return Estimate(ratio(difference), None, None, contest.confidence, n)
+    low, high = sorted((ratio(difference - half), ratio(difference + half)))
+    return Estimate(ratio(difference), low, high, contest.confidence, n)
+
+
+def _verdict(
+    contest: Contest, pair: Sequence[Setting], compliance: Sequence[Compliance], names: Sequence[str]
+) -> tuple[Verdict, str]:
+    """Constraints come first: who breaks one for certain where the other does not is worse, whatever it serves."""
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if compliance[index].missed and not compliance[1 - index].missed:
+            return verdict, f"{names[index]} does not meet the constraints ({'; '.join(compliance[index].missed)})"
+    if contest.leader == pair[0]:
+        verdict = contest.verdict(pair[1])
+    else:
+        seen = contest.verdict(pair[0])
+        verdict = _SEEN_FROM_THE_OTHER.get(seen, seen)
+    unsure = next((index for index in (1, 0) if compliance[index].open), None)
+    if unsure is not None and verdict is not Verdict.WORSE:
+        what = "; ".join(compliance[unsure].open)
+        return Verdict.INCONCLUSIVE, f"whether {names[unsure]} meets the constraints is not certain ({what})"
+    return verdict, ""

@@ -1,0 +1,45 @@
+"""Two runs held against each other, whatever they searched for: values in, one `RunComparison` out.
+
+What they say of each other is `unpaired.py`'s (metrics of trials) and `capacity_changes.py`'s (capacities)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from powerband.analyze.runs.capacity_changes import compare_capacities
+from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.runs.unpaired import compare_runs, experiment_differences, host_differences
+from powerband.base.errors import UsageError
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis
+
+
+@dataclass(frozen=True)
+class ToldRun:
+    """What is needed of a run. `host`: its host.json, empty where that cannot be read."""
+
+    name: str
+    experiment: Experiment
+    analysis: Analysis
+    host: Mapping[str, Any]
+
+
+def compare_two(first: ToldRun, second: ToldRun) -> RunComparison:
+    """What changed from the first to the second. Raises UsageError where there is no like to compare."""
+    differences = [
+        *experiment_differences(first.experiment, second.experiment),
+        *host_differences(first.host, second.host),
+    ]
+    kinds = {run.experiment.objective.is_capacity for run in (first, second)}
+    if len(kinds) == 2:
+        raise UsageError(
+            f"one of {first.name} and {second.name} searched for capacities, the other did not: no like to compare"
+        )
+    found = (
+        compare_capacities((first.experiment, second.experiment), (first.analysis, second.analysis), differences)
+        if first.experiment.objective.is_capacity
+        else compare_runs(first.analysis, second.analysis, differences)
+    )
+    return replace(found, names=(first.name, second.name))

@@ -1,0 +1,207 @@
+"""Compares two runs setting by setting: what changed from the first to the second, and how sure that is.
+
+Runs share no blocks, so trials cannot be paired: Welch's t interval (Welch 1947), at a confidence that holds for all
+settings together (Bonferroni); on logs where every value is above zero and no share, else on plain differences. Drift
+of the machine between two runs is not cancelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.stats.intervals import estimate, exp, on_log_scale
+from powerband.analyze.stats.special import Array, student_t
+from powerband.analyze.trial.faults import unmeasured_pair
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, Estimate, SettingResult, Verdict
+
+
+def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
+    """By the first run's objective, confidence and margin; of valid trials. `warnings`: what else differs."""
+    values = [_values(analysis, first.objective) for analysis in (first, second)]
+    rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
+    common = [setting for setting in values[0] if setting in values[1]]
+    tried = [setting for setting in rows[0] if all(_tried(run, setting) for run in (first, second))]
+    each = 1 - (1 - first.confidence) / max(1, len(common))
+    everything = [value for run in values for setting in common for value in run[setting]]
+    log = on_log_scale(everything, METRICS[first.objective].unit)
+    scale = _Scale(log, each)
+    return RunComparison(
+        objective=first.objective,
+        direction=first.direction,
+        confidence=first.confidence,
+        margin=first.margin,
+        changes=tuple(
+            _allowed(_change(setting, values[0][setting], values[1][setting], first, scale), rows)
+            if setting in common
+            else _fails(setting, (first, second), values)
+            for setting in dict.fromkeys((*tried, *common))
+        ),
+        only_first=tuple(setting for setting in values[0] if setting not in values[1] and setting not in tried),
+        only_second=tuple(setting for setting in values[1] if setting not in values[0] and setting not in tried),
+        warnings=tuple(warnings),
+    )
+
+
+# What of host.json changes what a server can do; all else (load average, uptime, free memory) is never the same.
+_HOST_FACTS = (
+    ("CPU", ("cpu", "model")),
+    ("CPUs allowed", ("cpu", "allowed")),
+    ("CPU governor", ("cpu", "governor")),
+    ("turbo", ("cpu", "turbo")),
+    ("CPU limit of the cgroup", ("cpu", "cgroup_cpus_max")),
+    ("memory", ("memory", "total_bytes")),
+    ("kernel", ("kernel",)),
+    ("system", ("distribution",)),
+    ("virtualisation", ("virtualisation",)),
+    ("container", ("container",)),
+    ("clock", ("clock_source",)),
+    ("host name", ("hostname",)),
+    ("engine", ("versions", "engine")),
+)
+
+
+def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """From the host facts of two runs: a sentence for each that differs and is known of both."""
+    for name, path in _HOST_FACTS:
+        a, b = (_fact(host, path) for host in (first, second))
+        if a is not None and b is not None and a != b:
+            yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may be theirs"
+
+
+def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
+    """A sentence where the runs were not asked for the same: another load, or another objective."""
+    for name, a, b in (("load", first.load, second.load), ("objective", first.objective, second.objective)):
+        if a != b:
+            fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
+            yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: like is not compared with like"
+
+
+def _fact(host: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = host
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
+    """The metric of every valid trial of a block, by setting, in the order of the analysis' settings."""
+    found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
+    for trial in analysis.trials:
+        if trial.valid and trial.stage is Stage.COMPARE and metric in trial.metrics:
+            found.setdefault(trial.setting, []).append(trial.metrics[metric])
+    return {setting: values for setting, values in found.items() if values}
+
+
+def _tried(analysis: Analysis, setting: Setting) -> bool:
+    return any(trial.setting == setting and trial.status != "interrupted" for trial in analysis.trials)
+
+
+def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:
+    """Tried in both, measured in one at most. Who fails by itself where it served in the other run has changed."""
+    estimates = [
+        estimate(run[setting], runs[0].confidence, log=on_log_scale(run[setting], METRICS[runs[0].objective].unit))
+        if setting in run
+        else None
+        for run in values
+    ]
+    tried = [
+        [trial for trial in run.trials if trial.setting == setting and trial.status != "interrupted"] for run in runs
+    ]
+    measured = [found is not None for found in estimates]
+    words = [f"not measured in the {which} run" for which in ("first", "second")]
+    verdict, because = unmeasured_pair(tried, measured, words)
+    return Change(setting, estimates[0], estimates[1], None, verdict, None, because)
+
+
+def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) -> Change:
+    """Constraints come first, as each run judged its own: who breaks one where it did not in the other run is worse,
+    whatever it serves; who breaks one in both is nothing to choose from."""
+    found = [row.get(change.setting) for row in rows]
+    broken = [() if row is None else row.infeasible_because for row in found]
+    if not any(broken):
+        return change
+    if all(broken):
+        because = f"the constraints are met in neither run ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"
+        return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
+    index = 1 if broken[1] else 0
+    because = f"the constraints are not met in the {('first', 'second')[index]} run ({'; '.join(broken[index])})"
+    return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Logs or plain values, and the confidence of one interval."""
+
+    log: bool
+    confidence: float
+
+
+def _change(setting: Setting, a: Sequence[float], b: Sequence[float], analysis: Analysis, scale: _Scale) -> Change:
+    arrays = [np.log(x) if scale.log else np.array(x, dtype=float) for x in (a, b)]
+    difference = _difference(arrays[0], arrays[1], scale.confidence)
+    base = float(np.mean(a))
+    before = estimate(a, analysis.confidence, log=scale.log)
+    ratio = _ratio(difference, None if scale.log else base)
+    return Change(
+        setting,
+        before,
+        estimate(b, analysis.confidence, log=scale.log),
+        ratio,
+        _verdict(difference, _margin(analysis, scale, base), analysis.direction),
+        smallest_difference(ratio, before, analysis.objective, log=scale.log),
+    )
+
+
+def _difference(a: Array, b: Array, confidence: float) -> Estimate:
+    """Second less first, with Welch's interval."""
+    difference = float(b.mean() - a.mean())
+    n = min(len(a), len(b))
+    if n < 2:
+        return Estimate(difference, None, None, confidence, n)
+    parts = [float(x.var(ddof=1)) / len(x) for x in (a, b)]
+    spread = sum(parts)
+    freedom = spread**2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, (a, b), strict=True)) if spread else 1.0
+    half = student_t(confidence, freedom) * math.sqrt(spread)
+    return Estimate(difference, difference - half, difference + half, confidence, n)
+
+
+def _ratio(difference: Estimate, base: float | None) -> Estimate | None:
+    """`base`: the first run's mean, where the difference is of plain values; None: of logs."""
+    if base == 0:
+        return None
+
+    def ratio(value: float) -> float:
+        return exp(value) if base is None else 1 + value / base
+
+    if difference.low is None or difference.high is None:
+        return Estimate(ratio(difference.value), None, None, difference.confidence, difference.n)
+    low, high = sorted((ratio(difference.low), ratio(difference.high)))
+    return Estimate(ratio(difference.value), low, high, difference.confidence, difference.n)
+
+
+def _margin(analysis: Analysis, scale: _Scale, base: float) -> float:
+    """On the scale of the difference; shares: percentage points (see docs/methods/comparing-settings.md)."""
+    if scale.log:
+        return math.log1p(analysis.margin)
+    share = METRICS[analysis.objective].unit == "ratio"
+    return analysis.margin * (1.0 if share else abs(base) or 1.0)
+
+
+def _verdict(difference: Estimate, margin: float, direction: str) -> Verdict:
+    if difference.low is None or difference.high is None:
+        return Verdict.INCONCLUSIVE
+    if -margin < difference.low and difference.high < margin:
+        return Verdict.EQUIVALENT
+    if difference.low <= 0 <= difference.high:
+        return Verdict.INCONCLUSIVE
+    rose = difference.low > 0
+    return Verdict.BETTER if rose == (direction == "maximise") else Verdict.WORSE

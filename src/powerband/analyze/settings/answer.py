@@ -1,0 +1,282 @@
+"""The answer in three sentences: the setting; how sure; why, and at what cost. Every word rests on a figure.
+
+In: the standing of all settings after analysis. Out: sentences. What cannot be told from the figures is not said. The
+third sentence is made in `why.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
+from powerband.analyze.settings.constraints import shortfall
+from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
+from powerband.analyze.settings.standing import Standing, names, sentence, verb
+from powerband.analyze.settings.why import why
+from powerband.base.units import format_value, significant
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import AnswerKind, SettingResult, Verdict
+
+
+def word_answer(
+    standing: Standing,
+    kind: AnswerKind,
+    chosen: Setting | None,
+    equivalent: Sequence[Setting],
+    undecided: Sequence[Setting],
+) -> tuple[str, ...]:
+    """One to three sentences."""
+    if standing.exploration is not None and not standing.rows:
+        return none_raced(standing, standing.exploration)
+    match kind:
+        case AnswerKind.NONE_VALID:
+            return none_valid(standing)
+        case AnswerKind.NONE_FEASIBLE:
+            first, second = _none_feasible(standing)
+            return (first, f"{second} {_explored(standing, named=False)}".rstrip())
+        case AnswerKind.NOT_ENOUGH_DATA:
+            first, second = _not_enough(standing)
+            return (first, f"{second} {_explored(standing, named=False)}".rstrip())
+    assert chosen is not None
+    first = f"Use {chosen.id}: {_figure(standing, chosen)}."
+    sure = _how_sure(standing, kind, chosen, equivalent, undecided)
+    sure = " ".join(part for part in (sure, _raced(standing), _explored(standing, named=True)) if part)
+    return (first, sure, why(standing, chosen))
+
+
+def _explored(standing: Standing, *, named: bool) -> str:
+    """Of how many settings the race's are a part: nothing was shown of the others."""
+    exploration = standing.exploration
+    if exploration is None:
+        return ""
+    best = "the answer is the best of those that raced" if named else "nothing is said of the others"
+    return (
+        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once and {exploration.raced:,} raced: "
+        f"{best}."
+    )
+
+
+def _raced(standing: Standing) -> str:
+    """After how much it was decided, against the full grid, and whether fresh starts confirm it."""
+    race = standing.race
+    if race is None or not race.looks:
+        return ""
+    text = f"The race took {race.blocks} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
+    fresh = race.confirmation
+    if fresh is not None and fresh.upheld:
+        one = fresh.trials == 1
+        starts = "1 fresh start" if one else f"{fresh.trials} fresh starts"
+        if fresh.agrees:
+            text += f", and {starts} {'confirms' if one else 'confirm'} it"
+        else:
+            text += f"; {starts} neither {'confirms nor contradicts' if one else 'confirm nor contradict'} it"
+    elif race.unconfirmed is not None:
+        text += f"; it is not confirmed, for no fresh start counts ({race.unconfirmed})"
+    return f"{text}."
+
+
+def _none_feasible(standing: Standing) -> tuple[str, ...]:
+    nearest = _nearest(standing)
+    second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
+    rest = [clause for clause in (_failed(standing),) if clause]
+    if standing.experiment.objective.is_capacity:
+        rest.append("loosen the condition or change what the server does, for fewer requests will not help")
+        return (f"No setting meets {_wanted(standing)} at any rate.", f"{'; '.join([second, *rest])}.")
+    return (f"No setting meets {_wanted(standing)}.", f"{'; '.join([second, *rest])}.")
+
+
+def _wanted(standing: Standing) -> str:
+    return " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
+
+
+def _nearest(standing: Standing) -> SettingResult:
+    """The setting that misses the fewest constraints, and of those the one whose worst miss is the smallest."""
+
+    def distance(row: SettingResult) -> tuple[int, float]:
+        misses = [
+            miss
+            for constraint in standing.experiment.objective.constraints
+            if (miss := shortfall(constraint, standing.value(row.setting, constraint.metric))) is not None
+        ]
+        return len(misses), max(misses, default=0.0)
+
+    return min((row for row in standing.rows if row.trials), key=distance)
+
+
+def _not_enough(standing: Standing) -> tuple[str, ...]:
+    leader = standing.leader
+    if leader is None:
+        return _none_seen(standing)
+    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_figure(standing, leader)}."
+    confirmation = standing.race.confirmation if standing.race else None
+    if confirmation is not None and not confirmation.upheld:
+        return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
+                       "quieter machine or with longer trials.")  # fmt: skip
+    if standing.race is not None and standing.race.unconfirmed is not None:
+        return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
+    parts = []
+    rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
+    if standing.experiment.objective.is_capacity:
+        if rivals:
+            parts.append(f"{names(rivals)} may still hold a higher rate by more than {standing.margin}")
+        allows = f"each measure.repeats allows {TRIALS_PER_REPEAT} of a setting"
+        if standing.experiment.design.budget_ns is not None:
+            allows += ", as far as design.budget lets them"
+        beyond = "more trials would not tell, a load engine that can offer more would"
+        tell = f"more trials ({allows}) or longer ones would tell"
+        parts.append(beyond if standing.is_beyond_engine(leader) else tell)
+    elif late := too_little_time(standing):
+        return (first, sentence(late))
+    elif standing.blocks < 2:
+        parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
+    elif rivals:
+        parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
+    unsure = [row for row in map(standing.row, [leader, *rivals]) if row.uncertain_because]
+    if standing.blocks >= 2 and unsure:
+        who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because
+        parts.append(
+            f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
+        )
+    if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
+        ended_by = "" if standing.race is None else standing.race.ended_by
+        more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
+        parts.append(f"{more.get(ended_by, 'more blocks (measure.repeats)')} or longer trials would tell")
+    parts += [clause for clause in (_unmeasured(standing),) if clause]
+    return (first, sentence("; ".join(parts)))
+
+
+def _none_seen(standing: Standing) -> tuple[str, ...]:
+    """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
+    first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
+    unsure = [row for row in standing.rows if row.uncertain_because]
+    parts = [late] if (late := too_little_time(standing)) else []
+    if unsure:
+        nearest = _nearest(standing)
+        shown = nearest if nearest in unsure else unsure[0]
+        parts.append(f"{names([row.setting for row in unsure])} may meet it")
+        parts.append(f"at {shown.setting.id} what is open is {'; '.join(shown.uncertain_because)}")
+    parts += [clause for clause in (_unmeasured(standing),) if clause]
+    return (first, sentence("; ".join(parts)))
+
+
+def _figure(standing: Standing, setting: Setting) -> str:
+    """The objective with its interval, as a person reads it."""
+    if standing.experiment.objective.is_capacity:
+        return _capacity_figure(standing, standing.row(setting))
+    metric = standing.experiment.objective.metric
+    unit = METRICS[metric].unit
+    found = standing.row(setting).estimates[metric]
+    text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
+    if found.low is None or found.high is None:
+        return f"{text}, from one trial"
+    return (
+        f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
+        f"{found.n} trials)"
+    )
+
+
+def _capacity_figure(standing: Standing, row: SettingResult) -> str:
+    assert row.capacity is not None
+    found, wanted = row.capacity.estimate, _wanted(standing)
+    if found is not None and row.uncertain_because:
+        return f"it held {wanted} in none of {found.n} trials, and below the rates tried it may"
+    if found is None or found.low is None or found.high is None:
+        return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
+    return (
+        f"it holds {wanted} up to {format_value(found.value, 'per_s')} ({found.confidence:.0%} interval "
+        f"{significant(found.low)} to {significant(found.high)}, {found.n} trials)"
+    )
+
+
+def _how_sure(
+    standing: Standing,
+    kind: AnswerKind,
+    chosen: Setting,
+    equivalent: Sequence[Setting],
+    undecided: Sequence[Setting],
+) -> str:
+    if len(standing.rows) == 1 and standing.exploration is not None:
+        return "No other of those tried could race, so nothing was there to compare: see why they do not count."
+    if len(standing.rows) == 1:
+        return (
+            "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "
+            "chosen (-P threads=1..64, factors in a file)."
+        )
+    compared = _compared(standing, kind, chosen, equivalent, undecided)
+    outside = [clause for clause in (_not_allowed(standing), _failed(standing)) if clause]
+    if not compared:
+        return f"No other setting can be the answer: {'; '.join(outside)}."
+    sure = f"At {standing.experiment.objective.confidence:.0%} confidence over all comparisons together"
+    return f"{sure}, {'; '.join([*compared, *outside])}."
+
+
+def _compared(
+    standing: Standing,
+    kind: AnswerKind,
+    chosen: Setting,
+    equivalent: Sequence[Setting],
+    undecided: Sequence[Setting],
+) -> list[str]:
+    """Clauses on the settings that may be an answer, against each other."""
+    others = [setting for setting in equivalent if setting != chosen]
+    parts = []
+    if others:
+        parts.append(f"{names(others)} {verb(others, 'serves', 'serve')} as well within {standing.margin}")
+        if kind is AnswerKind.EQUIVALENT_SET:
+            parts[-1] += f" and {chosen.id} is the cheapest of them"
+    if undecided:
+        parts.append(f"nothing is better by more than {standing.margin}, though {names(undecided)} may be as good")
+    worse = [row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE]
+    if worse:
+        parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))
+    return parts
+
+
+def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -> str:
+    settings = [row.setting for row in worse]
+    whole = whole and len(worse) > 1
+    who = "every other setting is" if whole else f"{names(settings)} {verb(settings, 'is', 'are')}"
+    assert standing.leader is not None
+    metric = standing.experiment.objective.metric
+    best = standing.value(standing.leader, metric) or 0.0
+    closest = min(worse, key=lambda row: abs((standing.value(row.setting, metric) or 0.0) - best))
+    near = "" if len(worse) == 1 else f"the nearest, {closest.setting.id}, "
+    return f"{who} worse ({near}{_gap(standing, closest, best)})"
+
+
+def _gap(standing: Standing, row: SettingResult, best: float) -> str:
+    """How much worse: a percentage, for shares percentage points, and both figures where the leader's is 0."""
+    effect = row.effect
+    if effect is None or effect.low is None or effect.high is None:
+        assert standing.leader is not None
+        return f"with {standing.objective_text(row.setting)} against {standing.objective_text(standing.leader)}"
+    low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
+    unit = "percentage points" if standing.shares else "%"
+    return f"by {significant(100 * low)} to {significant(100 * high)} {unit}"
+
+
+def _not_allowed(standing: Standing) -> str:
+    found = [row.setting for row in standing.rows if row.trials and not row.feasible]
+    return f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints" if found else ""
+
+
+def _failed(standing: Standing) -> str:
+    return _without_trials(standing.failed, "failed")
+
+
+def _unmeasured(standing: Standing) -> str:
+    """Mandatory wherever it is not empty: nothing is known of these settings."""
+    untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
+    others = {setting: reason for setting, reason in standing.unmeasured.items() if reason != NOT_TRIED}
+    parts = [_without_trials(others, "could not be measured")] if others else []
+    if untried:
+        parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
+    return "; ".join(parts)
+
+
+def _without_trials(reasons: Mapping[Setting, str], what: str) -> str:
+    if not reasons:
+        return ""
+    texts = list(dict.fromkeys(reasons.values()))
+    return f"{names(list(reasons))} {what}: {texts[0]}{' (and other reasons)' if len(texts) > 1 else ''}"

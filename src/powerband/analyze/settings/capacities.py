@@ -1,0 +1,111 @@
+"""Settings by their capacity: who leads, and how every other compares; the same verdicts as between loads of one rate.
+
+In: each setting's search. Out: a contest. The planner asks it after every round who may leave, the analysis asks it for
+verdicts: so both say the same. Not here: one setting's own search (`capacity.py`), words (`answer.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from powerband.analyze.settings.capacity import Search, search_of
+from powerband.analyze.stats.edge import difference_quantiles
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.results import Estimate, TrialResult, Verdict
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Log capacity less the leader's: median, simultaneous interval, and the interval at twice the error."""
+
+    middle: float
+    low: float
+    high: float
+    low_tost: float
+    high_tost: float
+
+
+@dataclass(frozen=True)
+class CapacityContest:
+    """`gaps`: of all settings whose edge is known to lie somewhere, but the leader."""
+
+    searches: Mapping[Setting, Search]
+    leader: Setting | None
+    margin: float
+    confidence: float
+    gaps: Mapping[Setting, Gap]
+
+    def verdict(self, setting: Setting) -> Verdict:
+        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
+        if setting == self.leader:
+            return Verdict.EQUIVALENT
+        gap = self.gaps.get(setting)
+        if gap is None:
+            return Verdict.INCONCLUSIVE
+        if max(-gap.low_tost, gap.high_tost) <= self._allowed:
+            return Verdict.EQUIVALENT
+        if gap.high < 0:
+            return Verdict.WORSE
+        return Verdict.BETTER if gap.low > 0 else Verdict.INCONCLUSIVE
+
+    def effect(self, setting: Setting) -> Estimate | None:
+        """Ratio of capacities; None where the leader's is beyond what the generator offers, or this one's is."""
+        if self.leader is None or self.searches[self.leader].everywhere:
+            return None
+        trials = len(self.searches[setting].answers)
+        if setting == self.leader:
+            return Estimate(1.0, 1.0, 1.0, self.confidence, trials)
+        gap = self.gaps.get(setting)
+        if gap is None or self.searches[setting].everywhere:
+            return None
+        return Estimate(math.exp(gap.middle), math.exp(gap.low), math.exp(gap.high), self.confidence, trials)
+
+    def contenders(self) -> list[Setting]:
+        """Settings that may be better than the leader by more than the margin."""
+        return [
+            setting
+            for setting, gap in self.gaps.items()
+            if self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER) and gap.high_tost > self._allowed
+        ]
+
+    def worse_beyond_margin(self) -> list[Setting]:
+        """Settings that are certainly worse than the leader by more than the margin."""
+        return [setting for setting, gap in self.gaps.items() if gap.high < -self._allowed]
+
+    @property
+    def _allowed(self) -> float:
+        return math.log1p(self.margin)
+
+
+def hold_capacity_contest(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]
+) -> CapacityContest:
+    """The contest of all settings, from their trials."""
+    return contest_of(experiment, {setting: search_of(experiment, setting, results) for setting in settings})
+
+
+def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> CapacityContest:
+    """Compares all settings that hold at some rate. Simultaneous by Bonferroni over the others of all settings: the
+    error of an interval is (1 - confidence) / (settings - 1).
+
+    The leader is the highest median of those with at least half as many answers as any other: a setting that was
+    tried once is led by where its first trial happened to lie."""
+    known = [setting for setting, search in searches.items() if search.answers and search.first_look]
+    in_play = [setting for setting in known if not searches[setting].nowhere]
+    objective = experiment.objective
+    if not in_play:
+        return CapacityContest(searches, None, objective.margin, objective.confidence, {})
+    most = max(len(searches[setting].answers) for setting in in_play)
+    eligible = [setting for setting in in_play if 2 * len(searches[setting].answers) >= most]
+    leader = max(eligible, key=lambda setting: searches[setting].edge.quantile(0.5))
+    tail = (1 - objective.confidence) / 2 / max(1, len(searches) - 1)
+    tails = (0.5, tail, 1 - tail, 2 * tail, 1 - 2 * tail)
+    gaps = {
+        setting: Gap(*difference_quantiles(searches[setting].edge, searches[leader].edge, tails))
+        for setting in in_play
+        if setting != leader
+    }
+    return CapacityContest(searches, leader, objective.margin, objective.confidence, gaps)

@@ -1,0 +1,282 @@
+"""From the trials of a capacity search to each setting's capacity: the highest Poisson rate at which the SLO holds.
+
+In: an experiment and its trials' results, in any order. Out: `Search` of each setting (what was tried, where the edge
+lies), which the planner asks for the next rate, and `Capacity` for the reader. The estimate of the edge is `edge.py`'s;
+how settings compare is `capacities.py`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from powerband.analyze.stats.edge import Answered, Edge, locate
+from powerband.analyze.trial.faults import fatal_codes
+from powerband.analyze.trial.honesty import FEW_REQUESTS, MACHINE_CODES, SUBJECT_CODES
+from powerband.base.units import format_duration, format_value
+from powerband.model.claim_expression import OPERATORS
+from powerband.model.experiment import Constraint, Experiment, Objective
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Capacity, CapacityPoint, Estimate, TrialResult
+
+TRIALS_PER_REPEAT = 5
+"""Each setting is tried at `measure.repeats` times so many rates at most: an answer yes or no tells less than a figure
+does, and the first few only find the edge."""
+KEPT_UP = 0.97
+"""Share of the offered rate that must be served within the window. Past its capacity C a server gives C / rate of what
+is offered, so this asks for no more than 3 % above what it gives for ever: the margin below which nothing counts."""
+IN_FLIGHT_ERRORS = 3.0
+"""What is in flight at the window's two ends differs by chance: so many standard deviations of it are let pass."""
+OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
+"""A trial that ended so was answered by the subject: it does not bear the rate."""
+LIMITED_TRIALS = 2
+"""So many trials at one rate in which the generator was the limit: the rate is beyond what it can offer."""
+LIMIT_KNOWN = 1.15
+"""The generator's limit is known closely enough between a rate that it offered and so much more."""
+TRIALS_MIN = 5
+"""Before so many answers no interval is believed to be narrow."""
+NEAR = 0.10
+"""Other metrics of a setting are those of its trials within so much of the edge."""
+
+
+def holds(experiment: Experiment, result: TrialResult) -> bool | None:
+    """Whether the SLO held in a capacity trial; None where the trial says nothing of it."""
+    if result.stage is not Stage.CAPACITY or result.rate_per_s is None:
+        return None
+    if not result.valid:
+        return False if result.status != "interrupted" and fatal_codes(result) & OVERLOADED else None
+    met = [_met(constraint, result) for constraint in experiment.objective.constraints]
+    if False in met or not _kept_up(result, experiment.load.duration_ns / 1e9):
+        return False
+    return None if None in met else True
+
+
+def _met(constraint: Constraint, result: TrialResult) -> bool | None:
+    value = result.metrics.get(constraint.metric)
+    return None if value is None else OPERATORS[constraint.op](value, constraint.threshold)
+
+
+def _kept_up(result: TrialResult, window_s: float) -> bool:
+    offered, goodput = result.metrics.get("offered_rate_per_s"), result.metrics.get("goodput_per_s")
+    if offered is None or goodput is None:
+        return True
+    in_flight = offered * result.metrics.get("response_time_ns_mean", 0.0) / 1e9  # Little's law
+    chance = IN_FLIGHT_ERRORS * math.sqrt(2 * in_flight) / window_s
+    return goodput >= KEPT_UP * offered - chance
+
+
+@dataclass(frozen=True)
+class Search:
+    """One setting's search so far. `first_look`: what it gave its users at most, per second; None: not known yet.
+    `floor_per_s`: the lowest rate of which a trial says something; `ceiling_per_s`: the generator's limit, if met."""
+
+    setting: Setting
+    experiment: Experiment
+    trials: tuple[TrialResult, ...]
+    answers: tuple[Answered, ...]
+    first_look: float | None
+    floor_per_s: float
+    ceiling_per_s: float
+
+    @property
+    def objective(self) -> Objective:
+        return self.experiment.objective
+
+    @cached_property
+    def edge(self) -> Edge:
+        assert self.first_look is not None, "no rate is known to begin from"
+        floor = math.log(self.floor_per_s)
+        return locate(self.answers, max(math.log(self.first_look), floor), floor)
+
+    def next_rate_per_s(self) -> float:
+        """Rounded, so that the same rate comes again and the plan reads well."""
+        digits = 3 if self.objective.margin >= 0.02 else 4
+        highest = self._highest_per_s
+        rate = math.exp(self.edge.next_log_rate(math.log(highest)))
+        return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
+
+    @property
+    def _highest_per_s(self) -> float:
+        """Under the generator's limit: half way to it, in log rate, from the highest rate that it did offer."""
+        if math.isinf(self.ceiling_per_s):
+            return math.inf
+        if self._limit_known:
+            return self.offered_per_s
+        return math.sqrt(self.ceiling_per_s * max(self.offered_per_s, self.floor_per_s))
+
+    @property
+    def offered_per_s(self) -> float:
+        """The highest rate below the ceiling that a valid trial had."""
+        offered = [trial.rate_per_s for trial in self.trials if trial.valid and trial.rate_per_s]
+        below = [rate for rate in offered if rate < self.ceiling_per_s]
+        return max(below, default=min(self.first_look or math.inf, self.ceiling_per_s / 2))
+
+    @property
+    def _limit_known(self) -> bool:
+        return self.ceiling_per_s <= LIMIT_KNOWN * self.offered_per_s
+
+    @property
+    def nowhere(self) -> bool:
+        """The SLO holds at no rate that can be tried."""
+        return self._answered and float(self.edge.below(math.log(self.floor_per_s))) > self._sure
+
+    @property
+    def unseen(self) -> bool:
+        """It held in no trial, though at a rate lower than those tried it may: an estimate is a guess then."""
+        return self._answered and not self.nowhere and not any(answer.held for answer in self.answers)
+
+    @property
+    def everywhere(self) -> bool:
+        """It holds at every rate that the generator can offer, and broke down at none beyond, as a server that dies."""
+        if not self._answered or not self._limit_known:
+            return False
+        beyond = math.log(self.offered_per_s)
+        if any(answer.log_rate > beyond and not answer.held for answer in self.answers):
+            return False
+        return 1 - float(self.edge.below(beyond)) > self._sure
+
+    def narrow(self, half_width: float) -> bool:
+        """Whether the capacity is known this closely, as a share of it."""
+        wanted = math.log1p(half_width)
+        enough = self._answered and len(self.answers) >= TRIALS_MIN
+        return enough and self.edge.half_width(self.objective.confidence) <= wanted
+
+    @property
+    def _answered(self) -> bool:
+        return self.first_look is not None and bool(self.answers)
+
+    @property
+    def _sure(self) -> float:
+        return (1 + self.objective.confidence) / 2
+
+    def near_edge(self) -> list[TrialResult]:
+        """The valid trials that show the setting at its capacity: those that held within a tenth of it, else the
+        nearest below it that held, else, and where it has none, those at the lowest rate of all."""
+        valid = [trial for trial in self.trials if trial.valid and trial.stage is Stage.CAPACITY and trial.rate_per_s]
+        held = [trial for trial in valid if holds(self.experiment, trial)]
+        if not held or self.nowhere:
+            lowest = min((trial.rate_per_s or 0.0 for trial in valid), default=0.0)
+            return [trial for trial in valid if trial.rate_per_s == lowest]
+        middle = math.exp(self.edge.quantile(0.5))
+        near = [trial for trial in held if abs((trial.rate_per_s or 0.0) / middle - 1) <= NEAR]
+        return near or [max(held, key=lambda trial: trial.rate_per_s or 0.0)]
+
+
+def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialResult]) -> Search:
+    """The state of one setting's search. A first look needs no honest figure, just any: it only says where to begin."""
+    mine = tuple(sorted((r for r in results if r.setting == setting), key=lambda result: result.number))
+    answered = [(result, held) for result in mine if (held := holds(experiment, result)) is not None]
+    looks = [
+        goodput / len(experiment.load.scenario)
+        for result in mine
+        if result.stage is Stage.SATURATE and (goodput := result.metrics.get("goodput_per_s", 0.0)) > 0
+    ]
+    return Search(
+        setting=setting,
+        experiment=experiment,
+        trials=mine,
+        answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
+        first_look=looks[-1] if looks else None,
+        floor_per_s=FEW_REQUESTS / (experiment.load.duration_ns / 1e9),
+        ceiling_per_s=_ceiling(mine),
+    )
+
+
+def _ceiling(trials: Sequence[TrialResult]) -> float:
+    limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
+    # Where it offered more in a trial that counts, it was disturbed and not at its limit.
+    offered = max((trial.rate_per_s for trial in trials if trial.valid and trial.rate_per_s), default=0.0)
+    return min((rate for rate, n in limited.items() if n >= LIMITED_TRIALS and rate > offered), default=math.inf)
+
+
+def _by_generator(result: TrialResult) -> bool:
+    """Where other programs took its CPU, it was not its own limit that it met."""
+    codes = fatal_codes(result)
+    return any(code.startswith("generator") for code in codes) and not codes & MACHINE_CODES
+
+
+def capacity_of(search: Search) -> Capacity | None:
+    """For the reader; None where nothing was tried at a rate of its own."""
+    curve = _curve(search)
+    if search.first_look is None or not curve:
+        return None
+    if search.nowhere:
+        return Capacity(None, curve, "; ".join(misses(search)))
+    if search.everywhere:
+        return Capacity(
+            None,
+            curve,
+            f"holds at every rate that the load engine could offer, up to {search.offered_per_s:,.0f}/s: "
+            "raise load.engine_threads, give the engine more CPUs, or ask for more",
+        )
+    low, high = search.edge.interval(search.objective.confidence)
+    middle = search.edge.quantile(0.5)
+    n, confidence = len(search.answers), search.objective.confidence
+    return Capacity(Estimate(math.exp(middle), math.exp(low), math.exp(high), confidence, n), curve)
+
+
+def misses(search: Search) -> tuple[str, ...]:
+    """Why it holds at no rate: each condition that was missed at the lowest rate tried, with what was seen where it
+    was missed; single trials may have met it."""
+    lowest = search.near_edge()
+    if not lowest:
+        return tuple(dict.fromkeys(problem.message for trial in search.trials for problem in trial.problems))
+    rate = min(trial.rate_per_s or 0.0 for trial in lowest)
+    found = []
+    for constraint in search.objective.constraints:
+        values = [trial.metrics[constraint.metric] for trial in lowest if _met(constraint, trial) is False]
+        if values:
+            seen = format_value(float(np.median(values)), METRICS[constraint.metric].unit)
+            found.append(f"{constraint.text}: it was {seen} at {rate:,.4g}/s, the lowest rate tried")
+    return tuple(found) or (f"less than {KEPT_UP:.0%} of {rate:,.4g}/s was served, the lowest rate tried",)
+
+
+def short_windows(experiment: Experiment) -> str | None:
+    """A share e of overload shows in a time limit L once warm-up and window are longer than L / e."""
+    warmup_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
+    whole_ns = warmup_ns + experiment.load.duration_ns
+    limits = [limit for limit in experiment.allowed_times_ns() if limit > 0]
+    unseen = max(limits, default=0.0) / whole_ns
+    margin = experiment.objective.margin
+    if unseen <= margin:
+        return None
+    return (
+        f"trials of {format_duration(whole_ns)} (warm-up and load.duration) cannot see an overload of less than "
+        f"{unseen:.1%}: capacities may be too high by as much; for the margin of {margin:.1%} make them "
+        f"{format_duration(max(limits) / margin)} or longer"
+    )
+
+
+def _curve(search: Search) -> tuple[CapacityPoint, ...]:
+    """By rate: the trials that say something."""
+    points = []
+    rates = sorted({trial.rate_per_s for trial in search.trials if trial.rate_per_s is not None})
+    for rate in rates:
+        here = [trial for trial in search.trials if trial.rate_per_s == rate]
+        answers = [answer for trial in here if (answer := holds(search.experiment, trial)) is not None]
+        if not answers:
+            continue
+        valid = [trial for trial in here if trial.valid]
+        points.append(
+            CapacityPoint(
+                rate_per_s=rate,
+                trials=len(answers),
+                held=sum(answers),
+                p50_ns=_median(valid, "response_time_ns_p50"),
+                p99_ns=_median(valid, "response_time_ns_p99"),
+                error_rate=_median(valid, "error_rate"),
+                goodput_per_s=_median(valid, "goodput_per_s"),
+            )
+        )
+    return tuple(points)
+
+
+def _median(trials: Sequence[TrialResult], metric: str) -> float | None:
+    values = [trial.metrics[metric] for trial in trials if metric in trial.metrics]
+    return float(np.median(values)) if values else None

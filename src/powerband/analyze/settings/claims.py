@@ -1,0 +1,303 @@
+"""Judges an experiment's claims by its trials: held, refuted or undecided, with an interval over blocks.
+
+In: an experiment and the results of its trials, in any order. Out: one `ClaimResult` for each claim. The grammar is
+`claim_expression.py`; the statistics, their sources, and what they do not say: docs/methods/claims.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from powerband.analyze.stats.intervals import SD_FLOOR, exp
+from powerband.analyze.stats.special import Array, student_t
+from powerband.analyze.stats.spending import share_at
+from powerband.base.arithmetic import Arithmetic, Number, value
+from powerband.base.units import format_value
+from powerband.model.claim_expression import (
+    OPERATORS,
+    ClaimComparison,
+    Reference,
+    Term,
+    parse_claim,
+    settings_of,
+)
+from powerband.model.experiment import Claim, Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage, format_level
+from powerband.model.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
+
+HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
+_OPPOSITE = {HELD: REFUTED, REFUTED: HELD, UNDECIDED: UNDECIDED}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_SIDE_MAX = 1e100  # its square is still a float
+
+Cells = Mapping[tuple[Setting, int], TrialResult]
+
+
+def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[ClaimResult, ...]:
+    """Every claim, in the experiment's order; never raises for what results hold.
+
+    Only valid trials count; of several attempts at one setting in one block the last valid one. All intervals of one
+    claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
+    cells = {
+        (result.setting, result.block): result
+        for result in sorted(results, key=lambda result: result.number)
+        if result.valid and result.stage is Stage.COMPARE
+    }
+    return tuple(_judge(claim, experiment, cells) for claim in experiment.claims)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """`error`: of one interval, so that all of a claim hold together."""
+
+    error: float
+    margin: float
+
+
+def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
+    claimed = parse_claim(claim.holds)
+    there = set(experiment.settings())
+    cases = [case for case in settings_of(claimed, experiment.factors) if there.issuperset(case.values())]
+    objective = experiment.objective
+    # A race ends when it has seen enough: its claims, too, spend their look's share only.
+    share = share_at(experiment, len({block for _, block in cells}))
+    error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
+    rule = _Rule(error, objective.margin)
+    parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)
+    verdicts = {part.verdict for part in parts}
+    verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
+    sentence = _summary(parts, verdict)
+    return ClaimResult(claim.id, claim.says, claim.holds, claim.published, verdict, sentence, parts)
+
+
+def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, rule: _Rule) -> ClaimPart:
+    base = partial(ClaimPart, comparison=comparison.text, where=_where(case))
+    balanced = _balanced(comparison)
+    unit = _shared_unit(balanced)
+    try:
+        left, right = _sides(balanced, case, cells)
+        judged = _counted(balanced, left, unit) or _measured(balanced, left, right, unit, rule)
+    except _CannotSayError as reason:
+        return base(verdict=UNDECIDED, left=None, right=None, unit=unit, scale="difference", interval=None,
+                    blocks=reason.blocks, sentence=f"{reason}.")  # fmt: skip
+    return base(verdict=judged.verdict, left=judged.left, right=judged.right, unit=unit, scale=judged.scale,
+                interval=judged.interval, blocks=len(left), sentence=_sentence(judged, unit, len(left)))  # fmt: skip
+
+
+class _CannotSayError(Exception):
+    """Why a comparison has no verdict, as words without a full stop, and how many blocks could be used."""
+
+    def __init__(self, words: str, blocks: int) -> None:
+        super().__init__(words)
+        self.blocks = blocks
+
+
+def _balanced(comparison: ClaimComparison) -> ClaimComparison:
+    """`a - b > 0` as `a > b`, which says the same and can be judged as a ratio; zeros stand on the right."""
+    if _is_zero(comparison.left) and not _is_zero(comparison.right):
+        op, text = _MIRRORED[comparison.op], comparison.text
+        comparison = ClaimComparison(op, comparison.right, comparison.left, text)
+    match comparison.left:
+        case Arithmetic("-", left, right) if _is_zero(comparison.right):
+            return replace(comparison, left=left, right=right)
+    return comparison
+
+
+def _is_zero(term: Term) -> bool:
+    return isinstance(term, Number) and term.value == 0
+
+
+def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> tuple[Array, Array]:
+    """Both sides in every block that has all their metrics: settings are paired within blocks."""
+    references = comparison.references
+    usable = [
+        block
+        for block in sorted({block for _, block in cells})
+        if all(_known(cells.get((case[reference], block)), reference.metric) for reference in references)
+    ]
+    if len(usable) < 2:
+        raise _CannotSayError(_lacking(references, case, cells, len(usable)), len(usable))
+    pairs = []
+    for block in usable:
+
+        def value_of(reference: Reference, block: int = block) -> float:
+            return cells[case[reference], block].metrics[reference.metric]
+
+        try:
+            pair = (value(comparison.left, value_of), value(comparison.right, value_of))
+        except ZeroDivisionError:
+            raise _CannotSayError(f"In block {block + 1} it divides by zero", len(usable)) from None
+        if not all(abs(side) < _SIDE_MAX for side in pair):
+            raise _CannotSayError(f"In block {block + 1} a side is too large to reckon with", len(usable))
+        pairs.append(pair)
+    left, right = np.array(pairs, dtype=float).T
+    return left, right
+
+
+def _known(result: TrialResult | None, metric: str) -> bool:
+    return result is not None and metric in result.metrics
+
+
+def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting], cells: Cells, usable: int) -> str:
+    for reference in references:
+        setting = case[reference]
+        mine = [result for (of, _), result in cells.items() if of == setting]
+        if not mine:
+            return f"No trial of {setting.id} was valid"
+        if not any(reference.metric in result.metrics for result in mine):
+            return f"No valid trial of {setting.id} measured {reference.metric}"
+    several = len({case[reference] for reference in references}) > 1
+    what = "a valid trial of each setting that it compares" if several else "a valid trial of it"
+    blocks = f"Only {usable} block has" if usable else "No block has"
+    return f"{blocks} {what}; an interval takes two"
+
+
+@dataclass(frozen=True)
+class _Judged:
+    verdict: ClaimVerdict
+    left: float
+    right: float
+    scale: str
+    interval: Estimate | None
+    why: str = ""
+
+
+def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
+    """What is never below zero, against zero: one block that is not zero shows that the mean is not, and zero in every
+    block is taken as zero. None for all other comparisons, where an interval decides."""
+    if not (_is_zero(comparison.right) and _never_negative(comparison.left)):
+        return None
+    seen = int((left > 0).sum())
+    is_zero = HELD if seen == 0 else REFUTED
+    verdict = {"==": is_zero, "<=": is_zero, "!=": _OPPOSITE[is_zero], ">": _OPPOSITE[is_zero], ">=": HELD}
+    why = f"zero in all {len(left)} blocks" if seen == 0 else f"above zero in {seen} of {len(left)} blocks"
+    if seen:
+        why += f", {_shown(float(left.mean()), unit)} on average"
+    return _Judged(verdict.get(comparison.op, REFUTED), float(left.mean()), 0.0, "count", None, why)
+
+
+def _never_negative(term: Term) -> bool:
+    """No metric is ever negative, nor a number as written; only a minus can lead below zero."""
+    return not isinstance(term, Arithmetic) or (
+        term.op != "-" and _never_negative(term.left) and _never_negative(term.right)
+    )
+
+
+def _measured(comparison: ClaimComparison, left: Array, right: Array, unit: str, rule: _Rule) -> _Judged:
+    units = {METRICS[reference.metric].unit for reference in comparison.references}
+    log = "ratio" not in units and bool((left > 0).all() and (right > 0).all())
+    differences = np.log(left) - np.log(right) if log else left - right
+    # Counts are exact, so that equal ones prove something; rates and times are read off finite windows and histograms.
+    floor = SD_FLOOR if log and units - {"count"} else 0.0
+    back = exp if log else float
+    middle = [back(float(np.log(side).mean())) if log else float(side.mean()) for side in (left, right)]
+
+    def interval(error: float) -> tuple[float, float, Estimate]:
+        mean, half = float(differences.mean()), _half(differences, 1 - error, floor)
+        found = Estimate(back(mean), back(mean - half), back(mean + half), 1 - error, len(left))
+        return mean - half, mean + half, found
+
+    low, high, estimate = interval(rule.error)
+    if comparison.op in ("==", "!="):
+        margin = math.log1p(rule.margin) if log else rule.margin * (1 if unit == "ratio" else abs(middle[1]))
+        inner_low, inner_high, inner = interval(min(2 * rule.error, 0.99))
+        same = UNDECIDED
+        if low > margin or high < -margin:
+            same = REFUTED
+        elif -margin <= inner_low and inner_high <= margin:
+            same, estimate = HELD, inner
+        verdict = same if comparison.op == "==" else _OPPOSITE[same]
+    else:
+        compare = OPERATORS[comparison.op]
+        truths = {compare(end, 0.0) for end in (low, high)}
+        verdict = UNDECIDED if len(truths) == 2 else HELD if True in truths else REFUTED
+    return _Judged(verdict, middle[0], middle[1], "ratio" if log else "difference", estimate)
+
+
+def _half(differences: Array, confidence: float, floor: float) -> float:
+    """Half-width of Student's t interval for a mean (Student 1908)."""
+    sd = float(differences.std(ddof=1))
+    if np.ptp(differences) == 0:
+        sd = 0.0  # rounding of the mean must not make equal values differ
+    return student_t(confidence, len(differences) - 1) * max(sd, floor) / math.sqrt(len(differences))
+
+
+def _shared_unit(comparison: ClaimComparison) -> str:
+    """The unit of both sides; empty for plain numbers, and where the sides do not agree."""
+    units = {unit for unit in map(_unit, (comparison.left, comparison.right)) if unit is not None}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _unit(term: Term) -> str | None:
+    """None: a number, which is in whatever unit it is compared with."""
+    match term:
+        case Number():
+            return None
+        case Reference(metric, _):
+            return METRICS[metric].unit
+        case Arithmetic(op, left, right):
+            first, second = _unit(left), _unit(right)
+            if op in "+-":
+                return first or second
+            if second is None or (first is None and op == "*"):
+                return first or second
+            return ""
+
+
+def _where(case: Mapping[Reference, Setting]) -> str:
+    """The levels that the claim leaves open."""
+    named = {name for reference in case for name, _ in reference.levels}
+    setting = next(iter(case.values()))
+    return ",".join(f"{name}={format_level(level)}" for name, level in setting.levels if name not in named)
+
+
+def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
+    """The sentence of the only part, or of the first part that decides, and how many there are. Sides that are not just
+    measured but reckoned (`0.9 * goodput[...]`) are told by their expression."""
+    if len(parts) == 1:
+        reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
+        return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
+    deciding = [part for part in parts if part.verdict is verdict]
+    first = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
+    count = f"All {len(parts)}" if verdict is HELD else f"{len(deciding)} of {len(parts)}"
+    return f"{count} comparisons {'is' if count.startswith('1 ') else 'are'} {verdict}; {first}: {deciding[0].sentence}"
+
+
+def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
+    found = judged.interval
+    if found is None or found.low is None or found.high is None:
+        return f"It was {judged.why}."
+    sides = f"{_shown(judged.left, unit)} against {_shown(judged.right, unit)}"
+    figures = (found.value, found.low, found.high)
+    if judged.scale == "ratio":
+        middle, low, high = map(_digits, figures)
+        measured = f"a ratio of {middle}"
+    else:
+        middle, low, high = (_difference(figure, unit) for figure in figures)
+        measured = f"a difference of {middle}"
+    open_ended = ". The interval holds both: more blocks would tell" if judged.verdict is UNDECIDED else ""
+    if found.low == found.high:
+        return f"{sides}, {measured} in each of {blocks} blocks."
+    sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} blocks"
+    return f"{sides}, {measured} ({sure}){open_ended}."
+
+
+def _shown(value: float, unit: str) -> str:
+    """Whole counts without decimals, though logarithms leave them a hair beside."""
+    whole = unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value))
+    return f"{value:,.0f}" if whole else format_value(value, unit)
+
+
+def _difference(value: float, unit: str) -> str:
+    """Of shares in points: a percentage could be taken for a ratio."""
+    return f"{format_value(value, unit).removesuffix('%')}points" if unit == "ratio" else _shown(value, unit)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4g}" if value < 10_000 or value >= 1e9 else f"{value:,.0f}"

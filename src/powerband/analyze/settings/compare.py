@@ -1,0 +1,415 @@
+"""Trial results in, `Analysis` out: estimates per setting, verdicts against the leader, the answer.
+
+In: an experiment and the results of its trials, in any order. Out: values for reports. The statistics themselves are in
+`intervals.py`, the words in `answer.py`; nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from powerband.analyze.runs.one_at_a_time import costs_of_changes
+from powerband.analyze.settings.answer import word_answer
+from powerband.analyze.settings.capacities import CapacityContest, hold_capacity_contest
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
+from powerband.analyze.settings.claims import judge_claims
+from powerband.analyze.settings.confirm import confirm, unconfirmed
+from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.found import found_sentences
+from powerband.analyze.settings.no_answer import NOT_TRIED
+from powerband.analyze.settings.published import published_tables
+from powerband.analyze.settings.rules_of_thumb import judge_rules
+from powerband.analyze.settings.standing import Standing
+from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
+from powerband.analyze.stats.intervals import estimate, on_log_scale
+from powerband.analyze.trial.bottleneck.rules import commonest
+from powerband.analyze.trial.faults import subjects_own
+from powerband.base.units import format_duration
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS, OWN
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Estimate,
+    Exploration,
+    Race,
+    SettingResult,
+    TrialResult,
+    Verdict,
+)
+
+RESUME = "resume the run to finish it"
+"""Ends each warning of a plan that is not over: no advice for one who looks at a run that goes on."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
+    fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
+    it, and `raced`: the settings that race (None: all)."""
+
+    to_come: int = 0
+    left: Mapping[Setting, str] = field(default_factory=dict)
+    race: Race | None = None
+    exploration: Exploration | None = None
+    raced: tuple[Setting, ...] | None = None
+
+
+def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
+    """Judges all settings by the objective, from their valid trials; never raises for what results hold.
+
+    Of several attempts at one setting in one block the last valid one counts. Settings that certainly miss a constraint
+    cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
+    another one could not be measured for no fault of its own. Of a space that was explored first, those that raced are
+    judged, and no others."""
+    progress = progress or Progress()
+    settings = _judged(experiment, results, progress)
+    if experiment.objective.is_capacity:
+        standing = _by_capacity(experiment, settings, results)
+        decision = _decide(standing)
+    else:
+        standing, decision = _by_blocks(experiment, settings, results, progress)
+    standing = _timed(standing, results, progress)
+    rows = standing.rows
+    restless = never_stabilised(results)
+    answer = with_caveat(_answer(standing, decision), restless)
+    analysis = Analysis(
+        name=experiment.name,
+        question=experiment.question,
+        objective=experiment.objective.metric,
+        direction=experiment.objective.direction,
+        constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
+        confidence=experiment.objective.confidence,
+        margin=experiment.objective.margin,
+        answer=answer,
+        settings=tuple(rows),
+        trials=tuple(sorted(results, key=lambda result: result.number)),
+        warnings=(*_warnings(experiment, rows, results, progress), *warnings_of(results, restless)),
+        claims=judge_claims(experiment, results),
+        race=standing.race,
+        exploration=progress.exploration,
+        rules=() if experiment.is_self_driven else judge_rules(experiment, rows, results, answer),
+        published=published_tables(experiment, results),
+        noun=experiment.noun,
+        changes=costs_of_changes(experiment, results, standing.race),
+    )
+    return replace(analysis, found=found_sentences(analysis))
+
+
+def named_setting(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+) -> Setting | None:
+    """The one of `settings` that `analyse` would name, without all that goes with it: a race wants to confirm it."""
+    _, decision = _by_blocks(experiment, settings, results, progress)
+    return decision.chosen
+
+
+def _by_blocks(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+) -> tuple[Standing, _Decision]:
+    """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
+    are judged: its error is spent at looks, and half a block is none."""
+    whole = progress.race.blocks if progress.race is not None and progress.race.under_way else math.inf
+    table = ResponseTable(experiment, settings, [result for result in results if result.block < whole])
+    scale = scale_of(experiment, table)
+    estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
+    compliance = compliance_of(experiment, table)
+    race = progress.race
+    departures = {departure.setting: departure for departure in race.departures} if race else {}
+    contest = hold_contest(experiment, table, scale, compliance, departures)
+    rows = tuple(
+        SettingResult(
+            setting=setting,
+            trials=len(table.valid(setting)),
+            invalid=sum(1 for result in results if result.setting == setting and _spoilt(result)),
+            estimates=estimates[setting],
+            effect=contest.effect(setting),
+            verdict=contest.verdict(setting),
+            feasible=bool(estimates[setting]) and not compliance[setting].missed,
+            infeasible_because=compliance[setting].missed
+            if estimates[setting]
+            else _absent_because(setting, results, table.metric),
+            uncertain_because=compliance[setting].open if estimates[setting] else (),
+            bottleneck=commonest(table.valid(setting)),
+        )
+        for setting in settings
+    )
+    blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
+    standing = replace(
+        _standing(experiment, results, rows, contest, blocks), race=race, exploration=progress.exploration
+    )
+    decision = _decide(standing)
+    if race is not None and decision.chosen is not None:
+        confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
+        absent = unconfirmed(results, decision.chosen)
+        race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
+        upheld = confirmation is None or confirmation.upheld
+        if not upheld or (absent is not None and absent[1]):
+            # Fresh starts that contradict a race leave it without an answer.
+            decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
+        standing = replace(standing, race=race)
+    return standing, decision
+
+
+def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progress) -> Standing:
+    """With what a block takes, and whether the budget ended before there were two."""
+    experiment = standing.experiment
+    ran = [result for result in results if result.status != "interrupted"]
+    trials = [result for result in ran if result.stage is not Stage.EXPLORE]
+    took = [result.took_s for result in trials if result.took_s is not None]
+    if experiment.design.budget_ns is None or not took:
+        return standing
+    looked = [result.took_s for result in ran if result.stage is Stage.EXPLORE and result.took_s is not None]
+    looks = min(experiment.design.explore_trials, len(experiment.settings()))
+    one_block = experiment.measure.repeats == 1 and not experiment.objective.is_capacity
+    # The first round of a capacity search only looks.
+    compared = any(result.block >= 1 for result in trials) or one_block
+    block_s = sum(took) / len(took) * len(standing.rows)
+    live = any(row.setting not in progress.left for row in standing.rows)  # else nothing was left to spend time on
+    return replace(
+        standing,
+        block_s=block_s,
+        explore_s=sum(looked) / len(looked) * looks if looked else 0.0,
+        out_of_time=progress.to_come == 0 and live and not compared,
+    )
+
+
+def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> Standing:
+    """Each setting by the highest rate at which it holds the constraints."""
+    contest = hold_capacity_contest(experiment, settings, results)
+    rows = tuple(_capacity_row(experiment, contest, setting, results) for setting in settings)
+    blocks = 0 if contest.leader is None else len(contest.searches[contest.leader].answers)
+    return _standing(experiment, results, rows, contest, blocks)
+
+
+def _capacity_row(
+    experiment: Experiment, contest: CapacityContest, setting: Setting, results: Sequence[TrialResult]
+) -> SettingResult:
+    """Its other metrics are those of its trials near the capacity."""
+    search = contest.searches[setting]
+    capacity = capacity_of(search)
+    estimates = {} if capacity is None else _estimates(experiment, search.near_edge())
+    if capacity is not None and capacity.estimate is not None:
+        estimates[experiment.objective.metric] = capacity.estimate
+    answered = len(search.answers)
+    because: tuple[str, ...] = ()
+    if answered and search.nowhere:
+        because = misses(search)
+    elif not answered:
+        because = _unanswered(search) or _absent_because(setting, results, experiment.objective.metric)
+    return SettingResult(
+        setting=setting,
+        trials=answered,
+        invalid=sum(1 for result in search.trials if _spoilt(result) and holds(experiment, result) is None),
+        estimates=estimates,
+        effect=contest.effect(setting),
+        verdict=contest.verdict(setting),
+        feasible=bool(answered) and not search.nowhere,
+        infeasible_because=because,
+        uncertain_because=misses(search) if search.unseen else (),
+        # What gives way first shows where more is asked for than can be served.
+        bottleneck=commonest([t for t in search.trials if t.valid and t.stage is Stage.SATURATE] or search.near_edge()),
+        capacity=capacity,
+    )
+
+
+def _cut_short(experiment: Experiment, rows: Sequence[SettingResult], progress: Progress) -> str | None:
+    """Said where the budget ended a search whose most tried setting has trials left and is not known to the margin."""
+    budget_ns, most = experiment.design.budget_ns, max(rows, key=lambda row: row.trials, default=None)
+    found = most.capacity.estimate if most and most.capacity else None
+    if budget_ns is None or progress.to_come > 0 or found is None or found.low is None or found.high is None:
+        return None
+    known = math.log(found.high / found.low) / 2 <= math.log1p(experiment.objective.margin)
+    if known or most is None or most.trials >= TRIALS_PER_REPEAT * experiment.measure.repeats:
+        return None
+    margin = experiment.objective.margin
+    return (
+        f"the budget of {format_duration(budget_ns)} ended the search before a capacity was known to {margin:.1%}: "
+        "allow more (design.budget)"
+    )
+
+
+def _unanswered(search: Search) -> tuple[str, ...]:
+    """Why valid trials do not tell whether a setting holds the conditions; nothing where none is valid."""
+    valid = [trial for trial in search.trials if trial.valid]
+    tried = [trial for trial in valid if trial.stage is Stage.CAPACITY]
+    if valid and len(valid) == sum(trial.status != "interrupted" for trial in search.trials) and not tried:
+        return ("only its first look has run, at no rate of its own",)
+    wanted = dict.fromkeys(constraint.metric for constraint in search.objective.constraints)
+    absent = [metric for metric in wanted if any(metric not in trial.metrics for trial in tried)]
+    return tuple(f"{metric} was not measured, which a condition is about" for metric in absent)
+
+
+def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Progress) -> list[Setting]:
+    if progress.raced is not None:
+        return list(progress.raced)
+    met = (result.setting for result in results if result.stage is not Stage.EXPLORE)
+    return list(dict.fromkeys([*(() if experiment.explores else experiment.settings()), *met]))
+
+
+def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
+    """Every metric that all of the setting's valid trials have, or those that have it."""
+    known = set().union(*(trial.metrics for trial in trials))
+    names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
+    return {
+        name: _metric_estimate(name, [t.metrics[name] for t in trials if name in t.metrics], experiment)
+        for name in names
+    }
+
+
+def _metric_estimate(name: str, values: Sequence[float], experiment: Experiment) -> Estimate:
+    return estimate(values, experiment.objective.confidence, log=on_log_scale(values, METRICS[name].unit))
+
+
+def _spoilt(result: TrialResult) -> bool:
+    """It counts for nothing. An interrupted trial is none of these: it is run again, or was never finished."""
+    return not result.valid and result.status != "interrupted"
+
+
+def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: str) -> tuple[str, ...]:
+    """Why a setting has no valid trial: the fatal problems of its trials, each once."""
+    mine = [result for result in results if result.setting == setting and result.status != "interrupted"]
+    messages = [
+        problem.message
+        for result in mine
+        for problem in result.problems
+        if problem.fatal or result.status != "measured"
+    ]
+    if not messages and any(result.valid for result in mine):
+        return (f"{metric} was not measured",)
+    return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
+
+
+def _standing(
+    experiment: Experiment,
+    results: Sequence[TrialResult],
+    rows: Sequence[SettingResult],
+    contest: Contest | CapacityContest,
+    blocks: int,
+) -> Standing:
+    failed: dict[Setting, str] = {}
+    unmeasured: dict[Setting, str] = {}
+    for row in rows:
+        if row.trials:
+            continue
+        mine = [result for result in results if result.setting == row.setting and result.status != "interrupted"]
+        own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
+        (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
+    in_play = {row.setting for row in rows if _may_answer(row)}
+    return Standing(
+        experiment=experiment,
+        rows=rows,
+        leader=contest.leader,
+        contenders=frozenset(setting for setting in contest.contenders() if setting in in_play),
+        blocks=blocks,
+        failed=failed,
+        unmeasured=unmeasured,
+        explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
+        measured=frozenset(name for result in results if result.valid for name in result.metrics),
+    )
+
+
+def _shows(experiment: Experiment, result: TrialResult) -> bool:
+    return result.valid and experiment.objective.metric in result.metrics
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """An answer before its words."""
+
+    kind: AnswerKind
+    chosen: Setting | None
+    equivalent: tuple[Setting, ...]
+    undecided: tuple[Setting, ...]
+
+
+def _decide(standing: Standing) -> _Decision:
+    """The kind of answer from the verdicts; see `AnswerKind`. Only what certainly meets the constraints is an answer;
+    what may be better, may not be allowed, or could not be measured, is undecided."""
+    rows = standing.rows
+    leader = standing.leader
+    undecided = tuple(row.setting for row in rows if row.setting in standing.unmeasured or _is_open(row))
+    if leader is None:
+        if not any(row.trials for row in rows):
+            waits = standing.explored and not rows  # the race of what was explored has not begun
+            return _Decision(AnswerKind.NOT_ENOUGH_DATA if waits else AnswerKind.NONE_VALID, None, (), ())
+        kind = AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE
+        return _Decision(kind, None, (), undecided)
+    equivalent = tuple(
+        row.setting
+        for row in rows
+        if _may_answer(row) and row.verdict is Verdict.EQUIVALENT and not row.uncertain_because
+    )
+    too_few = len(rows) > 1 and standing.blocks < 2
+    if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
+        return _Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
+    if len(equivalent) > 1 or undecided:
+        return _Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
+    return _Decision(AnswerKind.BEST, leader, equivalent, undecided)
+
+
+def _answer(standing: Standing, decision: _Decision) -> Answer:
+    sentences = word_answer(standing, decision.kind, decision.chosen, decision.equivalent, decision.undecided)
+    return Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
+
+
+def _may_answer(row: SettingResult) -> bool:
+    return row.trials > 0 and row.feasible
+
+
+def _is_open(row: SettingResult) -> bool:
+    open_verdict = row.verdict in (Verdict.INCONCLUSIVE, Verdict.BETTER)
+    return _may_answer(row) and (open_verdict or (bool(row.uncertain_because) and row.verdict is not Verdict.WORSE))
+
+
+def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
+    """Fewest threads, then least memory, then the first of the plan; unmeasured costs count as infinite."""
+
+    def cost(row: SettingResult) -> tuple[float, float]:
+        threads, memory = (row.estimates.get(name) for name in ("threads_max", "rss_bytes_max"))
+        return (round(threads.value) if threads else math.inf, memory.value if memory else math.inf)
+
+    return min((row for row in rows if row.setting in among), key=cost).setting
+
+
+def _warnings(
+    experiment: Experiment, rows: Sequence[SettingResult], results: Sequence[TrialResult], progress: Progress
+) -> Iterator[str]:
+    done = [result for result in results if result.status != "interrupted"]
+    if progress.to_come > 0 and progress.race is not None:
+        yield (
+            f"the race is not over after {len(done)} trials, at most {progress.to_come} are to come: "
+            f"its intervals hold at any time; {RESUME}"
+        )
+    elif progress.to_come > 0 and experiment.objective.is_capacity:
+        yield (
+            f"{len(done)} trials were run and the search was not over: it may take {progress.to_come} more; {RESUME}"
+        )
+    elif progress.to_come > 0 and progress.exploration is not None:
+        yield f"the exploration is not over after {len(done)} trials, and the best are to be raced; {RESUME}"
+    elif progress.to_come > 0:
+        repeats = experiment.measure.repeats
+        wanted = {setting for setting in experiment.settings() if setting not in progress.left}
+        blocks = [
+            {result.setting for result in done if result.block == block and result.stage is Stage.COMPARE}
+            for block in range(repeats)
+        ]
+        whole = sum(1 for block in blocks if block and wanted <= block)
+        planned = len(done) + progress.to_come
+        yield (
+            f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
+            f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
+        )
+    if experiment.objective.is_capacity:
+        yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
+    for setting, reason in progress.left.items():
+        yield f"{setting.id} is no longer tried: it {reason}"
+    if invalid := sum(row.invalid for row in rows):
+        yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
+    for row in rows:
+        for unsure in row.uncertain_because:
+            yield f"{row.setting.id}: whether it meets a constraint is not certain ({unsure})"

@@ -1,0 +1,249 @@
+"""Is a race's answer upheld by fresh starts? What wins among many was lucky too: new trials, which had no part in
+choosing it, show by how much.
+
+In: the race's table, the confirming trials, the setting that the race names. Out: a `Confirmation`. The race's data
+decide; these only uphold or contradict, and enter no interval of the race. Method: docs/methods/racing.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from powerband.analyze.settings.constraints import Compliance, judge
+from powerband.analyze.settings.contest import ResponseTable, Scale
+from powerband.analyze.stats.intervals import SD_FLOOR, estimate, exp
+from powerband.analyze.stats.special import student_t
+from powerband.analyze.trial.faults import subjects_own
+from powerband.base.units import format_value, significant
+from powerband.model.experiment import Objective
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Confirmation, Estimate, TrialResult
+
+
+def confirm(
+    objective: Objective, table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting
+) -> Confirmation | None:
+    """None where no valid trial confirms `setting`, the one that the race names. Several attempts: the last valid one.
+
+    Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; where it serves
+    worse than in the race by more than the margin, against its rival too (if both lose alike, the machine has changed,
+    not the standing); and where it certainly breaks a constraint."""
+    counted = {
+        (result.setting, result.block): result
+        for result in sorted(results, key=lambda result: result.number)
+        if result.valid and result.stage is Stage.CONFIRM and table.metric in result.metrics
+    }
+    fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
+    rival = next((other for other, _ in fresh if other != setting), None)
+    own = {block: value for (of, block), value in fresh.items() if of == setting}
+    if not own:
+        return None
+    # A zero among the fresh ones has no logarithm, whatever the race had.
+    back = _Back(scale.log and all(value > 0 for value in fresh.values()), objective.confidence)
+    raced = {result.block: result.metrics[table.metric] for result in table.valid(setting)}
+    change = back.unpaired(list(own.values()), list(raced.values()))
+    beside = against = None
+    if rival is not None:
+        of_rival = {block: value for (of, block), value in fresh.items() if of == rival}
+        rival_raced = {result.block: result.metrics[table.metric] for result in table.valid(rival)}
+        beside = back.paired(own, of_rival)
+        against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
+    said, allowed = _Fresh(table.sign, change, beside, against), back.allowed(objective, _mean(raced))
+    kept = judge(objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1)
+    made = Confirmation(
+        setting=setting,
+        rival=rival,
+        trials=len(own),
+        race=estimate(list(raced.values()), objective.confidence, log=back.log),
+        confirmed=estimate(list(own.values()), objective.confidence, log=back.log),
+        shrinkage=back.share_lost(change, _mean(raced)),
+        advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
+        upheld=said.upheld(allowed) and not kept.missed,
+        agrees=said.upheld(allowed) and said.agrees(allowed) and kept.seen,
+        sentence="",
+    )
+    return _worded(made, said, table, kept)
+
+
+def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
+    """Why no fresh start of `setting` counts, and whether that was its own doing in all of them. None where there was
+    none, or one counts."""
+    fresh = [
+        result
+        for result in results
+        if result.stage is Stage.CONFIRM and result.setting == setting and result.status != "interrupted"
+    ]
+    if not fresh or any(result.valid for result in fresh):
+        return None
+    reason = next((problem.message for result in fresh for problem in result.problems if problem.fatal), "it failed")
+    return reason, all(subjects_own(result) for result in fresh)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A difference of two means on the scale in use; `half` NaN where there is no interval. `df` of its variance."""
+
+    value: float
+    variance: float
+    df: float
+    half: float
+    n: int
+
+
+@dataclass(frozen=True)
+class _Back:
+    """The scale, and the way back from it."""
+
+    log: bool
+    confidence: float
+
+    def paired(self, first: dict[int, float], second: dict[int, float]) -> _Difference | None:
+        """Mean difference over the blocks that hold both, with Student's t interval."""
+        shared = sorted(first.keys() & second.keys())
+        if not shared:
+            return None
+        differences = self._scaled([first[block] for block in shared]) - self._scaled([second[b] for b in shared])
+        n = len(shared)
+        variance = self._variance(differences) / n if n > 1 else math.nan
+        return _difference(float(differences.mean()), variance, n - 1, self.confidence, n)
+
+    def unpaired(self, first: Sequence[float], second: Sequence[float]) -> _Difference:
+        """Difference of means with Welch's interval (Welch 1947)."""
+        a, b = self._scaled(first), self._scaled(second)
+        value = float(a.mean() - b.mean())
+        if min(len(a), len(b)) < 2:
+            return _Difference(value, math.nan, math.nan, math.nan, min(len(a), len(b)))
+        parts = [(self._variance(x) / len(x), len(x) - 1) for x in (a, b)]
+        return _welch(value, parts, self.confidence, min(len(a), len(b)))
+
+    def share_lost(self, change: _Difference, base: float) -> Estimate:
+        """1 - new / old, from the change on the scale and the old mean."""
+        ratio = self.ratio(change, base)
+        low, high = ratio.low, ratio.high
+        if low is None or high is None:
+            return replace(ratio, value=1 - ratio.value)
+        return replace(ratio, value=1 - ratio.value, low=1 - high, high=1 - low)
+
+    def ratio(self, difference: _Difference, base: float) -> Estimate:
+        """first / second; `base`: the second's mean, needed off the log scale. 1 without interval where it is 0."""
+
+        def of(value: float) -> float:
+            return exp(value) if self.log else 1 + value / base
+
+        if not self.log and base == 0:
+            return Estimate(1.0, None, None, self.confidence, difference.n)
+        if math.isnan(difference.half):
+            return Estimate(of(difference.value), None, None, self.confidence, difference.n)
+        low, high = sorted(of(difference.value + side * difference.half) for side in (-1, 1))
+        return Estimate(of(difference.value), low, high, self.confidence, difference.n)
+
+    def allowed(self, objective: Objective, base: float) -> float:
+        """The margin on the scale in use."""
+        if self.log:
+            return math.log1p(objective.margin)
+        share = METRICS[objective.metric].unit == "ratio"
+        return objective.margin * (1.0 if share else abs(base) or 1.0)
+
+    def _scaled(self, values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        data = np.array(values, dtype=np.float64)
+        return np.log(data) if self.log else data
+
+    def _variance(self, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+        return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.log else 0.0)
+
+
+def _difference(value: float, variance: float, df: float, confidence: float, n: int) -> _Difference:
+    half = student_t(confidence, df) * math.sqrt(variance) if df > 0 else math.nan
+    return _Difference(value, variance, df, half, n)
+
+
+def _welch(value: float, parts: Sequence[tuple[float, float]], confidence: float, n: int) -> _Difference:
+    """A difference of independent estimates; `parts`: variance and degrees of freedom of each (Satterthwaite 1946)."""
+    variance = sum(part for part, _ in parts)
+    weight = sum(part**2 / df for part, df in parts)
+    return _difference(value, variance, variance**2 / weight if weight else min(df for _, df in parts), confidence, n)
+
+
+def _less(first: _Difference | None, second: _Difference | None, confidence: float) -> _Difference | None:
+    if first is None or second is None or math.isnan(first.half) or math.isnan(second.half):
+        return None
+    parts = [(first.variance, first.df), (second.variance, second.df)]
+    return _welch(first.value - second.value, parts, confidence, min(first.n, second.n))
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """What the fresh starts say, in differences. `change`: to the race; `beside`: to the rival in the same blocks;
+    `against`: how `beside` differs from the same in the race."""
+
+    sign: float
+    change: _Difference
+    beside: _Difference | None = None
+    against: _Difference | None = None
+
+    def upheld(self, allowed: float) -> bool:
+        # Among many the winner was lucky and its rival less so: to have lost a little against it proves nothing.
+        lost_alone = self.beside is None or self._surely_below(self.against, -allowed)
+        fell = self._surely_below(self.change, -allowed) and lost_alone
+        return not fell and not self._surely_below(self.beside, -allowed)
+
+    def agrees(self, allowed: float) -> bool:
+        """Taken as they came out. Beside a rival the standing counts, alone the figure itself."""
+        return self.sign * (self.change if self.beside is None else self.beside).value >= -allowed
+
+    def _surely_below(self, difference: _Difference | None, limit: float) -> bool:
+        return difference is not None and self.sign * difference.value + difference.half < limit  # NaN: not sure
+
+
+def _mean(values: dict[int, float]) -> float:
+    return float(np.mean(list(values.values()))) if values else math.nan
+
+
+def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compliance) -> Confirmation:
+    starts = "1 fresh start" if made.trials == 1 else f"{made.trials} fresh starts"
+    head = f"Confirmed on {starts}:"
+    if not made.upheld:
+        head = f"Not confirmed: on {starts}"
+    elif not made.agrees:
+        verbs = "confirms nor contradicts" if made.trials == 1 else "confirm nor contradict"
+        head = f"{starts} neither {verbs} it:"
+    unit = METRICS[table.metric].unit
+    moved = _points_moved(said) if unit == "ratio" else _moved(made.shrinkage)
+    text = f"{head} {format_value(made.confirmed.value, unit)}, {moved}"
+    if made.rival is not None and made.advantage is not None and said.beside is not None:
+        gain = table.sign * (said.beside.value if unit == "ratio" else made.advantage.value - 1)
+        where = "better than" if gain >= 0 else "worse than"
+        text += f"; {_percent(abs(gain))} {_unit(unit)} {where} {made.rival.id} beside it"
+    if kept.missed or not kept.seen:
+        text += f"; misses {'; '.join(kept.missed or kept.open)}"
+    return replace(made, sentence=f"{text}.")
+
+
+def _moved(lost: Estimate) -> str:
+    """`0.4 % below the race (-0.2 to 1.0 %)`, or so much above it."""
+    where, turn = ("below", 1.0) if lost.value >= 0 else ("above", -1.0)
+    text = f"{_percent(turn * lost.value)} % {where} the race"
+    if lost.low is None or lost.high is None:
+        return text
+    low, high = sorted((turn * lost.low, turn * lost.high))
+    return f"{text} ({_percent(low)} to {_percent(high)} %)"
+
+
+def _points_moved(said: _Fresh) -> str:
+    """The same for shares, in percentage points."""
+    where = "below" if said.change.value <= 0 else "above"
+    return f"{_percent(abs(said.change.value))} percentage points {where} the race"
+
+
+def _unit(unit: str) -> str:
+    return "percentage points" if unit == "ratio" else "%"
+
+
+def _percent(share: float) -> str:
+    """One decimal below 10 %: what is smaller does not matter here."""
+    return f"{100 * share:.1f}" if abs(share) < 0.1 else significant(100 * share)

@@ -1,0 +1,241 @@
+"""Who leads, and how every other setting compares: the results of trials as a table of blocks and settings, and the
+contest between the settings in it.
+
+In: an experiment and its trials' results. Out: `ResponseTable`, `Compliance` of each setting, `Contest`. The statistics
+are in `intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in a race
+every interval spends its share of the error (`spending.py`), and who left it does not come back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from powerband.analyze.settings.constraints import Compliance, judge
+from powerband.analyze.stats.intervals import compare_with_leader, exp, on_log_scale
+from powerband.analyze.stats.special import Array
+from powerband.analyze.stats.spending import Glance, share_at
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Departure, Estimate, TrialResult, Verdict
+
+
+class ResponseTable:
+    """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them."""
+
+    def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
+        self.settings = settings
+        self.metric = experiment.objective.metric
+        self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
+        cells: dict[tuple[Setting, int], TrialResult] = {}
+        for result in sorted(results, key=lambda result: result.number):
+            if result.valid and result.stage is Stage.COMPARE and self.metric in result.metrics:
+                cells[result.setting, result.block] = result
+        self.blocks = sorted({block for _, block in cells})
+        self._valid: dict[Setting, list[TrialResult]] = {}
+        for result in sorted(cells.values(), key=lambda result: result.block):
+            self._valid.setdefault(result.setting, []).append(result)
+
+    def valid(self, setting: Setting) -> list[TrialResult]:
+        """By block."""
+        return self._valid.get(setting, [])
+
+    def cost(self, setting: Setting) -> tuple[float, float, int]:
+        """By which of equals the cheapest is chosen: fewest threads, then least memory, then the first of the plan.
+        What was not measured counts as infinite."""
+        trials = [result.metrics for result in self.valid(setting)]
+
+        def mean(name: str) -> float:
+            values = [metrics[name] for metrics in trials if name in metrics]
+            return sum(values) / len(values) if values else math.inf
+
+        threads = mean("threads_max")
+        place = self.settings.index(setting)
+        return (threads if math.isinf(threads) else round(threads), mean("rss_bytes_max"), place)
+
+    def values(self) -> Array:
+        """(blocks, settings) of the objective as measured; NaN for missing cells."""
+        values = np.full((len(self.blocks), len(self.settings)), np.nan)
+        rows = {block: row for row, block in enumerate(self.blocks)}
+        columns = {setting: column for column, setting in enumerate(self.settings)}
+        for setting, results in self._valid.items():
+            for result in results:
+                values[rows[result.block], columns[setting]] = result.metrics[self.metric]
+        return values
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
+    relative to the leader's mean (`relative`)."""
+
+    log: bool
+    relative: bool
+
+
+def scale_of(experiment: Experiment, table: ResponseTable) -> Scale:
+    unit = METRICS[table.metric].unit
+    values = table.values()
+    return Scale(log=on_log_scale(list(values[~np.isnan(values)]), unit), relative=unit != "ratio")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who leads, and how every other setting compares; in differences and half-widths larger is better."""
+
+    settings: tuple[Setting, ...]
+    leader: Setting | None
+    sign: float
+    scale: Scale
+    leader_mean: float
+    margin: float
+    confidence: float
+    difference: Mapping[Setting, float]
+    half: Mapping[Setting, float]
+    half_tost: Mapping[Setting, float]
+    shared: Mapping[Setting, int]
+    left: Mapping[Setting, Departure] = field(default_factory=dict)
+
+    def verdict(self, setting: Setting) -> Verdict:
+        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
+        if setting == self.leader:
+            return Verdict.EQUIVALENT
+        if self._left_as_worse(setting):
+            return Verdict.WORSE
+        difference, half = self.difference.get(setting, math.nan), self.half.get(setting, math.nan)
+        if math.isnan(half):
+            return Verdict.INCONCLUSIVE
+        if abs(difference) + self.half_tost[setting] <= self.allowed:
+            return Verdict.EQUIVALENT
+        if abs(difference) > half:
+            return Verdict.WORSE if difference < 0 else Verdict.BETTER
+        return Verdict.INCONCLUSIVE
+
+    def effect(self, setting: Setting) -> Estimate | None:
+        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0. Of a setting that
+        left a race as worse: the ratio to who led then."""
+        if self._left_as_worse(setting):
+            return self.left[setting].effect
+        if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
+            return None
+        difference, half = self.difference[setting], self.half[setting]
+        n = self.shared[setting]
+        if setting == self.leader:
+            return Estimate(1.0, 1.0, 1.0, self.confidence, n)
+        if math.isnan(difference):
+            return None
+        ends = sorted(self._ratio(self.sign * (difference + side)) for side in (-half, half))
+        low, high = (None, None) if math.isnan(half) else ends
+        return Estimate(self._ratio(self.sign * difference), low, high, self.confidence, n)
+
+    def contenders(self) -> list[Setting]:
+        """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
+        better for certain: what leads need not have the best mean where it alone certainly meets the constraints."""
+        return [
+            setting
+            for setting in self.settings
+            if setting != self.leader
+            and setting not in self.left
+            and setting in self.difference
+            and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
+            and not self.difference[setting] + self.half_tost[setting] <= self.allowed
+        ]
+
+    def below(self, setting: Setting) -> bool:
+        """Its whole interval lies below the leader by more than the margin."""
+        end = self.difference.get(setting, math.nan) + self.half.get(setting, math.nan)
+        return setting != self.leader and end < -self.allowed
+
+    def _left_as_worse(self, setting: Setting) -> bool:
+        return setting in self.left and self.left[setting].worse
+
+    @property
+    def allowed(self) -> float:
+        if self.scale.log:
+            return math.log1p(self.margin)
+        # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
+        return self.margin * (abs(self.leader_mean) or 1.0 if self.scale.relative else 1.0)
+
+    def _ratio(self, difference: float) -> float:
+        if self.scale.log:
+            return exp(difference)
+        return 1 + difference / self.leader_mean
+
+
+def hold_contest(
+    experiment: Experiment,
+    table: ResponseTable,
+    scale: Scale,
+    compliance: Mapping[Setting, Compliance],
+    left: Mapping[Setting, Departure] | None = None,
+) -> Contest:
+    """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
+    those that were seen to meet them. `left`: who left the race; none of these leads."""
+    left = left or {}
+    raw = table.values()
+    columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
+    settings = tuple(table.settings[index] for index in columns)
+    live = np.array([setting not in left for setting in settings], dtype=bool)
+    certain = [compliance[setting].certain for setting in settings]
+    seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+    may_lead = np.array(certain, dtype=bool) & live
+    if not may_lead.any():
+        may_lead = np.array(seen, dtype=bool) & live
+    objective = experiment.objective
+    empty = Contest(
+        settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left
+    )
+    if not may_lead.any():
+        return empty
+    values = raw[:, columns]
+    glance = Glance(share_at(experiment, len(table.blocks)), max(2, int(live.sum()))) if experiment.is_race else None
+    scaled = table.sign * (np.log(values) if scale.log else values)
+    if len(settings) == 1:
+        only = settings[0]
+        return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance)
+    lead = int(found.leader[0])
+    assert may_lead[lead], "a setting leads that may not"
+    shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
+    single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
+    difference = np.where(shared == 1, single, found.difference[0])
+    return Contest(
+        settings=settings,
+        leader=settings[lead],
+        sign=table.sign,
+        scale=scale,
+        leader_mean=float(np.nanmean(values[:, lead])),
+        margin=objective.margin,
+        confidence=objective.confidence,
+        difference=dict(zip(settings, map(float, difference), strict=True)),
+        half=dict(zip(settings, map(float, found.half[0]), strict=True)),
+        half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
+        shared=dict(zip(settings, map(int, shared), strict=True)),
+        left=left,
+    )
+
+
+def _lone(empty: Contest, only: Setting, mean: float, blocks: int) -> Contest:
+    return Contest(
+        (only,), only, empty.sign, empty.scale, mean, empty.margin, empty.confidence,
+        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks}, empty.left,
+    )  # fmt: skip
+
+
+def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
+    """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
+    its look's share of the error."""
+    share = share_at(experiment, len(table.blocks))
+    trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
+    judged = sum(1 for metrics in trials.values() if metrics)
+    alone = len(table.settings) == 1
+    return {
+        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), share=share)
+        if metrics
+        else Compliance()
+        for setting, metrics in trials.items()
+    }

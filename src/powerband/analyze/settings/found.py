@@ -1,0 +1,130 @@
+"""What we found, in one paragraph, written from the figures by rules: which claims of a publication stand, what differs
+how much, what limits whom, and how the published figures compare.
+
+In: an `Analysis` without it. Out: sentences; none for an experiment that claims nothing and cites no figures. Nothing
+is judged here: every verdict was made elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from powerband.analyze.settings.standing import metric_words, names, sentence, verb
+from powerband.analyze.settings.why import WORDS
+from powerband.base.units import format_value, joined, plural
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import (
+    Analysis,
+    ClaimResult,
+    ClaimVerdict,
+    Estimate,
+    PublishedTable,
+)
+
+_RATIO_SHOWN_MAX = 100.0
+_TOLD = 3  # claims of one kind that are told one by one
+
+
+def found_sentences(analysis: Analysis) -> tuple[str, ...]:
+    if not analysis.claims and not analysis.published:
+        return ()
+    if not any(trial.valid for trial in analysis.trials):
+        return ("No trial counts, so nothing was found.",)
+    return (*_tally(analysis.claims), *_spread(analysis), *_limits(analysis), *_published(analysis.published))
+
+
+def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
+    """How many claims held; those that did not are told with what was measured."""
+    if not claims:
+        return
+    kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
+    parts = [f"{len(found)} {verdict.value}" for verdict, found in kinds.items() if found]
+    yield f"Of {plural(len(claims), 'claim')} {joined(parts)}."
+    if held := kinds[ClaimVerdict.HELD]:
+        yield f"Held: {_listed(held)}."
+    for claim in kinds[ClaimVerdict.REFUTED]:
+        published = f" (published: {claim.published})" if claim.published else ""
+        yield f"Refuted: {_lower(claim.says)}{published}; {_lower(claim.sentence.rstrip('.'))}."
+    if open_ones := kinds[ClaimVerdict.UNDECIDED]:
+        yield f"Undecided: {_listed(open_ones)}."
+
+
+def _spread(analysis: Analysis) -> Iterator[str]:
+    """The most and the least of the objective, and by what factor they differ."""
+    metric = analysis.objective
+    rows = [row for row in analysis.settings if metric in row.estimates and row.feasible]
+    if len(rows) < 2:
+        return
+    order = sorted(rows, key=lambda row: row.estimates[metric].value, reverse=analysis.direction == "maximise")
+    best, worst = order[0], order[-1]
+    low, high = sorted(row.estimates[metric].value for row in (best, worst))
+    unit = METRICS[metric].unit
+    text = f"{best.setting.id} had the best {metric_words(metric)}, {format_value(best.estimates[metric].value, unit)}"
+    text += f", and {worst.setting.id} the worst, {format_value(worst.estimates[metric].value, unit)}"
+    factor = f": a factor of {high / low:.3g}" if low > 0 and unit != "ratio" else ""
+    both = {best.setting, worst.setting} <= set(analysis.answer.equivalent)
+    yield f"{text}{factor}{' (equivalent all the same)' if both else ''}."
+
+
+def _limits(analysis: Analysis) -> Iterator[str]:
+    """Settings by what limits them."""
+    by_name: dict[str, list[Setting]] = {}
+    for row in analysis.settings:
+        if row.bottleneck is not None:
+            by_name.setdefault(WORDS[row.bottleneck.name], []).append(row.setting)
+    if not by_name:
+        return
+    if len(by_name) == 1 and len(next(iter(by_name.values()))) == len(analysis.settings) > 1:
+        yield sentence(f"With every setting {next(iter(by_name))}")
+        return
+    yield sentence("; ".join(f"with {names(settings)} {words}" for words, settings in by_name.items()))
+
+
+def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
+    """Of each table: how many of the published ratios lie within our intervals, and which does not by most."""
+    for table in tables:
+        judged = [
+            (row, row.published_ratio, row.our_ratio)
+            for row in table.rows
+            if row.name != table.base and row.published_ratio is not None and row.our_ratio is not None
+        ]
+        judged = [(row, theirs, ours) for row, theirs, ours in judged if ours.low is not None]
+        if not judged or table.base is None:
+            continue
+        within = [row for row, theirs, ours in judged if _holds(ours, theirs)]
+        text = (
+            f"As ratios to {table.base}, {len(within)} of {plural(len(judged), 'published figure')} for "
+            f"{metric_words(table.metric)} {verb(judged, 'lies', 'lie')} within our intervals"
+        )
+        if outside := [(row, theirs, ours) for row, theirs, ours in judged if row not in within]:
+            row, theirs, ours = max(outside, key=lambda found: _distance(found[1], found[2].value))
+            text += f"; farthest off is {row.name}: published {theirs:.3g}, here {ratio_words(ours)}"
+        yield f"{text}."
+
+
+def ratio_words(ratio: Estimate) -> str:
+    """`1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
+    if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
+        return f"{ratio.value:.3g}"
+    high = f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"
+    return f"{ratio.value:.3g} ({ratio.low:.3g} to {high})"
+
+
+def _holds(ours: Estimate, published: float) -> bool:
+    return ours.low is not None and ours.high is not None and ours.low <= published <= ours.high
+
+
+def _distance(theirs: float, ours: float) -> float:
+    return float("inf") if theirs <= 0 or ours <= 0 else max(ours / theirs, theirs / ours)
+
+
+def _listed(claims: Sequence[ClaimResult]) -> str:
+    shown = [_lower(claim.says) for claim in claims[:_TOLD]]
+    return "; ".join([*shown, *([f"and {len(claims) - _TOLD} more"] if len(claims) > _TOLD else [])])
+
+
+def _lower(text: str) -> str:
+    """Within a sentence; names such as `JVM` and `core=30` stay as they are."""
+    named = (text[:2].isalpha() and text[:2].isupper()) or "=" in text.partition(" ")[0]
+    return text if named else text[:1].lower() + text[1:]

@@ -1,0 +1,100 @@
+"""What is said where there is nothing to judge: no trial counts, none has the objective, none has raced yet, or the
+time did not hold two blocks. Each says what to change; what was measured is kept.
+
+In: the standing of all settings. Out: sentences and clauses. The other answers are worded in `answer.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from powerband.analyze.settings.capacity import TRIALS_MIN
+from powerband.analyze.settings.standing import Standing, metric_words, names, sentence
+from powerband.base.units import format_duration, format_value
+from powerband.model.metrics import ALIASES, METRICS, OWN
+from powerband.model.results import Exploration
+
+NOT_TRIED = "it was not tried yet"
+_CLOSED_ONLY = "only a load of users has it, and this one has a rate"
+_NONE_OK = "no request ended ok while it measured: see the outcomes in the report"
+# What trials without it lacked, by the beginning of a metric's name.
+_LACKED = {
+    "connect_time_ns": "no connection was opened while it measured: set load.keep_alive to false to open one for each "
+    "request",
+    "response_time_ns": _NONE_OK,
+    "service_time_ns": _NONE_OK,
+    "send_lag_ns": _NONE_OK,
+    "finish_s": "only users with a set number of requests (load.requests_per_user) finish, and some did not",
+    "burst_": "no first moments were set apart (measure.burst), or no request ended in them",
+    "jvm_": "the subject is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
+    OWN: "the subject's page did not have it while it measured: see metrics_url and measure.metrics",
+}
+_OF_OUR_ENGINE = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
+_NOT_TOLD = "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
+_SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says what this machine hides"
+
+
+def none_valid(standing: Standing) -> tuple[str, ...]:
+    """No setting has a trial with the objective."""
+    if standing.measured and not standing.experiment.objective.is_capacity:  # of a capacity no single trial has it
+        return _objective_unmeasured(standing)
+    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
+    second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."
+    late = too_little_time(standing)
+    return ("No setting could be measured.", f"{second} {sentence(late)}" if late else second)
+
+
+def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
+    metric = standing.experiment.objective.metric
+    there = [alias for alias, name in ALIASES.items() if name in standing.measured]
+    instead = list(dict.fromkeys(there or sorted(standing.measured)))[:8]
+    return (
+        f"No trial measured the objective, {metric} ({METRICS[metric].help}).",
+        f"{sentence(_why_unmeasured(standing, metric))} The trials are kept; run again with an objective that they "
+        f"have, for example {', '.join(instead)} (--maximise or --minimise, objective in a file).",
+    )
+
+
+def _why_unmeasured(standing: Standing, metric: str) -> str:
+    """What the trials lacked for it, as far as its kind tells."""
+    if standing.experiment.load.jmeter is not None and metric.startswith(_OF_OUR_ENGINE):
+        return _NOT_TOLD
+    if metric in ("users_mean", "littles_law_deviation") and standing.experiment.load.users is None:
+        return _CLOSED_ONLY
+    if "per_request" in metric:
+        return "no request ended while it measured: see the outcomes in the report"
+    return next((why for begins, why in _LACKED.items() if metric.startswith(begins)), _SEEN_BY_THE_PROBE)
+
+
+def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
+    """The run ended before the race began."""
+    tried = f"{exploration.tried:,} of {exploration.settings:,} settings were tried once"
+    if not standing.explored:
+        if standing.measured:
+            return _objective_unmeasured(standing)
+        return ("No setting could be measured.", f"{sentence(tried)} Each trial says why it does not count.")
+    objective = standing.experiment.objective
+    pick = max if objective.direction == "maximise" else min
+    best = pick(standing.explored, key=lambda result: result.metrics[objective.metric])
+    found = format_value(best.metrics[objective.metric], METRICS[objective.metric].unit)
+    first = f"Not enough data to name a setting: {tried}, and none has raced yet."
+    second = f"{metric_words(objective.metric)} was {found} in the best trial, {best.setting.id}"
+    return (first, sentence(f"{second}; one trial cannot tell a difference from noise: let the race run (resume)"))
+
+
+def too_little_time(standing: Standing) -> str:
+    """A clause, where the budget ended before anything could be compared; empty where time was not what lacked."""
+    budget_ns, block_s = standing.experiment.design.budget_ns, standing.block_s
+    if not standing.out_of_time or budget_ns is None or block_s is None:
+        return ""
+    confirmed = 2 * standing.experiment.design.confirm if standing.experiment.is_race else 0
+    blocks = 1 + TRIALS_MIN if standing.experiment.objective.is_capacity else 2
+    needed_s = block_s * (blocks + confirmed / max(1, len(standing.rows)))
+    needed_s += min(standing.explore_s, needed_s)  # an exploration takes half of a budget at most (BUDGET_SHARE)
+    text = (
+        f"one trial of every setting takes about {format_duration(block_s * 1e9)}, and at least {blocks} of each are "
+        f"needed: the budget of {format_duration(budget_ns)} was too little; allow {format_duration(needed_s * 1e9)}, "
+        "name fewer levels, or shorten load.duration"
+    )
+    rest = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
+    return f"{text} (there was no time for {names(rest)})" if rest else text

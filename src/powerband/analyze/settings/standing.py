@@ -1,0 +1,98 @@
+"""All settings judged: what the words of the answer are made from. Values and small helpers; nothing is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from powerband.base.units import format_value, joined
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import Exploration, Race, SettingResult, TrialResult
+
+LIST_MAX = 6
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`contenders`: those that may still be better than the leader by more than the margin; `blocks`: valid trials of
+    the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
+    any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
+    before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
+    of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did."""
+
+    experiment: Experiment
+    rows: Sequence[SettingResult]
+    leader: Setting | None
+    contenders: frozenset[Setting]
+    blocks: int
+    failed: Mapping[Setting, str] = field(default_factory=dict)
+    unmeasured: Mapping[Setting, str] = field(default_factory=dict)
+    race: Race | None = None
+    exploration: Exploration | None = None
+    explored: Sequence[TrialResult] = ()
+    measured: frozenset[str] = frozenset()
+    block_s: float | None = None
+    explore_s: float = 0.0
+    out_of_time: bool = False
+
+    def row(self, setting: Setting) -> SettingResult:
+        return next(row for row in self.rows if row.setting == setting)
+
+    def value(self, setting: Setting, metric: str) -> float | None:
+        found = self.row(setting).estimates.get(metric)
+        return None if found is None else found.value
+
+    @property
+    def shares(self) -> bool:
+        """The objective is a share: differences and margin are percentage points."""
+        return METRICS[self.experiment.objective.metric].unit == "ratio"
+
+    @property
+    def margin(self) -> str:
+        """The margin in words: `3 %`, `3 percentage points`."""
+        text = f"{100 * self.experiment.objective.margin:.6g}"
+        return f"{text} percentage points" if self.shares else f"{text} %"
+
+    def objective_text(self, setting: Setting) -> str:
+        """The objective's estimate with its unit."""
+        metric = self.experiment.objective.metric
+        value = self.value(setting, metric)
+        if value is None:
+            return "more than the load engine could offer" if self.is_beyond_engine(setting) else "nothing"
+        return format_value(value, METRICS[metric].unit)
+
+    def words_of(self, metric: str) -> str:
+        """`goodput`, of a self-driven subject `messages`; `response time p99`."""
+        if metric == "goodput_per_s" and self.experiment.is_self_driven:
+            return f"{self.experiment.noun}s"
+        return metric_words(metric)
+
+    def is_beyond_engine(self, setting: Setting) -> bool:
+        """Whether its capacity is more than the load engine could offer, so that it has no figure."""
+        row = self.row(setting)
+        return row.feasible and row.capacity is not None and row.capacity.estimate is None
+
+
+def names(settings: Sequence[Setting]) -> str:
+    """`a, b and c`; a long list is cut."""
+    shown = [setting.id for setting in settings[:LIST_MAX]]
+    if len(settings) > LIST_MAX:
+        shown.append(f"{len(settings) - LIST_MAX} more")
+    return joined(shown)
+
+
+def verb(settings: Sequence[object], one: str, many: str) -> str:
+    return one if len(settings) == 1 else many
+
+
+def metric_words(metric: str) -> str:
+    """`goodput`, `response time p99`."""
+    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop; names such as `threads=4` stay as they are."""
+    capital = text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+    return f"{capital}."

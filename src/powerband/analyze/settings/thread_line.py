@@ -1,0 +1,120 @@
+"""The settings that differ in their number of threads alone, and what the laws of operational analysis tell from them.
+
+In: an experiment and its trials. Out: `ThreadLine`, with the CPUs that the subject may use and what a request
+takes. Not here: any rule (`rules_of_thumb.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from powerband.analyze.trial.laws import ERRORS_MAX
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import TrialResult
+
+TRACKS = (0.7, 1.5)  # threads that one more of a factor adds, where it counts threads
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a request holds a thread for, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
+
+    cpu_s: float
+    wait_s: float
+
+    @property
+    def service_s(self) -> float:
+        return self.cpu_s + self.wait_s
+
+
+@dataclass(frozen=True)
+class ThreadLine:
+    """The settings that differ in the number of threads alone, through the answer; by level, ascending."""
+
+    factor: str
+    settings: Mapping[float, Setting]
+    trials: Mapping[Setting, tuple[TrialResult, ...]]
+
+    def mean(self, setting: Setting, metric: str) -> float | None:
+        values = [trial.metrics[metric] for trial in self.trials[setting] if metric in trial.metrics]
+        return fmean(values) if values else None
+
+    def cores(self) -> float | None:
+        """CPUs that the subject may use."""
+        found = [
+            trial.metrics["subject_cpu_cores"] / share
+            for trials in self.trials.values()
+            for trial in trials
+            if (share := trial.metrics.get("subject_cpu_share")) and "subject_cpu_cores" in trial.metrics
+        ]
+        return round(median(found), 2) if found else None
+
+    def without_errors(self) -> Mapping[float, Setting]:
+        return {
+            level: setting
+            for level, setting in self.settings.items()
+            if (self.mean(setting, "error_rate") or 0.0) <= ERRORS_MAX
+        }
+
+    def work(self) -> Work | None:
+        """W and C of a request. Two laws bound the time S that it holds a thread, at any number of threads n
+        (Denning & Buzen 1978): S <= n / X, as no thread is more than busy, and S <= the client's service time. The
+        smallest bound of all settings is taken: where queues were shortest. What threads there waited for a CPU is
+        neither W nor C."""
+        found: list[tuple[float, float, float]] = []
+        for level, setting in self.without_errors().items():
+            rate, served_ns = self.mean(setting, "achieved_rate_per_s"), self.mean(setting, "service_time_ns_mean")
+            cpu_ns = self.mean(setting, "subject_cpu_ns_per_request")
+            if rate and served_ns and cpu_ns is not None:
+                queued_s = (self.mean(setting, "run_wait_cores") or 0.0) / rate
+                found.append((min(level / rate, served_ns / 1e9), cpu_ns / 1e9, queued_s))
+        if not found:
+            return None
+        held_s, cpu_s, queued_s = min(found)
+        return Work(cpu_s, max(0.0, held_s - cpu_s - queued_s))
+
+
+def thread_line(experiment: Experiment, trials: Sequence[TrialResult], through: Setting) -> ThreadLine | None:
+    """The factor whose levels the subject's threads follow one for one, the others held; None where there is none.
+
+    Judged by the median over neighbouring levels: a pool that grows on demand stops following where demand does."""
+    stage = Stage.SATURATE if experiment.objective.is_capacity else Stage.COMPARE
+    counted: dict[Setting, tuple[TrialResult, ...]] = {}
+    for trial in trials:
+        if trial.valid and trial.stage is stage:
+            counted[trial.setting] = (*counted.get(trial.setting, ()), trial)
+    lines: list[tuple[float, ThreadLine]] = []
+    for factor in experiment.factors:
+        settings = _along(factor, counted, through)
+        growth = _growth(settings, counted)
+        if not factor.startswith("load.") and TRACKS[0] <= growth <= TRACKS[1]:
+            line = ThreadLine(factor, settings, {setting: counted[setting] for setting in settings.values()})
+            lines.append((abs(growth - 1), line))
+    return min(lines, key=lambda found: found[0])[1] if lines else None
+
+
+def _along(factor: str, counted: Mapping[Setting, object], through: Setting) -> dict[float, Setting]:
+    held = {name: level for name, level in through.levels if name != factor}
+    found: dict[float, Setting] = {}
+    for setting in counted:
+        levels = setting.as_dict()
+        level = levels.pop(factor, None)
+        if levels == held and isinstance(level, int | float) and not isinstance(level, bool) and level > 0:
+            found[float(level)] = setting
+    return dict(sorted(found.items()))
+
+
+def _growth(line: Mapping[float, Setting], counted: Mapping[Setting, Sequence[TrialResult]]) -> float:
+    """Threads that each further one of the level adds; NaN where threads were not counted."""
+    points = [
+        (level, fmean(threads))
+        for level, setting in line.items()
+        if (threads := [t.metrics["threads_max"] for t in counted[setting] if "threads_max" in t.metrics])
+    ]
+    steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in itertools.pairwise(points)]
+    return median(steps) if steps else math.nan

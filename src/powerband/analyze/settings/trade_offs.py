@@ -1,0 +1,125 @@
+"""What a setting buys and what it costs: throughput, tail, CPU and memory side by side, and which settings no other
+beats in all of them (Pareto's front, as Kung, Luccio & Preparata 1975 define the maxima of a set of vectors).
+
+In: a finished `Analysis`. Out: values for a picture and a table. Not here: which setting to use, which is the answer's.
+docs/methods/trade-offs.md says how, and what it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis, Estimate, SettingResult
+
+CAPACITY, GOODPUT, TAIL = "capacity_per_s", "goodput_per_s", "response_time_ns_p99"
+CPU_EACH, CPU, MEMORY = "subject_cpu_ns_per_request", "subject_cpu_cores", "rss_bytes_max"
+
+
+class TradeOffStanding(StrEnum):
+    """Of a setting among all that may be used, over all measures together."""
+
+    UNBEATEN = "unbeaten"  # no other is as good or better in all
+    CLOSE = "close"  # one is, as measured, but no interval of theirs lies apart
+    BEATEN = "beaten"  # one is, and in a measure or more it is better for certain
+    NOT_ALLOWED = "not_allowed"  # it breaks a constraint, and takes no part
+
+
+@dataclass(frozen=True)
+class TradeOffMeasure:
+    """One thing that settings are held to. `most`: more of it is better."""
+
+    metric: str
+    most: bool
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """One setting. `beaten_by`: a setting that is as good or better in all measures, itself unbeaten; None where there
+    is none."""
+
+    setting: Setting
+    estimates: tuple[Estimate, ...]  # by measure
+    standing: TradeOffStanding
+    beaten_by: Setting | None = None
+
+
+@dataclass(frozen=True)
+class TradeOffs:
+    """`rows`: in plan order, of the settings that every measure is known of. `fronts`: for each pair of measures (by
+    index, the first below the second) the settings that no other beats in these two, by the first measure rising."""
+
+    measures: tuple[TradeOffMeasure, ...]
+    rows: tuple[TradeOff, ...]
+    fronts: Mapping[tuple[int, int], tuple[Setting, ...]]
+
+
+def trade_offs(analysis: Analysis) -> TradeOffs | None:
+    """None where there are fewer than two settings, or fewer than two measures, to weigh."""
+    measures = _measures(analysis)
+    known = [row for row in analysis.settings if row.trials and all(m.metric in row.estimates for m in measures)]
+    if len(measures) < 2 or len(known) < 2:
+        return None
+    field = [row for row in known if row.feasible]
+    rows = tuple(_weigh(row, field, measures) for row in known)
+    pairs = [(a, b) for b in range(len(measures)) for a in range(b)]
+    fronts = {(a, b): _front(field, (measures[a], measures[b])) for a, b in pairs}
+    return TradeOffs(measures, rows, fronts)
+
+
+def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
+    """What at least two settings tell of. CPU is what a request takes of it: a setting that serves little also uses few
+    cores, and would never be beaten for that. The objective stands first where it is none of these."""
+    wanted = [
+        TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
+        TradeOffMeasure(TAIL, most=False),
+        TradeOffMeasure(CPU_EACH if _told(CPU_EACH, analysis) else CPU, most=False),
+        TradeOffMeasure(MEMORY, most=False),
+    ]
+    if analysis.objective not in {measure.metric for measure in wanted}:
+        wanted.insert(0, TradeOffMeasure(analysis.objective, most=analysis.direction == "maximise"))
+    return tuple(measure for measure in wanted if _told(measure.metric, analysis))
+
+
+def _told(metric: str, analysis: Analysis) -> bool:
+    return sum(metric in row.estimates for row in analysis.settings) > 1
+
+
+def _weigh(row: SettingResult, field: Sequence[SettingResult], measures: Sequence[TradeOffMeasure]) -> TradeOff:
+    estimates = tuple(row.estimates[measure.metric] for measure in measures)
+    if not row.feasible:
+        return TradeOff(row.setting, estimates, TradeOffStanding.NOT_ALLOWED)
+    better = [other for other in field if _beats(other, row, measures)]
+    if not better:
+        return TradeOff(row.setting, estimates, TradeOffStanding.UNBEATEN)
+    # Of several the one that is beaten by none of them, and so by nobody: to beat is transitive.
+    best = next(one for one in better if not any(_beats(other, one, measures) for other in better))
+    sure = any(_apart(other, row, measure) for other in better for measure in measures)
+    return TradeOff(row.setting, estimates, TradeOffStanding.BEATEN if sure else TradeOffStanding.CLOSE, best.setting)
+
+
+def _beats(one: SettingResult, other: SettingResult, measures: Sequence[TradeOffMeasure]) -> bool:
+    """As good or better in all, and better in one, by the estimates."""
+    gains = [_gain(one, other, measure) for measure in measures]
+    return min(gains) >= 0 and max(gains) > 0
+
+
+def _gain(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> float:
+    """By how much the first is better; below 0 where it is worse."""
+    ahead = one.estimates[measure.metric].value - other.estimates[measure.metric].value
+    return ahead if measure.most else -ahead
+
+
+def _apart(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> bool:
+    """The whole interval of the first is better than that of the other."""
+    better, worse = one.estimates[measure.metric], other.estimates[measure.metric]
+    if better.low is None or better.high is None or worse.low is None or worse.high is None:
+        return False
+    return better.low > worse.high if measure.most else better.high < worse.low
+
+
+def _front(field: Sequence[SettingResult], pair: tuple[TradeOffMeasure, TradeOffMeasure]) -> tuple[Setting, ...]:
+    front = [row for row in field if not any(_beats(other, row, pair) for other in field)]
+    return tuple(row.setting for row in sorted(front, key=lambda row: row.estimates[pair[0].metric].value))

@@ -1,0 +1,82 @@
+"""Settings that never stabilised: most of their valid trials were still changing while they were measured.
+
+In: trial results (each says whether its window was steady, and how its warm-up ended). Out: the settings, and the words
+for warnings and the answer. The test of a series is in `steady.py`.
+
+A trial was unsettled where its window had a trend or a step, or where the warm-up reached its limit and the window was
+too short to say. Of a steady server every tenth trial may look so by chance, so it takes more than half of a setting's
+trials, and so many of them that chance gives them to any of all the settings in one run of twenty at most (binomial
+tail, Bonferroni over settings).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from powerband.base.units import plural
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Answer, TrialResult
+
+BY_CHANCE = 0.1
+ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """In how many of a setting's valid trials it was unsettled."""
+
+    times: int
+    trials: int
+
+
+def is_unsettled(trial: TrialResult) -> bool:
+    if trial.steady is None:
+        return trial.warmup_ended_by == "limit"
+    return not trial.steady
+
+
+def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
+    """In the order of the trials. Those of a capacity search are left out: near its limit a server's queue grows."""
+    found: defaultdict[Setting, list[bool]] = defaultdict(list)
+    for trial in trials:
+        if trial.valid and trial.stage is not Stage.CAPACITY:
+            found[trial.setting].append(is_unsettled(trial))
+    counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
+    return {
+        setting: seen
+        for setting, seen in counted.items()
+        if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
+    }
+
+
+def _by_chance(seen: Unsettled) -> float:
+    """The probability of so many or more, if each is one by chance."""
+    n = seen.trials
+    return sum(math.comb(n, k) * BY_CHANCE**k * (1 - BY_CHANCE) ** (n - k) for k in range(seen.times, n + 1))
+
+
+def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsettled]) -> Iterator[str]:
+    """One for each such setting, and one for the unsettled trials of all others."""
+    for setting, seen in restless.items():
+        yield (
+            f"{setting.id} never stabilised in {seen.times} of {seen.trials} trials: its figures are those of a moving "
+            "target; lengthen measure.warmup_max or load.duration"
+        )
+    compared = [trial for trial in trials if trial.valid and trial.stage is not Stage.CAPACITY]
+    others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
+    if others:
+        were = "was" if others == 1 else "were"
+        yield f"{plural(others, 'valid trial')} {were} still changing while measured: their figures may shift with time"
+
+
+def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:
+    """The answer, with a last sentence where the setting that it names, or sees ahead, never stabilised."""
+    named = answer.setting or answer.leader
+    if named is None or named not in restless:
+        return answer
+    seen = restless[named]
+    said = f"{named.id} never stabilised in {seen.times} of {seen.trials} trials: this may change with time."
+    return replace(answer, sentences=(*answer.sentences, said))

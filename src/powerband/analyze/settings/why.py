@@ -1,0 +1,149 @@
+"""The third sentence of the answer: what holds the chosen setting, what smaller ones lack, what larger ones cost more.
+
+In: the standing of all settings. Out: words. A setting's named bottleneck is what is said of it; where too little was
+seen to name one, plain figures stand for it. A cause that nothing was measured for is not guessed.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.settings.standing import Standing
+from powerband.base.units import format_bytes, format_value, significant, with_article
+from powerband.model.plan import Setting
+from powerband.model.results import Bottleneck, BottleneckName, SettingResult, Verdict
+
+CPU_BUSY = 0.90
+CPU_IDLE = 0.70
+CHEAPER_BY = 1.2
+# After `with threads=8 ...`.
+WORDS: dict[BottleneckName, str] = {
+    BottleneckName.GENERATOR: "the load generator is the limit",
+    BottleneckName.HOST_CPU: "other programs take the CPU",
+    BottleneckName.SUBJECT_CPU: "CPU is the limit",
+    BottleneckName.POOL_TOO_SMALL: "the pool is too small",
+    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads compete for the CPU",
+    BottleneckName.LOCK: "a lock is the limit",
+    BottleneckName.DOWNSTREAM: "the downstream is the limit",
+    BottleneckName.GARBAGE_COLLECTION: "garbage collection is the limit",
+    BottleneckName.MEMORY: "memory is the limit",
+    BottleneckName.ACCEPT_BACKLOG: "connections are accepted too slowly",
+    BottleneckName.DESCRIPTORS: "the descriptors run out",
+    BottleneckName.EVENT_LOOP_BLOCKED: "the event loop is blocked",
+    BottleneckName.WAKE_UPS: "threads sleep and are woken too often",
+    BottleneckName.ONE_THREAD: "one thread is the limit",
+    BottleneckName.NONE: "nothing is short and the load is the limit",
+}
+
+
+def why(standing: Standing, chosen: Setting) -> str:
+    clauses = [clause for rule in (_limit_here, _smaller, _larger) if (clause := rule(standing, chosen))]
+    if not clauses:
+        return "The figures taken name no single resource as the limit."
+    text = "; ".join(clauses)
+    return f"{text if '=' in text.partition(' ')[0] else text[0].upper() + text[1:]}."
+
+
+def _named(setting: Setting, bottleneck: Bottleneck) -> str:
+    return f"with {setting.id} {WORDS[bottleneck.name]}: {', '.join(bottleneck.evidence)}"
+
+
+def _limit_here(standing: Standing, chosen: Setting) -> str | None:
+    bottleneck = standing.row(chosen).bottleneck
+    return _plain_limit(standing, chosen) if bottleneck is None else _named(chosen, bottleneck)
+
+
+def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
+    """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
+
+    A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
+    share = standing.value(chosen, "subject_cpu_share")
+    if share is not None and share >= CPU_BUSY:
+        cores = standing.value(chosen, "subject_cpu_cores")
+        used = f" ({significant(cores)} cores)" if cores is not None else ""
+        return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
+    if standing.experiment.objective.is_capacity or standing.experiment.is_self_driven:
+        return None  # its trials are at many rates, and what is served is what was searched; or there is no load
+    load = standing.experiment.load_for(chosen)
+    offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
+    scheduled = load.rate_per_s is not None or load.pace is not None
+    if scheduled and offered and goodput and goodput >= 0.99 * offered:
+        return f"the load is the limit: {chosen.id} serves all that is offered"
+    threads = standing.value(chosen, "threads_max")
+    if load.users is None or threads is None or share is None:
+        return None
+    if threads >= load.users and share < CPU_IDLE:
+        return (
+            f"neither threads nor CPU are the limit at {chosen.id}: {threads:,.0f} threads for {load.users} "
+            f"users, and {share:.0%} of the subject's CPU time used"
+        )
+    return None
+
+
+def _smaller(standing: Standing, chosen: Setting) -> str | None:
+    """The nearest setting with fewer threads that serves worse, and what it lacks: what its bottleneck says, or, where
+    none is named while its CPUs idle, that its threads wait."""
+    threads = standing.value(chosen, "threads_max")
+    if threads is None:
+        return None
+    smaller = [row for row in _worse_with_fewer(standing, threads) if _tells(standing, row)]
+    if not smaller:
+        return None
+    nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
+    if nearest.bottleneck is not None:
+        return _named(nearest.setting, nearest.bottleneck)
+    idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
+    return (
+        f"fewer threads wait rather than work: with {nearest.setting.id}{_yield(standing, nearest)} "
+        f"{idle:.0%} of the subject's CPU time is idle"
+    )
+
+
+def _worse_with_fewer(standing: Standing, threads: float) -> list[SettingResult]:
+    return [
+        row
+        for row in standing.rows
+        if row.verdict is Verdict.WORSE
+        and row.trials
+        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
+    ]
+
+
+def _tells(standing: Standing, row: SettingResult) -> bool:
+    if row.bottleneck is not None:
+        return row.bottleneck.name is not BottleneckName.NONE
+    return (standing.value(row.setting, "subject_cpu_share") or 1.0) < CPU_IDLE
+
+
+def _yield(standing: Standing, row: SettingResult) -> str:
+    if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
+        return ", which does worse,"
+    return f" it gives {significant(100 * row.effect.value)} % of the best while"
+
+
+def _larger(standing: Standing, chosen: Setting) -> str | None:
+    """What the largest setting that is no better costs more."""
+    threads = standing.value(chosen, "threads_max")
+    if threads is None:
+        return None
+    larger = [
+        row
+        for row in standing.rows
+        if row.trials
+        and row.setting != chosen
+        and (standing.value(row.setting, "threads_max") or 0) >= CHEAPER_BY * threads
+    ]
+    if not larger:
+        return None
+    row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
+    costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads against {threads:,.0f}"]
+    for metric, text, show in (
+        ("rss_bytes_max", "memory", format_bytes),
+        ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
+        ("context_switches_per_request", f"context switches {with_article(standing.experiment.noun)}", significant),
+    ):
+        here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
+        if here and there and there >= CHEAPER_BY * here:
+            costs.append(f"{text} {show(there)} against {show(here)}")
+    takes = f"{row.setting.id} takes {', '.join(costs[:3])}"
+    if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
+        return f"{takes}, and too many of them compete for the CPU"
+    return takes

@@ -1,0 +1,1 @@
+"""Statistics and queueing theory as pure functions; each names its source."""

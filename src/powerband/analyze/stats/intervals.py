@@ -1,0 +1,238 @@
+"""Estimates with intervals: one setting's metric over its trials, and all settings against the leader at once.
+
+Pure functions on arrays; no I/O, no vocabulary of settings (`compare.py` joins both). The methods, why they were chosen
+and the simulations that show them right: docs/methods/comparing-settings.md and estimates.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from powerband.analyze.stats.special import (
+    Array,
+    digamma,
+    distance_from_best,
+    inverse_trigamma,
+    student_t,
+    studentised_range,
+    trigamma,
+)
+from powerband.analyze.stats.spending import Glance
+from powerband.model.results import Estimate
+
+SD_FLOOR = 1e-4
+"""Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
+SMALL_SAMPLE = 0.35
+"""Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
+EXPONENT_MAX = 700.0
+SETTLED = 1e-9
+"""Passes of the two-way fit stop when no mean moves by more."""
+DF_MANY = 500.0
+DF_GRID = np.array([*range(1, 13), 14, 16, 18, 20, 24, 30, 40, 60, 120, DF_MANY])
+"""Rounding down to these costs little width and saves hundreds of slow quantiles."""
+
+
+def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estimate:
+    """Mean over trials with Student's t interval (Student 1908); `log`: geometric mean, interval on the log scale.
+
+    The unit is one trial, a fresh start. With fewer than two values there is no interval. `log` needs values > 0."""
+    n = len(values)
+    data = np.log(values) if log else np.array(values, dtype=float)
+    mean = float(data.mean())
+    back = exp if log else float
+    if n < 2:
+        return Estimate(back(mean), None, None, confidence, n)
+    half = student_t(confidence, n - 1) * float(data.std(ddof=1)) / math.sqrt(n)
+    return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
+
+
+def exp(exponent: float) -> float:
+    """e to this power, and no error where a float cannot hold it: intervals of few noisy trials may be endless."""
+    return math.exp(min(exponent, EXPONENT_MAX))
+
+
+def on_log_scale(values: Sequence[float], unit: str) -> bool:
+    """Whether noise is taken as proportional: all values above zero, and no share."""
+    return unit != "ratio" and all(value > 0 for value in values)
+
+
+@dataclass(frozen=True)
+class LeaderComparison:
+    """All settings against the leader, for each of R sweeps. Arrays are (R, k) but `leader` (R,).
+
+    `difference`: setting less leader, paired within blocks; `half`: half-widths of intervals that hold all at once
+    with the confidence asked for; `half_tost`: the same at twice the error, for two one-sided tests. NaN where fewer
+    than two blocks hold both."""
+
+    leader: np.ndarray[Any, np.dtype[np.int64]]
+    difference: Array
+    half: Array
+    half_tost: Array
+
+
+def compare_with_leader(
+    y: Array,
+    confidence: float,
+    candidates: Array | None = None,
+    glance: Glance | None = None,
+) -> LeaderComparison:
+    """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
+
+    `y`: (R, blocks, settings), larger is better, NaN for missing cells; R sweeps are worked out at once (simulations).
+    `candidates`: (k,) booleans, which settings may lead; at least one of them needs a value.
+
+    Differences are means over the blocks that hold both settings. Variances are one per setting, with the block effects
+    taken out, and moderated towards their common value as far as the data say that they are alike (Smyth 2004,
+    "Linear models and empirical Bayes methods", SAGMB 3(1)): settings may differ a lot in noise, yet three blocks alone
+    cannot tell. Critical values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs
+    and so also those with a leader picked afterwards. No interval is narrower than the pair's own paired t interval.
+
+    `glance`: one of several looks at a race. It spends its share of the error, on the pairs of those settings that are
+    live: who left was judged before. Then `half_tost` is of one-sided intervals for the distances from the best (Hsu
+    1981), which is all that is asked of it. The paired t interval, a guard against a variance moderated too far,
+    spends nothing.
+    """
+    present = ~np.isnan(y)
+    fit = _fit(y, present)
+    blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
+    # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
+    eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
+    leader = np.where(eligible, fit.means, -np.inf).argmax(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return _against(y, leader, fit, 1 - confidence, glance)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Block-adjusted means, moderated variances (R, k), and the degrees of freedom (R,) that those deserve."""
+
+    means: Array
+    variances: Array
+    df: Array
+
+
+def _against(
+    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, error: float, glance: Glance | None
+) -> LeaderComparison:
+    sweeps, _, k = y.shape
+    paired = y - np.take_along_axis(y, leader[:, None, None], axis=2)
+    shared = (~np.isnan(paired)).sum(1)
+    n = np.where(shared >= 2, shared, np.nan)
+    difference = np.nansum(paired, axis=1) / n
+    own = np.sqrt(np.nansum((paired - difference[:, None, :]) ** 2, axis=1) / (n - 1) / n)
+    moderated = np.sqrt((fit.variances + np.take_along_axis(fit.variances, leader[:, None], axis=1)) / n)
+    tost = min(2 * error, 0.99)
+    halves = []
+    for whole, pairs in ((error, studentised_range), (tost, studentised_range if glance is None else _one_sided)):
+        spent, family = (whole, k) if glance is None else (whole * glance.share, glance.live)
+        if k == 2:
+            own_t = _lookup(partial(student_t, 1 - spent), n - 1)
+            halves.append(np.maximum(own_t * own, own_t * SD_FLOOR / np.sqrt(n)))
+            continue
+        critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
+        widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
+        halves.append(np.maximum(widened, _lookup(partial(student_t, 1 - whole), n - 1) * own))
+    rows = np.arange(sweeps)
+    for half in halves:
+        half[rows, leader] = 0.0
+    difference[rows, leader] = 0.0
+    return LeaderComparison(leader, difference, halves[0], halves[1])
+
+
+def _one_sided(confidence: float, k: int, df: float) -> float:
+    """For the distances from the best: half of the error of two sides."""
+    return distance_from_best((1 + confidence) / 2, k, df)
+
+
+def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
+    """The quantile for each entry; degrees of freedom rounded down to those of `DF_GRID`; NaN stays NaN."""
+    rounded = DF_GRID[np.clip(np.searchsorted(DF_GRID, np.nan_to_num(df) + 1e-9, side="right") - 1, 0, None)]
+    whole = np.where(np.isnan(df), np.nan, rounded)
+    out = np.full(df.shape, np.nan)
+    for value in np.unique(whole[~np.isnan(whole)]):
+        out[whole == value] = quantile(float(value))
+    return out
+
+
+def _fit(y: Array, present: Array) -> _Fit:
+    """Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
+
+    With weights w (adding to one in a block) a residual of setting i has variance
+    s_i (1 - 2 w_i) + sum_j w_j^2 s_j, which is solved for s_i (Grubbs 1948 for equal weights)."""
+    sweeps, _, k = y.shape
+    filled = np.where(present, y, 0.0)
+    mask = present & (present.sum(2, keepdims=True) >= 2)  # a block with one setting says nothing of variances
+    n = mask.sum(1)
+    weights = np.full((sweeps, k), 1.0 / k)
+    variances = np.zeros((sweeps, k))
+    means = np.zeros((sweeps, k))
+    complete = bool(present.all())
+    for _ in range(5):
+        w = np.where(present, weights[:, None, :], 0.0)
+        w /= np.maximum(w.sum(2, keepdims=True), 1e-300)
+        for _ in range(1 if complete else 30):
+            before = means
+            effects = np.where(present, filled - means[:, None, :], 0.0)
+            block_effects = (w * effects).sum(2, keepdims=True)
+            rest = np.where(present, filled - block_effects, 0.0)
+            means = rest.sum(1) / np.maximum(present.sum(1), 1)
+            if np.abs(means - before).max() < SETTLED:
+                break
+        if complete:  # one pass leaves means shifted by a constant only; settle the block effects around them
+            block_effects = (w * (filled - means[:, None, :])).sum(2, keepdims=True)
+        residual = np.where(mask, filled - means[:, None, :] - block_effects, 0.0)
+        residual -= np.where(mask, residual.sum(1, keepdims=True) / np.maximum(n, 1)[:, None, :], 0.0)
+        square = (residual**2).sum(1) * n / np.maximum(n - 1, 1)
+        shared = np.where(mask, (w**2 * variances[:, None, :]).sum(2, keepdims=True), 0.0).sum(1)
+        if not variances.any():
+            shared = np.where(
+                mask, (w**2 * (square.sum(1) / np.maximum(n.sum(1), 1))[:, None, None]).sum(2, keepdims=True), 0.0
+            ).sum(1)
+        own = np.where(mask, 1 - 2 * w, 0.0).sum(1)
+        variances = np.maximum((square - shared) / np.maximum(own, 0.2 * n + 1e-9), 0.05 * square / np.maximum(n, 1))
+        variances = np.maximum(variances, SD_FLOOR**2)
+        weights = _weights(variances, n)
+    moderated, df = _moderate(variances, n, k)
+    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df)
+
+
+def _weights(variances: Array, n: Array) -> Array:
+    """Inverse variances, each drawn towards their geometric mean (two blocks' worth) and none above 0.4."""
+    common = np.exp(np.log(variances).mean(1, keepdims=True))
+    df = np.maximum(n - 1, 0)
+    weights = 1 / ((df * variances + 2 * common) / (df + 2))
+    for _ in range(2):
+        weights = np.minimum(weights / weights.sum(1, keepdims=True), 0.4)
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
+    """Empirical Bayes: prior variance and its degrees of freedom from the spread of the log variances (Smyth 2004,
+    section 6.2), then each variance is the mean of its own and the prior's, weighted by degrees of freedom."""
+    df = np.where(n >= 2, (n - 1) * (1 - 1 / k), np.nan)
+    with np.errstate(invalid="ignore"):
+        logs = np.where(np.isnan(df), np.nan, np.log(variances) - digamma(df / 2) + np.log(df / 2))
+        known = ~np.isnan(logs)
+        count = np.maximum(known.sum(1), 1)
+        mean = np.where(known, logs, 0.0).sum(1) / count
+        spread = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum(1) / np.maximum(count - 1, 1)
+        noise = np.where(known, trigamma(df / 2), 0.0).sum(1) / count
+    excess = spread - noise
+    prior_df = np.full(excess.shape, DF_MANY)
+    differ = excess > 1e-3
+    prior_df[differ] = np.minimum(2 * inverse_trigamma(excess[differ]), DF_MANY)
+    pooled = np.where(known, variances, 0.0).sum(1) / count
+    prior = np.where(differ, np.exp(mean + digamma(prior_df / 2) - np.log(prior_df / 2)), pooled)
+    own_df = np.nan_to_num(df)
+    moderated = (prior_df[:, None] * prior[:, None] + own_df * np.where(known, variances, 0.0)) / (
+        prior_df[:, None] + own_df
+    )
+    typical = own_df.sum(1) / count
+    # All variances together have no more than the residual degrees of freedom of the two-way layout.
+    return moderated, np.minimum(prior_df + typical, np.maximum(own_df.sum(1), 1))

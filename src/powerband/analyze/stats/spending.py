@@ -1,0 +1,43 @@
+"""How much of the error a look at a race may spend, so that all looks together spend no more than was asked for.
+
+In: the most blocks that a race may take. Out: a `Glance`: what the intervals of one look are worked out with. Why these
+shares, their source, and what was tried beside them: docs/methods/racing.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.model.experiment import Experiment
+
+FIRST_WEIGHT = 0.5
+LAST_WEIGHT = 4.0
+
+
+@dataclass(frozen=True)
+class Glance:
+    """One of several looks: `share` of the whole error that it may spend, `live`: settings still in the race."""
+
+    share: float
+    live: int
+
+
+def share_of(look_after: int, blocks_most: int) -> float:
+    """Of the whole error, for the look after so many blocks, of a race of `blocks_most` at most.
+
+    Error spending over looks (Lan & DeMets 1983), fixed before the race: by the union bound the chance that any look is
+    wrong is no more than the whole error, whatever the looks lead to. The last look, whose verdicts are final, gets
+    most; the first, after two blocks with one degree of freedom each, half of a usual one."""
+    weights = [_weight(blocks, blocks_most) for blocks in range(2, max(2, blocks_most) + 1)]
+    return _weight(max(2, look_after), blocks_most) / sum(weights)
+
+
+def share_at(experiment: Experiment, look_after: int) -> float:
+    """1 where the plan is fixed beforehand: then there is one look, at its end."""
+    return share_of(look_after, experiment.measure.repeats) if experiment.is_race else 1.0
+
+
+def _weight(blocks: int, blocks_most: int) -> float:
+    if blocks >= blocks_most:
+        return LAST_WEIGHT
+    return FIRST_WEIGHT if blocks == 2 else 1.0

@@ -1,0 +1,1 @@
+"""One trial: its files in, its metrics, problems, series and bottleneck out."""

@@ -1,0 +1,421 @@
+"""One trial's figures in, the one resource that holds its throughput out: a name, the figures that prove it, advice.
+
+Rules are asked in the order of `RULES`, and the first that has positive evidence answers: first what spoils any other
+evidence (the generator, other programs), then whether anything is short at all, then the causes that look like others
+from afar, and only then the plain ones. docs/methods/bottlenecks.md gives the reason for each threshold. Not here: the
+reading of files (`scene.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from powerband.analyze.trial.bottleneck.evidence import cores, count, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
+from powerband.analyze.trial.bottleneck.thread_rules import (
+    LOOP_BUSY,
+    POOL_BUSY,
+    accepts_too_late,
+    downstream,
+    event_loop_blocked,
+    lock,
+    parked_pool,
+    pool_too_small,
+    slow_downstream,
+)
+from powerband.analyze.trial.honesty import WAKE_UP_NS
+from powerband.analyze.trial.laws import active_threads
+from powerband.base.units import format_duration, significant, with_article
+from powerband.model.results import Bottleneck, BottleneckName, TrialResult
+from powerband.readings.fleet import SECOND_NS
+
+CPU_SHORT = 0.90
+# Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
+CPU_SHORT_DEMAND = 1.5
+CPU_SHORT_LEAST = 0.75
+# Where the load engine runs on the same CPUs, the subject cannot get them all.
+SHARED_BUSY = 0.95
+SHARED_WAITING = 0.25
+DELAYED = 1.2
+TAKEN_BY_OTHERS = 0.10
+WAITS_MUCH = 0.3
+ENGINE_WAITS = 0.25
+GC_SHARE = 0.10
+# Waiting threads for each CPU: a crowd if their switches cost a tenth of the CPU time, at 2 us each; so many that
+# nobody can have planned them whatever they cost.
+CROWD = 4.0
+GREAT_CROWD = 16.0
+SWITCH_NS = 2000.0
+# Going to sleep and being woken, at the least: two processes that pass a byte to and fro used 18 us of CPU each time.
+TURN_NS = 5000.0
+SWITCHING_SHARE = 0.10
+MEMORY_PRESSURE = 0.10
+# Pressure is the whole host's: the subject must be seen to suffer from it.
+WAITS_FOR_MEMORY = 0.1
+MAJOR_FAULTS_PER_REQUEST = 0.5
+FAULTS_PER_REQUEST = 16.0
+FAULT_KERNEL_SHARE = 0.40
+# Servers keep one or two back to turn callers away with.
+DESCRIPTORS_LEFT = 3
+# Where threads come and go with the requests, all of them are busy for their short lives.
+STARTED_SHARE = 0.1
+
+Rule = Callable[[Scene], Bottleneck | None]
+GENERATOR_CODES = (
+    "generator_cpu",
+    "generator_starved",
+    "generator_lag",
+    "generator_schedule",
+    "generator_no_descriptors",
+    "generator_no_ports",
+)
+
+
+def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
+    """None where too little was seen to name one, or to say that there is none. `rules`: else `RULES`."""
+    for rule in RULES if rules is None else rules:
+        if (found := rule(scene)) is not None:
+            return found
+    return None
+
+
+def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
+    """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
+    one that an earlier trial names. None where most of them name none at all."""
+    names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
+    if not names:
+        return None
+    (name, _), *_ = names.most_common(1)
+    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
+    if not named:
+        return None
+    named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
+    return named[len(named) // 2].bottleneck
+
+
+def _host_cpu(scene: Scene) -> Bottleneck | None:
+    """The subject wants more CPU than it got, while others used what it lacks, and that is much of what its requests
+    wait for: on a busy machine every thread waits a little, whatever holds it."""
+    if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
+        return None
+    active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
+    idle = scene.workers and active < 0.5 * min(scene.present, sum(pool.use.threads for pool in scene.workers))
+    if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and _engine_starves(scene)):
+        return None
+    steal = scene.value("host_steal_share") * scene.cpus
+    others = scene.value("host_foreign_cores") + steal
+    if others < TAKEN_BY_OTHERS * scene.cpus or others < 0.5 * (1 - scene.cpu_share) * scene.cpus:
+        return None
+    return verdict(
+        BottleneckName.HOST_CPU,
+        [
+            f"other programs used {cores(others)} of the trial's CPUs",
+            f"the subject got {share(scene.cpu_share)} of its CPU time",
+            f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+        ],
+        "stop the other programs, or move the trial to a quieter machine",
+    )
+
+
+def _generator(scene: Scene) -> Bottleneck | None:
+    found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
+    if not any(problem.fatal for problem in found):
+        return None
+    return verdict(
+        BottleneckName.GENERATOR,
+        [problem.message.partition(":")[0] for problem in found],
+        "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
+    )
+
+
+def _starved_generator(scene: Scene) -> Bottleneck | None:
+    """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
+    if scene.load_served or not _engine_starves(scene):
+        return None
+    each = format_duration(scene.value("engine_run_wait_ns_mean"))
+    return verdict(
+        BottleneckName.GENERATOR,
+        [
+            f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
+            f"the subject used {share(scene.cpu_share)} of its CPU time",
+        ],
+        "stop what shares the engine's CPUs, or give it others (host.pinning)",
+    )
+
+
+def _engine_starves(scene: Scene) -> bool:
+    return scene.engine_wait_share >= ENGINE_WAITS and scene.value("engine_run_wait_ns_mean") >= WAKE_UP_NS
+
+
+def _disturbed(scene: Scene) -> Bottleneck | None:
+    """The trial does not count, for what other programs did to it."""
+    found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
+    if not found:
+        return None
+    return verdict(
+        BottleneckName.HOST_CPU,
+        [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
+        "stop the other programs, or move the trial to a quieter machine",
+    )
+
+
+def _served(scene: Scene) -> Bottleneck | None:
+    if not scene.load_served:
+        return None
+    evidence = [f"all that was asked for was served: {per_second(scene.value('goodput_per_s'))}"]
+    if "subject_cpu_share" in scene.metrics:
+        evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
+    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+
+
+def _descriptors(scene: Scene) -> Bottleneck | None:
+    left, used = scene.descriptors_left, scene.value("descriptors_max")
+    if left is None or left > DESCRIPTORS_LEFT:
+        return None
+    if not (scene.failed_connections or scene.accept_queue >= 1 or "starved_users" in scene.problems):
+        return None
+    evidence = [f"{used:,.0f} descriptors are open, {left:,.0f} more are allowed"]
+    if scene.accept_queue >= 1:
+        evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
+    if scene.failed_connections:
+        evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
+    return verdict(
+        BottleneckName.DESCRIPTORS, evidence, "raise the subject's limit of open files (ulimit -n, LimitNOFILE)"
+    )
+
+
+def _accept_backlog(scene: Scene) -> Bottleneck | None:
+    """Connections wait in the accept queue, or find it full, while those who serve them have time left."""
+    limit, waiting = scene.accept_queue_limit, scene.accept_queue
+    full = limit > 0 and waiting >= 0.5 * limit
+    overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
+    refused = overflows >= 1 and (connect_ns >= 0.2e9 or full)
+    if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
+        return None
+    evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    if overflows >= 1:
+        evidence.append(f"{overflows:,.0f} found it full")
+    evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
+    return verdict(
+        BottleneckName.ACCEPT_BACKLOG,
+        evidence,
+        "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "
+        "net.core.somaxconn), or keep connections alive",
+    )
+
+
+def _too_busy_to_accept(scene: Scene) -> bool:
+    """The CPU is short, or all threads have a request in hand: connections would wait behind them anywhere."""
+    serving = scene.workers + scene.loops
+    threads = sum(pool.use.threads for pool in serving)
+    busy = sum(
+        pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("sleep", "socket", "disk", "memory") for pool in serving
+    )
+    lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
+    return _short_of_cpu(scene) or (lasting and threads > 0 and busy >= POOL_BUSY * threads)
+
+
+def _garbage_collection(scene: Scene) -> Bottleneck | None:
+    """Collectors that stop the world take time from every request. Those that run beside it do so only where no CPU is
+    left for both."""
+    collectors = [pool for pool in scene.pools if pool.collects and (not pool.collects_beside or _short_of_cpu(scene))]
+    used = sum(pool.use.on_cpu for pool in collectors)
+    if not scene.cpus or used < GC_SHARE * scene.cpus:
+        return None
+    names = " and ".join(pool.name for pool in collectors[:2])
+    return verdict(
+        BottleneckName.GARBAGE_COLLECTION,
+        [
+            f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
+            f"all its other threads used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
+        ],
+        f"give the heap more room, allocate less for each {scene.noun}, or choose another collector",
+    )
+
+
+def _memory(scene: Scene) -> Bottleneck | None:
+    """Pages come from disk or are fought for, or so many are made anew that the kernel has most of the CPU."""
+    rate = max(scene.rate_per_s, 1e-9)
+    pressure = scene.value("psi_memory_share")
+    major = scene.major_faults_per_s / rate
+    faults = scene.value("page_faults_per_s") / rate
+    waiting = sum(pool.blocked_on("memory") for pool in scene.workers + scene.loops)
+    kernel = scene.value("subject_cpu_system_share")
+    storm = (
+        faults >= FAULTS_PER_REQUEST
+        and kernel >= FAULT_KERNEL_SHARE
+        and (_short_of_cpu(scene) or waiting >= 0.25 * max(1.0, scene.value("subject_cpu_cores")))
+    )
+    pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
+    slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
+    if not (storm or slowed):
+        return None
+    evidence = [
+        f"{significant(faults)} page faults {with_article(scene.noun)} ({per_second(scene.value('page_faults_per_s'))})"
+    ]
+    if major >= MAJOR_FAULTS_PER_REQUEST:
+        evidence.append(f"{significant(major)} of them from disk")
+    if pressed:
+        evidence.append(f"something waited for memory {share(pressure)} of the time")
+    evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
+    return verdict(
+        BottleneckName.MEMORY,
+        evidence,
+        "give the machine or the container more memory, or keep buffers instead of giving them back for each "
+        f"{scene.noun}",
+    )
+
+
+def _subject_cpu(scene: Scene) -> Bottleneck | None:
+    if not _short_of_cpu(scene) or not scene.cpus:
+        return None
+    waiting = scene.value("run_wait_cores") / scene.cpus
+    preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
+    used = f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})"
+    switching = preempted * SWITCH_NS >= SWITCHING_SHARE * scene.value("subject_cpu_ns_per_request")
+    crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and switching)
+    if crowded:
+        return verdict(
+            BottleneckName.TOO_MANY_RUNNABLE_THREADS,
+            [
+                _waiting_for_each_cpu(waiting),
+                f"{significant(preempted)} times {with_article(scene.noun)} a thread must leave its CPU unfinished",
+                used,
+            ],
+            "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
+        )
+    each = format_duration(scene.value("subject_cpu_ns_per_request"))
+    if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
+        engine = cores(scene.value("engine_cpu_cores"))
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            [
+                f"all CPUs together were in use {share(scene.value('host_busy_share'))} of the time",
+                f"{used}, the load engine {engine} of the same CPUs",
+                f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+            ],
+            "give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
+        )
+    return verdict(
+        BottleneckName.SUBJECT_CPU,
+        [used, f"{each} of it {with_article(scene.noun)}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
+        f"give the subject more CPUs, or make {with_article(scene.noun)} cheaper; more threads do not help",
+    )
+
+
+def _waiting_for_each_cpu(threads: float) -> str:
+    number = count(threads)
+    return f"{number} {'thread waits' if number == '1' else 'threads wait'} for each CPU"
+
+
+def _short_of_cpu(scene: Scene) -> bool:
+    """Threads that wake together wait for each other a little on a CPU that has time left: as long as answers take no
+    longer than they did when nobody stood before them, that is no shortage."""
+    hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
+    return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene)
+
+
+def _shared_cpus_full(scene: Scene) -> bool:
+    """The CPUs that subject and load engine share have nothing left, and threads of the subject wait for them."""
+    full = scene.shares_cpus and scene.value("host_busy_share") >= SHARED_BUSY
+    return full and scene.demand >= CPU_SHORT and scene.value("run_wait_cores") >= SHARED_WAITING * (scene.cpus or 1)
+
+
+def _undelayed(scene: Scene) -> bool:
+    mean_ns = scene.value("response_time_ns_mean")
+    return scene.empty_ns is not None and 0 < mean_ns < DELAYED * scene.empty_ns
+
+
+def _with_cpu_left(rule: Rule) -> Rule:
+    return lambda scene: None if _short_of_cpu(scene) else rule(scene)
+
+
+def _none(scene: Scene) -> Bottleneck | None:
+    """Nothing is short, as far as was seen: threads were watched, and what they waited on. Where requests queue for
+    something all the same or are turned away, or nobody can tell whether they do, or threads have or want most of the
+    CPUs that the load engine needs as well, no name is better than this one."""
+    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
+        return None
+    if scene.queues or scene.turns_away or scene.loaded_ns is None:
+        return None
+    if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
+        return None
+    if not any(pool.use.blocked_on for pool in scene.pools):
+        return None
+    evidence = [f"the subject used {share(scene.cpu_share)} of its CPU time"]
+    workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    if workers is not None:
+        evidence.append(
+            f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
+        )
+    if scene.users is not None:
+        evidence.append(f"its {scene.users} users wait for their answers, and nobody else asks")
+    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+
+
+def _wake_ups(scene: Scene) -> Bottleneck | None:
+    """Threads that work in turns: each goes to sleep, and is woken for the next piece of work. Going to sleep and
+    waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
+    slept = sum(pool.switches_per_s for pool in scene.pools)
+    used = scene.value("subject_cpu_cores")
+    if not scene.rate_per_s or used < LEAST_CORES or slept * TURN_NS < SWITCHING_SHARE * used * SECOND_NS:
+        return None
+    each = slept / scene.rate_per_s
+    pool = max(scene.pools, key=lambda pool: pool.switches_per_s)
+    return verdict(
+        BottleneckName.WAKE_UPS,
+        [
+            f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times per {scene.noun}, most "
+            f"of them {pool.name}",
+            f"{share(scene.value('subject_cpu_system_share'))} of the subject's CPU time is the kernel's",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "let a thread do more before it sleeps (larger batches, more work in flight), or use fewer threads",
+    )
+
+
+def _one_thread(scene: Scene) -> Bottleneck | None:
+    """One thread has no time left while CPUs have: nothing beside it can be done faster."""
+    pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
+    if pool is None or pool.busiest < LOOP_BUSY or scene.cpu_share >= CPU_SHORT:
+        return None
+    return verdict(
+        BottleneckName.ONE_THREAD,
+        [
+            f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "spread its work over more threads, or make it cheaper",
+    )
+
+
+# Of a subject that drives itself: what a load would tell of (who waits for an answer, and where) is not there.
+COUNTED_RULES: Iterable[Rule] = (
+    _host_cpu,
+    _disturbed,
+    _garbage_collection,
+    _memory,
+    _wake_ups,
+    _subject_cpu,
+    _one_thread,
+)
+RULES: Iterable[Rule] = (
+    _host_cpu,
+    _generator,
+    _disturbed,
+    _starved_generator,
+    _served,
+    _descriptors,
+    _accept_backlog,
+    _garbage_collection,
+    _memory,
+    lock,
+    _subject_cpu,
+    _with_cpu_left(event_loop_blocked),
+    _with_cpu_left(slow_downstream),
+    _with_cpu_left(pool_too_small),
+    _with_cpu_left(downstream),
+    _with_cpu_left(parked_pool),
+    _none,
+)

@@ -1,0 +1,210 @@
+"""What the rules for bottlenecks look at: one trial's figures, gathered into a value. `rules.py` judges it.
+
+In: what `measure.py` has at hand. Out: a `Scene`. Everything is of the measured window, but for the first answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.analyze.trial.honesty import Evidence
+from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
+from powerband.analyze.trial.pools import WatchedPool
+from powerband.model.load import Load
+from powerband.model.results import Problem
+from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
+from powerband.readings.probe_samples import Counters, ProbeSamples
+
+SERVED_SHARE = 0.97
+# The very first answers are slow by themselves: threads start, connections are opened.
+QUEUES = 1.5
+WARMED_UP_NS = 100_000_000
+THINKING_SHARE = 0.90
+# Of a subject that hardly uses a CPU, a tenth is nothing.
+LEAST_CORES = 0.01
+NO_ROOM = ("429", "503")
+CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
+
+
+@dataclass(frozen=True)
+class WatchedThreads:
+    """The subject's threads by pool, and how many CPUs it may use, as far as that is known."""
+
+    pools: tuple[WatchedPool, ...]
+    cpus: float | None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
+    the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
+    connections that wait to be accepted, and the queue's limit, 0 where it is not known; `turned_away_share`: of the
+    requests, those that were answered by 429 or 503; `engine_wait_share`: of the window, what an engine thread waited
+    for a CPU. None: it could not be seen; `loaded_ns` also where there was no warm-up, so that the window holds the
+    first answers."""
+
+    metrics: Mapping[str, float]
+    problems: Mapping[str, Problem]
+    pools: tuple[WatchedPool, ...]
+    cpus: float | None
+    users: int | None
+    present: float
+    rate_per_s: float
+    load_served: bool
+    failed_share: float
+    turned_away_share: float
+    failed_connections: int
+    accept_queue: float
+    accept_queue_limit: float
+    descriptors_left: float | None
+    major_faults_per_s: float
+    empty_ns: float | None
+    loaded_ns: float | None
+    engine_wait_share: float = 0.0
+    shares_cpus: bool = False
+    """Whether subject and load engine run on the same CPUs."""
+    noun: str = "request"
+    """What the rate is of, one of them."""
+
+    def value(self, metric: str) -> float:
+        """A metric, 0 where it was not measured."""
+        return self.metrics.get(metric, 0.0)
+
+    @property
+    def cpu_share(self) -> float:
+        """Of the subject's CPUs, used by it."""
+        return self.value("subject_cpu_share")
+
+    @property
+    def demand(self) -> float:
+        """Of the subject's CPUs, used or waited for by it: above 1, some of its threads always wait."""
+        return self.cpu_share + (self.value("run_wait_cores") / self.cpus if self.cpus else 0.0)
+
+    @property
+    def workers(self) -> tuple[WatchedPool, ...]:
+        """Pools whose threads serve requests: their threads wake for them, and they are no loops."""
+        return tuple(pool for pool in self.pools if self._serves(pool) and not pool.loops)
+
+    @property
+    def loops(self) -> tuple[WatchedPool, ...]:
+        return tuple(pool for pool in self.pools if self._serves(pool) and pool.loops)
+
+    def _serves(self, pool: WatchedPool) -> bool:
+        """A wake-up for every fifth request, or a tenth of the subject's CPU."""
+        if pool.collects or pool.housekeeping:
+            return False
+        wakes = pool.switches_per_s + pool.preemptions_per_s
+        used = max(LEAST_CORES, 0.1 * self.value("subject_cpu_cores"))
+        return wakes >= max(1.0, 0.2 * self.rate_per_s) or pool.use.on_cpu >= used
+
+    @property
+    def queues(self) -> bool:
+        """Requests wait for each other somewhere: the fastest answer under load takes much longer than it took when
+        nobody stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
+
+    @property
+    def turns_away(self) -> bool:
+        """The server says of more than a few requests that it has no room for them."""
+        return self.turned_away_share > ERRORS_MAX
+
+
+def scene_of(
+    evidence: Evidence,
+    problems: Sequence[Problem],
+    probe: ProbeSamples | None,
+    threads: WatchedThreads,
+    intervals: Sequence[Mapping[str, Any]],
+) -> Scene:
+    fleet, load, metrics, response = evidence.fleet, evidence.load, evidence.metrics, evidence.response
+    start, end = fleet.start_ns, fleet.end_ns
+    queue = None if probe is None else probe.host.levels("accept_queue_now", start, end)
+    limit = None if probe is None else probe.host.levels("accept_queue_limit", start, end)
+    tree = None if probe is None else probe.trees.get("subject")
+    return Scene(
+        metrics=metrics,
+        problems={problem.code: problem for problem in problems},
+        pools=threads.pools,
+        cpus=threads.cpus,
+        users=load.users,
+        present=_present(fleet, load, metrics),
+        rate_per_s=fleet.achieved_per_s,
+        load_served=not evidence.self_driven and _served(fleet, load, metrics),
+        failed_share=metrics.get("error_rate", 0.0),
+        turned_away_share=_turned_away(fleet),
+        failed_connections=_failed_connections(fleet),
+        accept_queue=0.0 if queue is None else float(queue.mean()),
+        accept_queue_limit=0.0 if limit is None else float(limit.max()),
+        descriptors_left=_descriptors_left(tree, start, end),
+        major_faults_per_s=_rate(tree, "major_faults", start, end),
+        empty_ns=_first_answer_ns(intervals),
+        loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
+        engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
+        shares_cpus=not evidence.pinned and not evidence.self_driven,
+    )
+
+
+def _turned_away(fleet: MergedFleet) -> float:
+    """Of all requests of the run, those to which the server said that it has no room for them. Where none was rejected,
+    the statuses are those of WebSocket handshakes."""
+    if not fleet.total.outcomes.get("status_rejected"):
+        return 0.0
+    statuses = fleet.rejected_statuses
+    return sum(statuses[status] for status in NO_ROOM) / fleet.total.sent
+
+
+def _failed_connections(fleet: MergedFleet) -> int:
+    """Of requests, and of WebSocket users who were to join."""
+    joins = [summary["websocket"]["joins_failed"] for summary in fleet.summaries if summary.get("websocket")]
+    return sum(part.get(outcome, 0) for part in (fleet.total.outcomes, *joins) for outcome in CONNECT_OUTCOMES)
+
+
+def _present(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> float:
+    """A user without pauses always has a request under way. Where an open load is not served, more and more wait, and
+    the times of those that ended tell of fewer."""
+    keeps_asking = load.pace is None and load.requests_per_user is None and fleet.thinking_users_mean == 0
+    if load.users is not None and keeps_asking:
+        return fleet.users_mean * load.pipeline
+    little = in_flight(metrics) or 0.0
+    if load.rate_per_s is not None and not _served(fleet, load, metrics):
+        return max(little, metrics.get("in_flight_mean", 0.0))
+    return little
+
+
+def _served(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> bool:
+    """All that was offered was answered rightly, at a rate or a pace; of another closed load: its users spend nearly
+    all their time in pauses, so that a faster subject would not be asked for more."""
+    if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s:
+        return False
+    if load.rate_per_s is not None:
+        return fleet.goodput_per_s >= SERVED_SHARE * max(fleet.offered_per_s, load.rate_per_s * SERVED_SHARE)
+    if load.pace is not None:
+        return not fleet.unanswered and fleet.goodput_per_s >= SERVED_SHARE * fleet.offered_per_s
+    return not fleet.unanswered and fleet.thinking_users_mean >= THINKING_SHARE * fleet.users_mean
+
+
+def _descriptors_left(tree: Counters | None, start_ns: int, end_ns: int) -> float | None:
+    levels = None if tree is None else tree.levels("descriptors_left_now", start_ns, end_ns)
+    return None if levels is None else float(levels.min())
+
+
+def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:
+    growth = None if tree is None else tree.growth(name, start_ns, end_ns)
+    return (growth or 0.0) / (end_ns - start_ns) * SECOND_NS
+
+
+def _warmed_up(intervals: Sequence[Mapping[str, Any]], start_ns: int) -> bool:
+    """Without a warm-up the fastest answer of the window is the very first one."""
+    return bool(intervals) and start_ns - min(event["start_ns"] for event in intervals) >= WARMED_UP_NS
+
+
+def _first_answer_ns(intervals: Sequence[Mapping[str, Any]]) -> float | None:
+    """The fastest answer that the first histogram since `go` holds."""
+    for event in intervals:
+        if event.get("response_time_ns"):
+            times = MergedTimes([event["response_time_ns"]])
+            if times.count:
+                return times.quantile(0.0)
+    return None

@@ -1,0 +1,283 @@
+"""Bottlenecks that show in what threads wait on: locks, pools, event loops, a downstream.
+
+An idle thread of a pool waits on a condition, which the kernel cannot tell from a lock. What tells is arithmetic: of T
+threads and N requests in the system, at least T - N threads are idle, and none is where N > T. So many waits on
+conditions are taken off before anything is concluded from them.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.trial.bottleneck.evidence import KINDS, count, share, verdict
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
+from powerband.analyze.trial.pools import WatchedPool
+from powerband.base.units import format_duration
+from powerband.model.results import Bottleneck, BottleneckName
+
+OFF_POLL_SHARE = 0.5
+LOOP_BUSY = 0.90
+POOL_BUSY = 0.75
+QUEUED_LEAST = 0.10
+LOCKED_SHARE = 0.5
+HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
+# What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
+UNSEEN_AMONG = 64.0
+CONGESTION = 1.5
+OTHERS_WAIT = 0.5
+# Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
+# until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
+# take up to ten times what one alone would.
+EXPLAINED = 0.05
+NOBODY = 0.3
+ALONE = 0.9
+# A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
+# but then one of their siblings does either.
+STANDS_STILL = 0.5
+ACCEPT_QUEUE_SHARE = 0.20
+ENGINE_NEARLY_FULL = 0.75
+OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
+
+
+def lock(scene: Scene) -> Bottleneck | None:
+    """All but about one of the threads that hold requests wait for a lock. Where that one burns a CPU, a short CPU
+    would look the same but for the others: they would be runnable."""
+    pool = _most_locked(scene)
+    if pool is None or not scene.queues:
+        return None  # threads that park until a result comes wait just so, but not for each other
+    waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+    if past > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+        return None
+    if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
+        return None
+    if not _explained(max(past, 1.0), scene) or _waits_for_one_thread(pool, scene):
+        return None
+    if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
+        return None  # the CPU is busy with something else than what the holder does
+    return verdict(
+        BottleneckName.LOCK,
+        [
+            f"{count(waiting)} threads of {pool.name} wait for a lock",
+            f"{count(max(past, 1.0))} is past it at a time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "hold the lock for less, split it, or do without; more threads only wait longer",
+    )
+
+
+def downstream(scene: Scene) -> Bottleneck | None:
+    """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
+    pool = _most_locked(scene)
+    if pool is not None and scene.queues:
+        past = _blocked_past(pool, scene)
+        kind = max(past, key=lambda kind: past[kind])
+        if past[kind] > HOLDER_MOST:
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [
+                    f"only {count(past[kind])} threads of {pool.name} are with the downstream at once, {KINDS[kind]}",
+                    f"{count(_locked(pool, scene))} wait for their turn",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "give the downstream (its connection pool, the database, the remote) more capacity; more threads only "
+                "wait longer",
+            )
+    return _loop_waits_for_downstream(scene)
+
+
+def slow_downstream(scene: Scene) -> Bottleneck | None:
+    """Every request has its thread, all of them wait on sockets, and the answers take a multiple of what they took
+    when nobody stood before them: it is the other end that queues them."""
+    for pool in scene.workers:
+        waiting = pool.blocked_on("socket", "poll") - _idle(pool, scene)
+        queued = _queued(pool, scene)
+        if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
+            continue
+        took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
+        if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
+            continue
+        if took_ns >= CONGESTION * scene.empty_ns:
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [
+                    f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets",
+                    f"for {format_duration(took_ns)} a request, where the first took "
+                    f"{format_duration(scene.empty_ns)} in all",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "look at what is called: it answers more slowly the more it is asked",
+            )
+    return None
+
+
+def pool_too_small(scene: Scene) -> Bottleneck | None:
+    """All threads of a pool are busy, but not for want of a CPU or a lock, and requests queue or are turned away."""
+    for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
+        threads, queued = pool.use.threads, _queued(pool, scene)
+        busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
+        without_thread = []
+        if queued >= max(1.0, QUEUED_LEAST * threads):
+            without_thread.append(f"{count(queued)} requests queue")
+        if scene.turns_away:
+            without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
+        if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
+            continue
+        kind = _main_kind(pool)
+        return verdict(
+            BottleneckName.POOL_TOO_SMALL,
+            [
+                f"{count(busy)} of {count(threads)} threads of {pool.name} are busy, "
+                f"{count(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
+                " and ".join(without_thread),
+                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            ],
+            f"give {pool.name} more threads: {_enough_threads(busy, threads, queued, scene)}",
+        )
+    return None
+
+
+def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
+    """Of an open load, what comes times what a request holds a thread (Little's law), however many wait by now; of
+    users, a thread for each request that they have under way, or would have if none were turned away."""
+    offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
+    if scene.users is None and offered and done:
+        return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
+    if scene.users is not None and scene.turns_away:
+        return f"{count(scene.users)} would turn nobody away"
+    return f"{count(queued + threads)} would leave no request without one"
+
+
+def parked_pool(scene: Scene) -> Bottleneck | None:
+    """All threads of a pool wait on conditions with requests in hand, for results or timers, and more requests queue:
+    some runtimes sleep so. Nobody is past a lock that they could wait for."""
+    for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
+        threads, queued = pool.use.threads, _queued(pool, scene)
+        parked = pool.blocked_on("lock")
+        if max(_blocked_past(pool, scene).values()) >= NOBODY:
+            continue
+        if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
+            continue
+        return verdict(
+            BottleneckName.POOL_TOO_SMALL,
+            [
+                f"{count(parked)} of {count(threads)} threads of {pool.name} wait for results or timers",
+                f"{count(queued)} requests queue",
+                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            ],
+            f"give {pool.name} more threads, or wait without a thread",
+        )
+    return None
+
+
+def event_loop_blocked(scene: Scene) -> Bottleneck | None:
+    """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
+    their next connection by select or epoll look like loops; where connections wait to be accepted, it is workers that
+    there are too few of."""
+    for pool in scene.loops:
+        threads = pool.use.threads
+        kinds: tuple[str, ...] = BLOCKS_LOOP
+        if pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("poll") < STANDS_STILL:
+            kinds = (*kinds, "lock")
+        off_poll = pool.blocked_on(*kinds)
+        if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
+            kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
+            waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
+            used = f"the subject uses {share(scene.cpu_share)} of its CPU time"
+            if accepts_too_late(scene):
+                return verdict(
+                    BottleneckName.POOL_TOO_SMALL,
+                    [waits, f"{count(scene.accept_queue)} connections wait to be accepted", used],
+                    f"start more of {pool.name}, for each serves one request at a time; or let it serve others while "
+                    "it waits",
+                )
+            return verdict(
+                BottleneckName.EVENT_LOOP_BLOCKED,
+                [waits, f"{count(scene.present)} requests are in flight", used],
+                "move what blocks off the event loop, to a pool of threads or a call that does not block",
+            )
+        if pool.busiest >= LOOP_BUSY:
+            return verdict(
+                BottleneckName.EVENT_LOOP_BLOCKED,
+                [
+                    f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
+                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                ],
+                "spread the connections over more event loops, or move what computes off them",
+            )
+    return None
+
+
+def accepts_too_late(scene: Scene) -> bool:
+    """Of all requests in the system, a fifth and at least one wait in the accept queue, on average."""
+    return scene.accept_queue >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)
+
+
+def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
+    """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
+    pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
+    if pool is None or scene.workers or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
+        return None
+    if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
+        return None  # answers may well lie about in the engine
+    idle = pool.blocked_on("poll")
+    if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
+        return None
+    return verdict(
+        BottleneckName.DOWNSTREAM,
+        [
+            f"the fastest answer takes {format_duration(scene.loaded_ns)}, where the first took "
+            f"{format_duration(scene.empty_ns)}",
+            f"{pool.name} waits for events {share(idle / pool.use.threads)} of the time",
+            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+        ],
+        "requests queue for something that is called without a thread: give the downstream more capacity",
+    )
+
+
+def _most_locked(scene: Scene) -> WatchedPool | None:
+    """The pool with the most threads that hold requests and wait for a lock, if that is most of those threads."""
+    pool = max(scene.workers, key=lambda pool: _locked(pool, scene), default=None)
+    if pool is None:
+        return None
+    waiting = _locked(pool, scene)
+    serving = min(pool.use.threads, scene.present)
+    return pool if waiting >= 1 and waiting >= LOCKED_SHARE * serving else None
+
+
+def _locked(pool: WatchedPool, scene: Scene) -> float:
+    return max(0.0, pool.blocked_on("lock") - _idle(pool, scene))
+
+
+def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
+    """Threads that wait for something else than a lock, by what it is: who is past a lock, or with a downstream, is
+    there for one reason. Idle threads of connections wait on their sockets."""
+    found = {kind: pool.blocked_on(kind) for kind in OUTSIDE}
+    return {**found, "socket": max(0.0, found["socket"] - _idle(pool, scene))}
+
+
+def _queued(pool: WatchedPool, scene: Scene) -> float:
+    """Requests that are neither with a thread of this pool nor, for certain, with one of another."""
+    others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
+    return scene.present - max(pool.use.threads, pool.alive_max) - others
+
+
+def _explained(threads: float, scene: Scene) -> bool:
+    """Whether requests spend with so many threads a part of their time that is worth mentioning, of what they take when
+    nobody stands before them."""
+    if scene.empty_ns is None or not scene.rate_per_s:
+        return True
+    return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
+
+
+def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
+    """One thread of another pool does all of that pool's work, and has no time left: it hands out results, no lock."""
+    others = [other for other in scene.pools if other is not pool]
+    return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+
+
+def _idle(pool: WatchedPool, scene: Scene) -> float:
+    return max(0.0, pool.use.threads - scene.present)
+
+
+def _main_kind(pool: WatchedPool) -> str:
+    return max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))

@@ -1,0 +1,40 @@
+"""Whose fault was it that a trial does not count: the subject's own, or ours, the generator's and the machine's?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.model.results import TrialResult, Verdict
+
+# Failures of a trial that are not the subject's fault.
+OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit"})
+
+
+def fatal_codes(result: TrialResult) -> frozenset[str]:
+    return frozenset(problem.code for problem in result.problems if problem.fatal)
+
+
+def subjects_own(result: TrialResult) -> bool:
+    """An invalid trial that the subject itself spoilt: it never got ready, died, answered nothing."""
+    codes = fatal_codes(result)
+    return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
+
+
+def unmeasured_pair(
+    trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str]
+) -> tuple[Verdict, str]:
+    """The second of two against the first, where at least one has no figure: who fails by itself where the other serves
+    is worse. `trials`: what was tried of each; `words`: that each was not measured. The reason tells of those alone."""
+    verdict, clauses = Verdict.INCONCLUSIVE, []
+    for index in (0, 1):
+        if measured[index]:
+            continue
+        tried = trials[index]
+        problems = chain.from_iterable(trial.problems for trial in tried)
+        message = next((problem.message for problem in problems if problem.fatal), "")
+        clauses.append(f"{words[index]}: {message}" if message else words[index])
+        if measured[1 - index] and tried and all(map(subjects_own, tried)):
+            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
+    return verdict, "; ".join(clauses)

@@ -1,0 +1,47 @@
+"""Operational laws (Denning and Buzen 1978, "The operational analysis of queueing network models"): identities
+between what one trial measured, without assumption about distributions.
+
+In: figures of one trial. Out: figures that were not measured themselves. Not here: any verdict, and what several
+settings tell together (`thread_line.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from powerband.model.results import PoolUse
+from powerband.readings.fleet import SECOND_NS
+
+ERRORS_MAX = 0.01  # above it, quick refusals hide what a request takes
+# What threads without a request wait on, too.
+IDLE_KINDS = ("lock", "poll")
+
+
+def in_flight(metrics: Mapping[str, float]) -> float | None:
+    """Mean requests in the system: by Little's law, N = X R, over those that were answered rightly, who alone have
+    response times. Where requests fail, or some wait all through the window, as many as were sampled."""
+    rate, response_ns = metrics.get("goodput_per_s"), metrics.get("response_time_ns_mean")
+    sampled = metrics.get("in_flight_mean")
+    if rate is None or response_ns is None:
+        return sampled
+    little = rate * response_ns / SECOND_NS
+    if sampled is None or sampled <= little:
+        return little
+    fail = metrics.get("error_rate", 0.0) > ERRORS_MAX
+    return sampled if fail or sampled > 1.5 * little + 1 else little
+
+
+def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
+    """Little's law for a pool, or for what its threads wait on: their mean number = X times the mean time in it."""
+    return busy_threads / rate_per_s * SECOND_NS
+
+
+def held_ns(pool: PoolUse, rate_per_s: float) -> float | None:
+    """How long a request holds a thread of this pool, on average and at least; None where none ended."""
+    return time_in_pool_ns(active_threads(pool), rate_per_s) if rate_per_s > 0 else None
+
+
+def active_threads(pool: PoolUse) -> float:
+    """Threads that certainly do something: on a CPU, waiting for one, or blocked on other things than idle threads."""
+    idle = sum(pool.blocked_on.get(kind, 0.0) for kind in IDLE_KINDS) if pool.blocked_on else 1.0
+    return pool.on_cpu + pool.run_wait + pool.blocked * max(0.0, 1.0 - idle)

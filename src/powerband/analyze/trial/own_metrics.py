@@ -1,0 +1,124 @@
+"""A subject's own metrics over the measured window, from the scrapes of its Prometheus page.
+
+In: the expressions that the experiment names, the scrapes. Out: metrics by name; one that the scrapes cannot back is
+absent. The grammar is `own_expression.py`'s; scraping is the probe's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from powerband.base.arithmetic import value
+from powerband.model.own_expression import COUNTERS, OwnExpression, Series, labels_of
+from powerband.readings.fleet import SECOND_NS
+from powerband.readings.probe_samples import Array, Counters
+
+
+def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns: int, end_ns: int) -> dict[str, float]:
+    """`scrapes`: a field for each series, called as on the page (`name{a="x"}`)."""
+    page = MetricsPage(scrapes)
+    found = {name: _over(expression, page, start_ns, end_ns) for name, expression in wanted.items()}
+    return {name: number for name, number in found.items() if number is not None and math.isfinite(number)}
+
+
+def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
+    """The same over time, a value for each scrape; None where it has none. Counters: over the time since the last."""
+    page = MetricsPage(scrapes)
+    return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
+
+
+class MetricsPage:
+    """The scrapes, asked for series by name and labels."""
+
+    def __init__(self, scrapes: Counters) -> None:
+        self.scrapes = scrapes
+        self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}
+        for text in scrapes.fields:
+            name, _, labels = text.partition("{")
+            self._named.setdefault(name, []).append((labels_of(labels), text))
+
+    def fields(self, series: Series) -> list[str]:
+        wanted = set(series.labels)
+        return [text for labels, text in self._named.get(series.name, ()) if wanted <= labels]
+
+    def levels(self, series: Series) -> Array:
+        """At each scrape the sum of those that are there; NaN where none is."""
+        rows = [self.scrapes.fields[text] for text in self.fields(series)]
+        if not rows:
+            return np.full(self.scrapes.at_ns.shape, np.nan)
+        found = np.array(rows)
+        return np.where(np.isnan(found).all(axis=0), np.nan, np.nansum(found, axis=0))
+
+    def growth(self, series: Series, start_ns: int, end_ns: int) -> float:
+        """NaN where it cannot be told. A series that begins within the window began at 0."""
+        grown = [
+            growth
+            for text in self.fields(series)
+            if (growth := self.scrapes.growth(text, start_ns, end_ns, covered_least=0.0)) is not None
+        ]
+        return sum(grown) if grown else math.nan
+
+
+def _over(expression: OwnExpression, page: MetricsPage, start_ns: int, end_ns: int) -> float | None:
+    if expression.function in COUNTERS:
+        grown = _value(expression, partial(page.growth, start_ns=start_ns, end_ns=end_ns))
+        return grown / ((end_ns - start_ns) / SECOND_NS) if expression.function == "rate" else grown
+    at = page.scrapes.at_ns
+    inside = (at >= start_ns) & (at <= end_ns)
+    levels = {series: page.levels(series)[inside] for series in expression.series}
+    values = [
+        number
+        for index in range(int(inside.sum()))
+        if math.isfinite(number := _value(expression, lambda series, index=index: float(levels[series][index])))  # type: ignore[misc]
+    ]
+    return _summary(expression.function, values)
+
+
+def _over_time(expression: OwnExpression, page: MetricsPage) -> Iterator[float | None]:
+    passed_s = np.diff(page.scrapes.at_ns, prepend=np.nan) / SECOND_NS
+    levels = {series: page.levels(series) for series in expression.series}
+    if expression.function in COUNTERS:
+        levels = {series: np.diff(values, prepend=np.nan) for series, values in levels.items()}
+    for index in range(page.scrapes.at_ns.size):
+        found = _value(expression, lambda series, index=index: float(levels[series][index]))  # type: ignore[misc]
+        found = found / passed_s[index] if expression.function == "rate" else found
+        yield float(found) if math.isfinite(found) else None
+
+
+def _summary(function: str, values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    match function:
+        case "max":
+            return max(values)
+        case "min":
+            return min(values)
+        case "last":
+            return values[-1]
+    return sum(values) / len(values)
+
+
+def _value(expression: OwnExpression, value_of: Callable[[Series], float]) -> float:
+    try:
+        return value(expression.term, value_of)
+    except ZeroDivisionError:
+        return math.nan
+
+
+def final_metrics(wanted: Mapping[str, OwnExpression], last_words: Mapping[str, float]) -> dict[str, float]:
+    """Of the expressions those over the subject's last words, where these name all that they are made of."""
+    found = {}
+    for name, expression in wanted.items():
+        if not expression.is_final:
+            continue
+        try:
+            number = value(expression.term, lambda series: last_words[series.name])
+        except (KeyError, ZeroDivisionError):
+            continue
+        if math.isfinite(number):
+            found[name] = number
+    return found

@@ -1,0 +1,175 @@
+"""What the subject's threads did over the measured window, by pool: `PoolUse` for reports, and what rules need beside.
+
+In: the probe's `threads` events, about one a second, whose counters are read off at the window's edges. Not here: what
+follows from it (`rules.py`), series over time (`series.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from powerband.model.results import PoolUse
+from powerband.readings.fleet import SECOND_NS
+from powerband.readings.probe_samples import Counters
+
+SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
+# Of a window of 2 s the events, one a second, cover half in the worst case, of a shorter one less.
+COVERED_LEAST = 0.25
+NEAR_NS = 1_000_000_000  # between two events
+# A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
+# event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
+LOOP_POLL_SHARE = 0.05
+# Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
+# .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
+COLLECTORS = re.compile(
+    r"^(GC Thread|GC Slave|G1 |ParGC|Parallel GC|CMS |VM Thread$|ZGC|Z(Driver|Director|Worker|Stat)|XWorker|Shenan|"
+    r"\.NET (SVR )?GC|\.NET BGC|gc[ -]|GC$)",
+    re.IGNORECASE,
+)
+# Of these, the ones that work while the others go on.
+BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
+# Threads of a runtime that serve no request: compilers and other services of HotSpot, and whoever only accepts. Newer
+# JDKs cut long names in the middle (`C2 Com..hread4`).
+HOUSEKEEPERS = re.compile(
+    r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
+    r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR )|accept",
+    re.IGNORECASE,
+)
+# Names that event loops go by, for those that never had a moment to wait in.
+LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class WatchedPool:
+    """`busiest`: the CPU share of its busiest thread; `switches_per_s`: how often its threads went to sleep,
+    `preemptions_per_s`: how often they had to leave a CPU; `polled`: the share of epoll and select in what its threads
+    waited on since they began. `alive_max`: the most of them that an event of about that time saw; the mean of a short
+    window falls short of it where threads ended soon after."""
+
+    use: PoolUse
+    busiest: float
+    switches_per_s: float
+    preemptions_per_s: float
+    polled: float
+    alive_max: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.use.pool
+
+    @property
+    def collects(self) -> bool:
+        return COLLECTORS.search(self.name) is not None
+
+    @property
+    def collects_beside(self) -> bool:
+        """A collector that works while all others go on."""
+        return BESIDE.search(self.name) is not None
+
+    @property
+    def housekeeping(self) -> bool:
+        return HOUSEKEEPERS.search(self.name) is not None
+
+    @property
+    def loops(self) -> bool:
+        return self.polled >= LOOP_POLL_SHARE or LOOPS.search(self.name) is not None
+
+    def blocked_on(self, *kinds: str) -> float:
+        """How many of its threads were blocked on these, on average."""
+        return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
+
+
+def watched_pools(events: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
+    """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
+    samples: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for event in events:
+        if event["tree"] == "subject":
+            for pool in event["pools"]:
+                samples.setdefault(pool["pool"], []).append((event["at_ns"], pool))
+    instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
+    pools = [_pool(name, rows, instants, start_ns, end_ns) for name, rows in samples.items()]
+    found = [pool for pool in pools if pool is not None and pool.use.threads > 0]
+    return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
+
+
+def _pool(
+    name: str, rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
+) -> WatchedPool | None:
+    counters = _counters(rows, instants, start_ns, end_ns)
+
+    def gain(field: str) -> float:
+        return counters.growth(field, start_ns, end_ns, COVERED_LEAST) or 0.0
+
+    if counters.growth("on_cpu_ns", start_ns, end_ns, COVERED_LEAST) is None:
+        return None
+    on_cpu, run_wait, blocked, slept, preempted = (gain(field) / (end_ns - start_ns) for field in SUMS)
+    kinds = [field for field in counters.fields if field not in SUMS]
+    waits = {kind: gain(kind) for kind in kinds}
+    seen = sum(waits.values())
+    ever = {kind: float(counters.fields[kind][-1]) for kind in kinds}
+    use = PoolUse(
+        pool=name,
+        threads=on_cpu + run_wait + blocked,
+        on_cpu=on_cpu,
+        run_wait=run_wait,
+        blocked=blocked,
+        blocked_on={kind: count / seen for kind, count in sorted(waits.items()) if count > 0},
+    )
+    return WatchedPool(
+        use=use,
+        busiest=_busiest(rows, instants, start_ns, end_ns),
+        switches_per_s=slept * SECOND_NS,
+        preemptions_per_s=preempted * SECOND_NS,
+        polled=0.0 if _polls_single(rows) else ever.get("poll", 0.0) / max(1.0, sum(ever.values())),
+        alive_max=max(
+            (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
+        ),
+    )
+
+
+def _counters(
+    rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
+) -> Counters:
+    """Its counters at its events. A pool that first appears so late that they tell too little had nothing yet at the
+    event before; otherwise that event is left out, for its threads began at some time in between."""
+    fields = {field: [float(pool[field]) for _, pool in rows] for field in SUMS}
+    for kind in {kind for _, pool in rows for kind in pool.get("blocked_on_samples", {})}:
+        fields[kind] = [float(pool["blocked_on_samples"].get(kind, 0)) for _, pool in rows]
+    at = [float(instant) for instant, _ in rows]
+    earlier = [instant for instant in instants if instant < at[0]]
+    if earlier and min(at[-1], end_ns) - max(at[0], start_ns) < COVERED_LEAST * (end_ns - start_ns):
+        at = [float(earlier[-1]), *at]
+        fields = {field: [0.0, *values] for field, values in fields.items()}
+    return Counters(np.array(at), {field: np.array(values) for field, values in fields.items()})
+
+
+def _polls_single(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
+    """poll(2) is how runtimes wait for one socket with a time limit; loops use epoll."""
+    channels: Counter[str] = Counter()
+    for _, pool in rows:
+        channels.update(pool["wait_channels_now"])
+    loops = [count for name, count in channels.items() if "epoll" in name or name.startswith("ep_") or "select" in name]
+    polls = [count for name, count in channels.items() if "poll" in name]
+    return sum(polls) > 2 * sum(loops)
+
+
+def _busiest(
+    rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
+) -> float:
+    """The mean over the events that tell of the window, each for the time since the event before."""
+    before = {later: earlier for earlier, later in pairwise(instants)}
+    shares: list[tuple[float, float]] = []
+    for at, pool in rows:
+        begun = before.get(at)
+        overlap = 0 if begun is None else min(at, end_ns) - max(begun, start_ns)
+        if begun is not None and overlap > 0:
+            shares.append((overlap, pool.get("on_cpu_ns_max", 0) / (at - begun)))
+    weight = sum(overlap for overlap, _ in shares)
+    return sum(overlap * share for overlap, share in shares) / weight if weight else 0.0

@@ -1,0 +1,317 @@
+"""One trial's time series, for plots: load by interval, the subject and the host by probe sample, threads by pool.
+
+In: a trial directory. Out: tuples of plain numbers, times in seconds since `go`. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan
+from typing import Any
+
+from powerband.analyze.trial.own_metrics import own_series
+from powerband.analyze.trial.rate_counter import rate_counter
+from powerband.analyze.trial.thread_states import ThreadStates, thread_states
+from powerband.analyze.trial.threads import LabelledSeries, labelled_series
+from powerband.model.experiment import Measure
+from powerband.readings.fleet import SECOND_NS, MergedTimes
+from powerband.readings.probe_samples import Counters, ProbeSamples, read_probe
+from powerband.store import TrialDir, TrialRecord
+
+Numbers = tuple[float | None, ...]
+POOLS_MAX = 4  # the busiest; nobody looks at more
+
+
+@dataclass(frozen=True)
+class LoadSeries:
+    """One entry a second of the load, fleet-merged; `t_s` is the end of each second, p50 and p99 come from merged
+    histograms and are None where none ended ok. The last four are None without WebSockets: users that hold one, drops,
+    joins that failed, deliveries."""
+
+    t_s: tuple[float, ...] = ()
+    rate_per_s: tuple[float, ...] = ()
+    failed_per_s: tuple[float, ...] = ()
+    in_flight: tuple[float, ...] = ()
+    response_time_ns_p50: Numbers = ()
+    response_time_ns_p99: Numbers = ()
+    joined: Numbers = ()
+    drops_per_s: Numbers = ()
+    joins_failed_per_s: Numbers = ()
+    delivered_per_s: Numbers = ()
+
+
+# What `one_second` calls the columns of the load.
+_OF_ONE_SECOND = {
+    "rate_per_s": "ok",
+    "failed_per_s": "failed",
+    "in_flight": "in_flight_now",
+    "response_time_ns_p50": "p50",
+    "response_time_ns_p99": "p99",
+    "joined": "joined_now",
+    "drops_per_s": "drops",
+    "joins_failed_per_s": "joins_failed",
+    "delivered_per_s": "delivered",
+}
+
+
+@dataclass(frozen=True)
+class LoadSecond:
+    """One second of the load: `values` by the names of `LoadSeries`."""
+
+    t_s: float
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class SubjectSeries:
+    """One entry a probe sample; rates are over the time since the sample before."""
+
+    t_s: tuple[float, ...] = ()
+    cpu_user_cores: Numbers = ()
+    cpu_system_cores: Numbers = ()
+    rss_bytes: Numbers = ()
+    threads: Numbers = ()
+    context_switches_per_s: Numbers = ()
+
+
+@dataclass(frozen=True)
+class HostSeries:
+    t_s: tuple[float, ...] = ()
+    busy_share: Numbers = ()
+    steal_share: Numbers = ()
+
+
+@dataclass(frozen=True)
+class PoolSeries:
+    """What the threads of one pool did."""
+
+    pool: str
+    states: ThreadStates
+
+
+@dataclass(frozen=True)
+class JvmSeries:
+    """The subject's first JVM; `gc_share` is over the time since the sample before."""
+
+    t_s: tuple[float, ...] = ()
+    heap_used_bytes: Numbers = ()
+    heap_committed_bytes: Numbers = ()
+    gc_share: Numbers = ()
+
+
+@dataclass(frozen=True)
+class OwnSeries:
+    """A metric of the subject's own over time, at each scrape of its page."""
+
+    name: str
+    t_s: tuple[float, ...]
+    values: Numbers
+
+
+@dataclass(frozen=True)
+class CounterSeries:
+    """What a rate counter would have printed."""
+
+    t_s: tuple[float, ...] = ()
+    window_per_s: Numbers = ()
+    cumulative_per_s: Numbers = ()
+
+
+@dataclass(frozen=True)
+class TrialSeries:
+    """`phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as they were reached."""
+
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    load: LoadSeries = LoadSeries()
+    subject: SubjectSeries = SubjectSeries()
+    host: HostSeries = HostSeries()
+    states: ThreadStates = field(default_factory=ThreadStates)
+    pools: tuple[PoolSeries, ...] = ()
+    jvm: JvmSeries = JvmSeries()
+    own: tuple[OwnSeries, ...] = ()
+    labelled: tuple[LabelledSeries, ...] = ()
+    counter: CounterSeries = CounterSeries()
+
+
+def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
+    """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
+    the experiment wants of the subject's own metrics and of a rate counter."""
+    return series_of(record, list(directory.read_events()), read_probe(directory.read_probe()), measured)
+
+
+def series_of(
+    record: TrialRecord,
+    events: Sequence[Mapping[str, Any]],
+    probe: ProbeSamples | None,
+    measured: Measure | None = None,
+) -> TrialSeries:
+    """The same, of files that were read already."""
+    phases = record.phases
+    origin_ns = phases.get("go", min(phases.values(), default=0))
+    subject = None if probe is None else probe.trees.get("subject")
+    return TrialSeries(
+        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
+        load=_load(events, origin_ns),
+        subject=SubjectSeries() if subject is None else _subject(subject, origin_ns),
+        host=HostSeries() if probe is None else _host(probe.host, origin_ns),
+        states=ThreadStates() if probe is None else thread_states(probe.threads, origin_ns),
+        pools=() if probe is None else _pools(probe.threads, origin_ns),
+        jvm=JvmSeries() if probe is None or not probe.jvms else _jvm(probe.jvms[0], origin_ns),
+        own=()
+        if probe is None or probe.scrapes is None or measured is None
+        else _own(measured, probe.scrapes, origin_ns),
+        labelled=()
+        if probe is None or probe.scrapes is None or measured is None
+        else tuple(labelled_series(measured.series, probe.scrapes, origin_ns)),
+        counter=_counter(events, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
+    )
+
+
+def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iterator[LoadSecond]:
+    """The intervals of all engines added up by second, one after the other; an interval belongs to the second in which
+    it ends. A second is told once every engine has said something later, or its last word: what an engine says is in
+    order, so that no more is held than the engines are apart."""
+    seconds: dict[int, list[Mapping[str, Any]]] = {}
+    heard: dict[int, float] = {}  # by engine, the second of its last interval
+    for event in events:
+        engine = event.get("engine", 0)
+        match event.get("type"):
+            case "hello":
+                heard.setdefault(engine, -1)
+            case "summary" | "error":
+                heard[engine] = inf
+            case "interval" if event["end_ns"] > origin_ns:
+                second = (event["end_ns"] - origin_ns - 1) // int(SECOND_NS)
+                seconds.setdefault(second, []).append(event)
+                heard[engine] = second
+            case _:
+                continue
+        whole_until = min(heard.values())
+        for second in sorted(second for second in seconds if second < whole_until):
+            yield _told_second(second, seconds.pop(second))
+    for second in sorted(seconds):
+        yield _told_second(second, seconds[second])
+
+
+def _told_second(second: int, intervals: Sequence[Mapping[str, Any]]) -> LoadSecond:
+    found = one_second(intervals)
+    return LoadSecond(second + 1.0, {name: found[key] for name, key in _OF_ONE_SECOND.items()})
+
+
+def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
+    return JvmSeries(
+        t_s=_times(jvm, origin_ns),
+        heap_used_bytes=_levels(jvm, "heap_used_bytes_now"),
+        heap_committed_bytes=_levels(jvm, "heap_committed_bytes_now"),
+        gc_share=jvm.slopes("gc_ns"),
+    )
+
+
+def _own(measured: Measure, scrapes: Counters | None, origin_ns: int) -> tuple[OwnSeries, ...]:
+    if scrapes is None:
+        return ()
+    t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns)
+    found = own_series(measured.own_metrics(), scrapes)
+    return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
+
+
+def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeries:
+    lines = rate_counter([event for event in events if event.get("type") == "interval"])
+    return CounterSeries(
+        t_s=tuple((line.at_ns - origin_ns) / SECOND_NS for line in lines),
+        window_per_s=tuple(line.window_per_s for line in lines),
+        cumulative_per_s=tuple(line.cumulative_per_s for line in lines),
+    )
+
+
+def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
+    seconds = list(seconds_of_load(events, origin_ns))
+
+    def column(name: str) -> tuple[Any, ...]:
+        return tuple(second.values[name] for second in seconds)
+
+    columns = {name: column(name) for name in _OF_ONE_SECOND}
+    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **columns)
+
+
+def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The figures of one second, of the intervals of all engines that end in it. Its length is what those of one engine
+    cover, since edges may be cut short."""
+    engines = {event.get("engine", 0) for event in intervals}
+    covered_s = sum(event["end_ns"] - event["start_ns"] for event in intervals) / len(engines) / SECOND_NS
+    ok = sum(event["outcomes"].get("ok", 0) for event in intervals)
+    times = MergedTimes(event["response_time_ns"] for event in intervals if event.get("response_time_ns"))
+    last = {event.get("engine", 0): event for event in intervals}
+    return {
+        "ok": ok / covered_s,
+        "failed": sum(sum(event["outcomes"].values()) for event in intervals) / covered_s - ok / covered_s,
+        "in_flight_now": sum(event["in_flight_now"] for event in last.values()),
+        "p50": times.quantile(0.5) if times.count else None,
+        "p99": times.quantile(0.99) if times.count else None,
+        "joined_now": sum(joined) if (joined := _told(last.values(), "joined_now")) else None,
+        **{
+            name: sum(counts) / covered_s if (counts := _told(intervals, name)) else None
+            for name in ("drops", "joins_failed", "delivered")
+        },
+    }
+
+
+def _told(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
+    """What the intervals of a WebSocket load tell; nothing of any other."""
+    return [event[name] for event in intervals if event.get(name) is not None]
+
+
+def _subject(tree: Counters, origin_ns: int) -> SubjectSeries:
+    exact = tree.slopes("context_switches")
+    summed = tuple(
+        None if a is None or b is None else a + b
+        for a, b in zip(tree.slopes("voluntary_switches"), tree.slopes("involuntary_switches"), strict=True)
+    )
+    switches = exact if any(value is not None for value in exact) else summed
+    return SubjectSeries(
+        t_s=_times(tree, origin_ns),
+        cpu_user_cores=tree.slopes("cpu_user_ns"),
+        cpu_system_cores=tree.slopes("cpu_system_ns"),
+        rss_bytes=_levels(tree, "rss_bytes_now"),
+        threads=_levels(tree, "threads_now"),
+        context_switches_per_s=tuple(None if value is None else value * SECOND_NS for value in switches),
+    )
+
+
+def _host(host: Counters, origin_ns: int) -> HostSeries:
+    busy, idle, steal = (host.slopes(name) for name in ("cpu_busy_ns", "cpu_idle_ns", "cpu_steal_ns"))
+    totals = [
+        None if b is None or i is None or s is None else b + i + s for b, i, s in zip(busy, idle, steal, strict=True)
+    ]
+    return HostSeries(
+        t_s=_times(host, origin_ns),
+        busy_share=tuple(b / t if b is not None and t else None for b, t in zip(busy, totals, strict=True)),
+        steal_share=tuple(s / t if s is not None and t else None for s, t in zip(steal, totals, strict=True)),
+    )
+
+
+def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
+    """Of every sample but the first, which has no rate."""
+    return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
+
+
+def _levels(source: Counters, name: str) -> Numbers:
+    values = source.fields.get(name)
+    if values is None:
+        return (None,) * (source.at_ns.size - 1)
+    return tuple(None if isnan(value) else float(value) for value in values[1:])
+
+
+def _pools(events: Sequence[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
+    """Pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event["tree"] == "subject":
+            for pool in event["pools"]:
+                seen.setdefault(pool["pool"], []).append(pool)
+    busiest = sorted(
+        (name for name, rows in seen.items() if len(rows) > 1),
+        key=lambda name: (-seen[name][-1]["on_cpu_ns"] + seen[name][0]["on_cpu_ns"], -seen[name][-1]["threads_now"]),
+    )[:POOLS_MAX]
+    return tuple(PoolSeries(name, thread_states(events, origin_ns, name)) for name in busiest)

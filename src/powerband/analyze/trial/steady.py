@@ -1,0 +1,171 @@
+"""Has the system settled? Asked about twice a second to end a warm-up, and once afterwards of the measured window.
+
+In: interval series of rate and mean response time. Out: a yes or no. Three tests, each on batches of intervals:
+
+- MSER (White 1997, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69(6); the
+  batches of 5 are MSER-5, White, Cobb & Spratt 2000): the truncation point that minimises the standard error of what
+  remains must lie in the first half, else too little of the series is settled.
+- Mann-Kendall (Mann 1945, Kendall 1975) on the later half: no monotone trend that matters.
+- Pettitt (1979, "A non-parametric approach to the change-point problem", Applied Statistics 28(2)) on the later half:
+  no step that matters.
+
+"That matters": a shift beyond `SHIFT_MIN`; statistically certain but smaller ones are let pass. Barrett et al. (OOPSLA
+2017) found that many a virtual machine never settles: so a warm-up has a longest time, and the window is tested again.
+Rank tests, so that the rare long dip of a collector neither hides a trend nor looks like one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from powerband.wire.protocol import WarmupSeries
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+SHIFT_MIN = 0.02
+TREND_P = 0.05
+STEP_P = 0.05
+BATCHES_MIN = 8
+CUT_SHORT = 1.1
+DEPENDENCE_MAX = 0.9
+BATCH_INTERVALS = 5
+BATCH_REQUESTS = 10
+
+
+def is_steady(series: WarmupSeries) -> bool:
+    """Whether the warm-up may end now. O(n^2) in the number of batches, of which there are at most some 120."""
+    rate = np.array(series.rate_per_s, dtype=float)
+    times = np.array(series.response_time_ns_mean, dtype=float)
+    return settled(rate * series.interval_s, times, truncate=True) is True
+
+
+def window_is_steady(events: Iterable[Mapping[str, Any]], start_ns: int, end_ns: int) -> bool | None:
+    """The test after the fact: no trend and no step over the whole window; None where there is too little to say.
+
+    `events`: the lines of events.jsonl; intervals of several engines are added where they end in the same period."""
+    ended: dict[int, float] = {}
+    summed: dict[int, float] = {}
+    whole: Counter[int] = Counter()
+    inside = [
+        event
+        for event in events
+        if event.get("type") == "interval" and start_ns <= event["start_ns"] and event["end_ns"] <= end_ns
+    ]
+    # Those of engines are all of one length; readings of a counter come a little early or late, or not at all.
+    period = float(np.median([max(1, event["end_ns"] - event["start_ns"]) for event in inside])) if inside else 1.0
+    for event in inside:
+        slot = round((event["end_ns"] - start_ns) / period)
+        share = period / max(1, event["end_ns"] - event["start_ns"])
+        whole[slot] += share < CUT_SHORT
+        ended[slot] = ended.get(slot, 0.0) + share * event["outcomes"].get("ok", 0)
+        summed[slot] = summed.get(slot, 0.0) + share * event["response_time_ns_sum"]
+    slots = sorted(ended)
+    # The outermost may be cut short by the window, or hold some engines' intervals only.
+    usual = float(np.median([whole[slot] for slot in slots])) if slots else 0.0
+    slots = [slot for slot in slots if slot not in (slots[0], slots[-1]) or whole[slot] >= usual]
+    counts = np.array([ended[slot] for slot in slots])
+    sums = np.array([summed[slot] for slot in slots])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return settled(counts, sums / counts, truncate=False)
+
+
+def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
+    """Whether the number of requests ended per interval and their mean times have settled; None: too few to say.
+
+    `truncate`: judge the later half and demand a truncation point before it; otherwise judge all."""
+    size = _batch_size(counts)
+    batches = counts.size // size if size else 0
+    if batches < BATCHES_MIN:
+        return None
+    cut = counts.size - batches * size  # an odd rest goes from the start, where it matters least
+    rate = counts[cut:].reshape(batches, size).mean(axis=1)
+    weights = np.where(np.isnan(times[cut:]), 0.0, counts[cut:]).reshape(batches, size)
+    sums = (np.nan_to_num(times[cut:]).reshape(batches, size) * weights).sum(axis=1)
+    total = weights.sum(axis=1)
+    mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
+    mean_time = mean_time[~np.isnan(mean_time)]
+    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= BATCHES_MIN)
+
+
+def _batch_size(counts: Array) -> int:
+    """Intervals per batch: enough that a batch holds some requests, up to MSER-5's five where there are plenty; 0 where
+    there are too few requests for any batching."""
+    mean = counts.mean() if counts.size else 0.0
+    if mean <= 0:
+        return 0
+    plenty = max(1, min(BATCH_INTERVALS, counts.size // (4 * BATCHES_MIN)))
+    return max(plenty, math.ceil(BATCH_REQUESTS / mean), math.ceil(counts.size / 120))
+
+
+def _series_settled(series: Array, truncate: bool) -> bool:
+    if truncate:
+        if mser(series) > series.size / 2:
+            return False
+        # Too short to halve: a trend from the very start counts as well.
+        series = series[series.size // 2 :] if series.size >= 2 * BATCHES_MIN else series
+    # A warm-up is asked again half a second later; a window only once, so there dependence must not look like change.
+    return not (_has_trend(series, dependent=not truncate) or _has_step(series, dependent=not truncate))
+
+
+def mser(series: Array) -> int:
+    """MSER's truncation point: how many leading values to leave out. The last five are never left out (White 1997)."""
+    n = series.size
+    kept = np.arange(n, 0, -1, dtype=float)
+    sums = np.cumsum(series[::-1])[::-1]
+    squares = np.cumsum((series**2)[::-1])[::-1]
+    statistic = (squares - sums**2 / kept) / kept**2
+    return int(np.argmin(statistic[: max(1, n - 5)]))
+
+
+def _has_trend(series: Array, *, dependent: bool) -> bool:
+    """Mann-Kendall with normal approximation, and Sen's slope over the series beyond `SHIFT_MIN`."""
+    n = series.size
+    later, earlier = np.triu_indices(n, 1)[1], np.triu_indices(n, 1)[0]
+    differences = series[later] - series[earlier]
+    score = float(np.sign(differences).sum())
+    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = (abs(score) - 1) / deviation if score else 0.0
+    slope = float(np.median(differences / (later - earlier)))
+    if dependent:
+        z /= math.sqrt(_dependence(_without_curve(series)))
+    changes = abs(slope) * (n - 1) > SHIFT_MIN * abs(float(np.median(series)))
+    return changes and math.erfc(z / math.sqrt(2)) < TREND_P
+
+
+def _has_step(series: Array, *, dependent: bool) -> bool:
+    """Pettitt's test, and medians before and after the likeliest step further apart than `SHIFT_MIN`."""
+    n = series.size
+    signs = np.sign(series[:, None] - series[None, :])
+    # U_t = sum over i <= t < j of sign(x_i - x_j)
+    statistics = np.array([signs[: t + 1, t + 1 :].sum() for t in range(n - 1)])
+    at = int(np.argmax(np.abs(statistics)))
+    before, after = float(np.median(series[: at + 1])), float(np.median(series[at + 1 :]))
+    stepless = series - np.where(np.arange(n) <= at, before, after)
+    inflated = min(_dependence(stepless), _dependence(_without_curve(series))) if dependent else 1.0
+    p = 2 * math.exp(-6 * float(statistics[at]) ** 2 / (n**3 + n**2) / inflated)
+    return p < STEP_P and abs(after - before) > SHIFT_MIN * abs(float(np.median(series)))
+
+
+def _without_curve(series: Array) -> Array:
+    """What is left of it beside a parabola, which takes out trends that level off as well as straight ones."""
+    at = np.linspace(-1, 1, series.size)
+    return np.asarray(series - np.polynomial.polynomial.polyval(at, np.polynomial.polynomial.polyfit(at, series, 2)))
+
+
+def _dependence(rest: Array) -> float:
+    """How many times larger the variance of a sum is than of independent values: (1 + r) / (1 - r) for a first-order
+    autoregression (Bayley & Hammersley 1946; for trend tests Yue & Wang 2004), from what is left of the series without
+    its trend or step, r freed of its bias (Marriott & Pope 1954). Never below 1."""
+    centred = rest - rest.mean()
+    square = float((centred**2).sum())
+    if square == 0:
+        return 1.0
+    n = rest.size
+    r = float((centred[1:] * centred[:-1]).sum()) / square
+    r = min(max((r + 1 / n) / (1 - 3 / n), 0.0), DEPENDENCE_MAX)
+    return (1 + r) / (1 - r)

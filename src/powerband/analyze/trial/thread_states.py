@@ -1,0 +1,90 @@
+"""What a subject's threads did from second to second, all its pools together or one: bands that add up to the threads.
+
+In: the probe's `threads` events, whose counters only grow. Out: numbers of threads (thread-seconds per second) by what
+they did. Not here: means over the measured window (`pools.py`), what follows from them (`rules.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.readings.fleet import SECOND_NS
+
+ON_CPU, RUN_WAIT, BLOCKED = "on_cpu", "run_wait", "blocked"
+_COUNTED = (ON_CPU, RUN_WAIT, BLOCKED)
+
+
+@dataclass(frozen=True)
+class ThreadStates:
+    """`bands`: a value at each of `t_s` for `on_cpu`, `run_wait`, each kind that blocked threads were seen to wait on
+    (`lock`, `socket`, ...), and `blocked` where that is not known; over the time since the instant before. A band that
+    is 0 throughout is left out."""
+
+    t_s: tuple[float, ...] = ()
+    bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+def thread_states(events: Iterable[Mapping[str, Any]], origin_ns: int, only: str | None = None) -> ThreadStates:
+    """Times in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
+    mine = [event for event in events if event["tree"] == "subject"]
+    kept = [(event["at_ns"], _pools(event, only)) for event in mine]
+    ever = _waits_of_each_pool(kept)
+    last: dict[str, Mapping[str, Any]] = {}
+    times: list[float] = []
+    rows: list[dict[str, float]] = []
+    for index, (at_ns, pools) in enumerate(kept):
+        passed = at_ns - kept[index - 1][0] if index else 0
+        if passed > 0:
+            times.append((at_ns - origin_ns) / SECOND_NS)
+            rows.append(_sum(_grown(name, pool, last.get(name), passed, ever) for name, pool in pools.items()))
+        last.update(pools)
+    names = dict.fromkeys([*_COUNTED[:2], *(name for row in rows for name in sorted(row) if name != BLOCKED), BLOCKED])
+    bands = tuple((name, tuple(row.get(name, 0.0) for row in rows)) for name in names)
+    return ThreadStates(tuple(times), tuple(band for band in bands if any(band[1])))
+
+
+def _pools(event: Mapping[str, Any], only: str | None) -> dict[str, Mapping[str, Any]]:
+    return {pool["pool"]: pool for pool in event["pools"] if only in (None, pool["pool"])}
+
+
+def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, Mapping[str, Any]]]]) -> dict[str, Mapping[str, int]]:
+    """What its blocked threads were seen to wait on by the end, for the seconds in which none was looked at."""
+    return {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
+
+
+def _grown(
+    name: str,
+    now: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    passed: int,
+    ever: Mapping[str, Mapping[str, int]],
+) -> dict[str, float]:
+    """Threads of one pool by what they did. A pool that is new had nothing before. A thread that was given its name
+    late brings its whole past: no more than all of the pool's threads for all of the time is taken."""
+    grown = {f: max(0.0, now[f"{f}_ns"] - (before[f"{f}_ns"] if before else 0)) / passed for f in _COUNTED}
+    most = max(now["threads_now"], before["threads_now"] if before else 0, 1)
+    whole = sum(grown.values())
+    if whole > most:
+        grown = {field: value * most / whole for field, value in grown.items()}
+    seen = _waits(now, before) or ever.get(name, {})
+    total = sum(seen.values())
+    if total:
+        blocked = grown.pop(BLOCKED)
+        grown |= {kind: blocked * count / total for kind, count in seen.items()}
+    return grown
+
+
+def _waits(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, int]:
+    earlier = before.get("blocked_on_samples", {}) if before else {}
+    counts = {kind: count - earlier.get(kind, 0) for kind, count in now.get("blocked_on_samples", {}).items()}
+    return {kind: count for kind, count in counts.items() if count > 0}
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0.0) + value
+    return total

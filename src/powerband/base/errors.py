@@ -1,0 +1,109 @@
+"""Every error that a user can cause, and the exit code that it ends a command with.
+
+    PowerbandError
+      UsageError          2    the command line, or a path that is no run directory
+      ExperimentError     3    an experiment or subject file is not valid
+      SubjectError        4    the server did not start, get ready, or stay alive
+      MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
+      UserInterruptError 130    Ctrl-C
+
+Exit code 1 is no error: a claim or threshold failed. A message says what, where, why and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_THRESHOLD = 1
+
+
+class PowerbandError(Exception):
+    """Base of all errors that end a command with a clear sentence instead of a traceback."""
+
+    exit_code = 5
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback."""
+        return [f"powerband: {self}"]
+
+
+class UsageError(PowerbandError):
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """One thing that is wrong in a file: where, under which key (or in which option), and what to do about it."""
+
+    message: str
+    key: str = ""
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = " in ".join(str(part) for part in (self.key, self.position) if part)
+        return f"{where}: {self.message}" if where else self.message
+
+
+class ExperimentError(PowerbandError):
+    """An experiment or subject file is not valid; `position` is None where the error has no single place.
+
+    `problems` holds every error of the file in the order of its lines; `key` and `position` are those of the first."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, key: str = "", position: Position | None = None) -> None:
+        self._take([FileProblem(message, key, position)])
+
+    @classmethod
+    def of(cls, problems: Sequence[FileProblem]) -> ExperimentError:
+        """All problems in one error, sorted by file and line; `problems` is not empty."""
+        error = cls("")
+        error._take(problems)
+        return error
+
+    def _take(self, problems: Sequence[FileProblem]) -> None:
+        self.problems = tuple(sorted(problems, key=_place))
+        self.key, self.position = self.problems[0].key, self.problems[0].position
+        lines = [str(problem) for problem in self.problems]
+        super().__init__(lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} errors", *lines]))
+
+
+def _place(problem: FileProblem) -> tuple[str, int, int]:
+    position = problem.position
+    return (position.file, position.line, position.column) if position else ("", 0, 0)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest right spelling, or else all that would be right."""
+    names = list(known)
+    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.6)
+    if close:
+        return "did you mean " + next(name for name in names if name.lower() == close[0]) + "?"
+    return "known: " + ", ".join(names) if names else "there is none"
+
+
+class SubjectError(PowerbandError):
+    exit_code = 4
+
+
+class MeasurementError(PowerbandError):
+    exit_code = 5
+
+
+class UserInterruptError(PowerbandError):
+    exit_code = 130

@@ -1,0 +1,194 @@
+"""Durations, rates, shares and sizes: from what people write to numbers with a fixed unit, and back. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min|h)\s*$")
+_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+
+# No trial lasts longer; above it times would not fit the integers of the wire contract.
+LONGEST_NS = 30 * 24 * 3600 * 10**9
+
+RATIO_SHOWN_MAX = 10.0
+"""Beyond this a ratio's digits say nothing."""
+
+_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
+_BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
+_BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
+_BYTE_UNITS: dict[str | None, int] = {
+    None: 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "kiB": 2**10,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+
+
+def parse_duration_ns(value: Any) -> Any:
+    """`"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (how resolved values are stored).
+
+    Raises ValueError for a number without a unit written as text, and for an unknown unit."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    match = _DURATION.match(str(value))
+    if match is None:
+        raise ValueError(
+            f"{value!r} is no duration: write a number with a unit ns, us, ms, s, m or h, for example 500ms or 3s"
+        )
+    ns = float(match[1]) * _NS[match[2]]
+    if ns > LONGEST_NS:
+        raise ValueError(f"{value!r} is longer than 30 days")
+    return round(ns)
+
+
+def duration_text(ns: int) -> str:
+    """Exact, as a whole number with the largest unit that `parse_duration_ns` reads back: `1500ms`, `3s`, `0s`."""
+    for unit in ("h", "m", "s", "ms", "us"):
+        if ns % _NS[unit] == 0:
+            return f"{ns // _NS[unit]}{unit}" if ns else "0s"
+    return f"{ns}ns"
+
+
+def parse_rate(value: Any) -> Any:
+    """`100`, `"100/s"` or `"6000/min"` to a rate per second. Raises ValueError."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    match = _RATE.match(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is no rate: write a number per second, for example 100 or 100/s")
+    return float(match[1]) * 10**9 / _NS[match[2] or "s"]
+
+
+def parse_bytes(value: Any) -> Any:
+    """`"512MiB"`, `"1.5GB"` or a plain number of bytes. Raises ValueError."""
+    match = _BYTES.match(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
+    return float(match[1]) * _BYTE_UNITS[match[2]]
+
+
+def parse_bit_rate(value: Any) -> int | None:
+    """`"100mbit"`, `"1 Gbit/s"` to bits per second; `"unlimited"` to None. Raises ValueError."""
+    if str(value).strip().lower() == "unlimited":
+        return None
+    match = _BIT_RATE.match(str(value))
+    bits = round(float(match[1]) * _BITS[match[2].lower()]) if match else 0
+    if not 10**3 <= bits <= 10**12:
+        raise ValueError(f"{value!r} is no bandwidth: write 100mbit, 1gbit or the like (1kbit at least), or unlimited")
+    return bits
+
+
+def parse_quantity(text: str, unit: str) -> float:
+    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit."""
+    match unit:
+        case "ns":
+            return float(parse_duration_ns(text))
+        case "s" if _DURATION.match(text):
+            return float(parse_duration_ns(text)) / 1e9
+        case "ratio":
+            return float(parse_share(text))
+        case "bytes":
+            return float(parse_bytes(text))
+        case "per_s":
+            return float(parse_rate(text))
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no plain number, which is what is wanted here") from None
+
+
+def parse_share(value: Any) -> Any:
+    """`"1%"` or `0.01` to 0.01. Raises ValueError."""
+    text = str(value).strip()
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise ValueError(f"{value!r} is no share: write 1% or 0.01") from None
+
+
+def format_duration(ns: float) -> str:
+    """Three significant digits with the unit that fits: `1.23 ms`, `45.6 us`, `2.00 s`."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if abs(ns) >= size:
+            return f"{significant(ns / size)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_value(value: float, unit: str) -> str:
+    """A metric's value with its unit, for people. `unit` as in `powerband.model.metrics`."""
+    match unit:
+        case "ns":
+            return format_duration(value)
+        case "s":
+            return format_duration(value * 1e9)
+        case "ratio":
+            return f"{significant(value * 100)} %"
+        case "bytes":
+            return format_bytes(value)
+        case "per_s":
+            return f"{significant(value)}/s"
+        case _:
+            return significant(value)
+
+
+def format_bytes(value: float) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= size:
+            return f"{significant(value / size)} {unit}"
+    return f"{value:.0f} B"
+
+
+def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
+    """`+2.3`, `−4.1`: the change that a ratio says, in percent of `base`. What is beyond ten times reads `over +900`:
+    the end of an interval from few noisy trials, whose digits say nothing."""
+    if ratio > RATIO_SHOWN_MAX:
+        return f"over +{100 * (RATIO_SHOWN_MAX - 1) * base:.3g}"
+    return f"{100 * (ratio - 1) * base:+.{places}f}".replace("-", "−")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 block`, `1,200 blocks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def with_article(noun: str) -> str:
+    """`a request`, `an operation`: by the sound that a noun begins with, as far as its letters tell."""
+    vowel = noun[:1].lower() in "aeiou" and not re.match(r"(?i)(uni|use|user|usu|eu|one\b)", noun)
+    return f"{'an' if vowel else 'a'} {noun}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`; not of nothing."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, thousands with commas, never scientific."""
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    if magnitude >= 100:
+        return f"{value:,.0f}"
+    if magnitude >= 10:
+        return f"{value:.1f}"
+    if magnitude >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3g}" if magnitude >= 0.001 else f"{value:.1e}"

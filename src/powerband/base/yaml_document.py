@@ -1,0 +1,190 @@
+"""YAML text in, a tree of nodes out, in which every value knows its file, line, column and full key.
+
+YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are problems here; what keys mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+from powerband.base.errors import ExperimentError, FileProblem, Position
+
+Scalar = bool | int | float | str | None
+_FOLD_MARK = "\a"  # what the reader leaves where it folded a line, to write the text back the same
+_NODES_MAX = 100_000  # a file of aliases of aliases must not eat the memory
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and where it came from. `key` is the full path for people (`load.scenario[0].get`), or an option.
+
+    `key_position` is where the key itself stands, which is what an error about the key points at."""
+
+    value: Any  # None | bool | int | float | str | tuple[Node, ...] | dict[str, Node]
+    key: str = ""
+    position: Position | None = None
+    key_position: Position | None = None
+
+    @property
+    def children(self) -> Mapping[str, Node]:
+        """The entries of a mapping; empty for anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> tuple[Node, ...]:
+        """The entries of a list; empty for anything else."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+    def plain(self) -> Any:
+        """The bare value, positions dropped."""
+        if isinstance(self.value, dict):
+            return {key: child.plain() for key, child in self.value.items()}
+        if isinstance(self.value, tuple):
+            return [item.plain() for item in self.value]
+        return self.value
+
+    def with_children(self, changes: Mapping[str, Node | None]) -> Node:
+        """The same mapping with entries replaced, added, or (None) left out."""
+        merged = {**self.children, **changes}
+        return replace(self, value={key: child for key, child in merged.items() if child is not None})
+
+    def child(self, key: str, value: Any) -> Node:
+        """A new entry that stands where this node stands."""
+        return from_plain(value, join(self.key, key), self.position)
+
+    def problem(self, message: str) -> FileProblem:
+        return FileProblem(message, self.key, self.position)
+
+    def key_problem(self, message: str) -> FileProblem:
+        return FileProblem(message, self.key, self.key_position or self.position)
+
+
+def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
+    """The tree of a document. Raises ExperimentError where it is no YAML; adds a problem for each duplicate key."""
+    yaml = YAML(typ="rt", pure=True)
+    try:
+        root = yaml.compose(text)
+    except MarkedYAMLError as error:
+        raise _syntax_error(error, file) from None
+    except RecursionError:
+        raise ExperimentError(f"{file} is nested too deeply") from None
+    except YAMLError as error:
+        raise ExperimentError(f"{file} is not valid YAML: {error}") from None
+    if root is None:
+        return Node({}, "", Position(file, 1, 1))
+    try:
+        return _TreeConverter(file, problems).convert(root, "", None)
+    except RecursionError:
+        raise ExperimentError(f"{file} is nested too deeply") from None
+
+
+def from_plain(value: Any, key: str, position: Position | None) -> Node:
+    """A tree of plain values that all stand at one place."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        return Node({k: from_plain(v, join(key, k), position) for k, v in value.items()}, key, position)
+    if isinstance(value, list | tuple):
+        return Node(tuple(from_plain(v, f"{key}[{i}]", position) for i, v in enumerate(value)), key, position)
+    return Node(value, key, position)
+
+
+def merge(base: Node, over: Node) -> Node:
+    """`over` laid over `base`: mappings merge key by key at every depth, anything else is replaced."""
+    if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
+        return over
+    merged = dict(base.value)
+    for key, child in over.value.items():
+        merged[key] = merge(merged[key], child) if key in merged else child
+    return replace(base, value=merged)
+
+
+def parse_scalar(text: str) -> Scalar:
+    """A plain scalar as YAML 1.2's core schema reads it."""
+    for pattern, make in _SCALARS:
+        if pattern.fullmatch(text):
+            return make(text)
+    return text
+
+
+def join(parent: str, key: str) -> str:
+    return f"{parent}.{key}" if parent else key
+
+
+class _TreeConverter:
+    def __init__(self, file: str, problems: list[FileProblem]) -> None:
+        self.file = file
+        self.problems = problems
+        self.count = 0
+        self.open: set[int] = set()  # nodes above the present one: an alias to one of them has no end
+
+    def convert(self, node: Any, key: str, key_position: Position | None) -> Node:
+        position = self._position(node)
+        self.count += 1
+        if id(node) in self.open or self.count > _NODES_MAX:
+            raise ExperimentError("this alias contains itself, or aliases multiply without end", position=position)
+        self.open.add(id(node))
+        try:
+            return Node(self._value(node, key), key, position, key_position)
+        finally:
+            self.open.discard(id(node))
+
+    def _value(self, node: Any, key: str) -> Any:
+        if isinstance(node, MappingNode):
+            return dict(self._entries(node, key))
+        if isinstance(node, SequenceNode):
+            return tuple(self.convert(item, f"{key}[{i}]", None) for i, item in enumerate(node.value))
+        if isinstance(node, ScalarNode) and node.style in ("", None) and not str(node.tag).endswith(":str"):
+            return parse_scalar(node.value)
+        if isinstance(node, ScalarNode) and node.style == ">":
+            return node.value.replace(_FOLD_MARK, "")
+        return node.value
+
+    def _entries(self, node: MappingNode, key: str) -> Iterator[tuple[str, Node]]:
+        first: dict[str, Position] = {}
+        for key_node, value_node in node.value:
+            position = self._position(key_node)
+            if not isinstance(key_node, ScalarNode):
+                self.problems.append(FileProblem("a key must be plain text", key, position))
+                continue
+            name = str(key_node.value)
+            if name in first:
+                self.problems.append(
+                    FileProblem(
+                        f"duplicate key: it stands on line {first[name].line} already; keep one of the two",
+                        join(key, name),
+                        position,
+                    )
+                )
+                continue
+            first[name] = position
+            yield name, self.convert(value_node, join(key, name), position)
+
+    def _position(self, node: Any) -> Position:
+        return Position(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _syntax_error(error: MarkedYAMLError, file: str) -> ExperimentError:
+    mark = error.problem_mark or error.context_mark
+    position = Position(file, mark.line + 1, mark.column + 1) if mark else None
+    what = " ".join(str(part) for part in (error.context, error.problem) if part)
+    hint = "; within {...} a text that holds braces needs quotes" if "'{'" in what else ""
+    return ExperimentError(f"not valid YAML: {what}{hint}", position=position)
+
+
+_SCALARS: list[tuple[re.Pattern[str], Callable[[str], Scalar]]] = [
+    (re.compile(r"|~|null|Null|NULL"), lambda text: None),
+    (re.compile(r"true|True|TRUE"), lambda text: True),
+    (re.compile(r"false|False|FALSE"), lambda text: False),
+    (re.compile(r"[-+]?[0-9]+"), int),
+    (re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+"), lambda text: int(text, 0)),
+    (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
+]

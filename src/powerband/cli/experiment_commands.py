@@ -1,0 +1,190 @@
+"""check, plan, list: what can be said of experiments without starting anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from powerband.base.errors import EXIT_OK, ExperimentError, FileProblem
+from powerband.cli.options import (
+    experiment_options,
+    format_option,
+    load,
+    parse_overrides,
+    print_json,
+    profile_option,
+    set_option,
+)
+
+if TYPE_CHECKING:
+    from powerband.model.experiment import Experiment
+    from powerband.model.plan import TrialSpec
+    from powerband.search.forecast import Forecast
+
+
+@click.command()
+@click.argument("file_or_name")
+@profile_option
+@set_option
+@format_option
+def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], output: str) -> int:
+    """Validate an experiment file; start nothing.
+
+    Every profile is checked too, unless one is named.
+
+    FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names.
+    """
+    try:
+        checked = _checked(file_or_name, profile, parse_overrides(overrides))
+    except ExperimentError as error:
+        if output != "json":
+            raise
+        print_json({"format": 1, "valid": False, "problems": [_problem(problem) for problem in error.problems]})
+        return error.exit_code
+    if output == "json":
+        sizes = {name or "default": _size(item) for name, item in checked.items()}
+        print_json({"format": 1, "valid": True, "profiles": sizes})
+        return EXIT_OK
+    from powerband.base.units import plural
+    from powerband.search.forecast import joining_text
+
+    for name, experiment in checked.items():
+        size = _size(experiment)
+        label = f"{experiment.name} (profile {name})" if name else experiment.name
+        raced = experiment.design.finalists if experiment.explores else size["settings"]
+        explored = f"{size['settings']:,} settings to explore, " if experiment.explores else ""
+        joining = f"; {joined}" if (joined := joining_text(experiment)) else ""
+        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}{joining}")
+    return EXIT_OK
+
+
+def _checked(file_or_name: str, profile: str | None, overrides: dict[str, str]) -> dict[str | None, Experiment]:
+    """The experiment as it is under None, and under each profile (only the one named). Raises ExperimentError with
+    the problems of all, each once."""
+    from powerband.files.experiment_file import load_experiment, profile_names
+
+    checked: dict[str | None, Experiment] = {}
+    problems: dict[FileProblem, None] = {}
+    for name in [profile] if profile else [None, *profile_names(file_or_name)]:
+        try:
+            checked[name] = load_experiment(file_or_name, name, overrides, to_run=True)
+        except ExperimentError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ExperimentError.of(list(problems))
+    return checked
+
+
+def _problem(problem: FileProblem) -> dict[str, Any]:
+    place = problem.position
+    return {
+        "file": place and place.file,
+        "line": place and place.line,
+        "column": place and place.column,
+        "key": problem.key or None,
+        "message": problem.message,
+    }
+
+
+def _size(experiment: Experiment) -> dict[str, int]:
+    return {"settings": len(experiment.settings()), "blocks": experiment.measure.repeats}
+
+
+@click.command()
+@experiment_options
+@format_option
+def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], seed: int | None, output: str) -> None:
+    """Show the trials in their order, how long they take, and how small a difference they find.
+
+    Starts nothing. Each block runs every setting once, in random order from the seed; in a race, settings that are
+    shown worse leave after a block, so there will be fewer trials.
+    """
+    from powerband.base.machine import known_noise
+    from powerband.search.forecast import forecast
+    from powerband.search.planners import dry_run
+    from powerband.search.session import with_seed
+
+    experiment = with_seed(load(file_or_name, profile, overrides, seed))
+    trials = dry_run(experiment, experiment.design.seed or 0)
+    expected = forecast(experiment, known_noise())
+    if output == "json":
+        print_json(_plan_document(experiment, trials, expected))
+    else:
+        click.echo(_plan_text(experiment, trials, expected))
+
+
+def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
+    from powerband.search.forecast import size_text, time_text, words
+
+    leave = experiment.is_race or experiment.objective.is_capacity
+    unless = " if no setting leaves early" if leave and len(experiment.settings()) > 1 else ""
+    lines = [
+        f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
+        f"takes about {time_text(expected.expected_ns)}{unless}, at most about {time_text(expected.longest_ns)}",
+        *words(experiment, expected),
+        "",
+        "trial  block  setting",
+        *(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}" for trial in trials),
+    ]
+    if expected.explored or experiment.objective.is_capacity:
+        lines.append("What follows depends on what these show.")
+    return "\n".join(lines)
+
+
+def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> dict[str, Any]:
+    reach = expected.reach
+    return {
+        "format": 1,
+        "name": experiment.name,
+        "seed": experiment.design.seed,
+        "trials_max": expected.trials,
+        "expected_s": expected.expected_ns / 1e9,
+        "longest_s": expected.longest_ns / 1e9,
+        "joining_s": max(load.joining_ns for load in map(experiment.load_for, experiment.settings())) / 1e9,
+        "forecast": None
+        if reach is None
+        else {
+            "noise": asdict(reach.noise),
+            "blocks": reach.blocks,
+            "finds": reach.finds,
+            "margin": reach.margin,
+            "margin_blocks": reach.margin_blocks,
+            "margin_s": None if reach.margin_ns is None else reach.margin_ns / 1e9,
+        },
+        "trials": [trial.to_json() for trial in trials],
+    }
+
+
+@click.command("list")
+@format_option
+def list_command(output: str) -> None:
+    """List the experiments and subjects that come with it."""
+    from powerband.files.experiment_file import load_experiment, load_subject, profile_names
+    from powerband.files.library import experiment_names, subject_names
+
+    experiments = {name: (load_experiment(name).question, profile_names(name)) for name in experiment_names()}
+    subjects = {name: load_subject(name) for name in subject_names()}
+    if output == "json":
+        print_json(
+            {
+                "format": 1,
+                "experiments": [
+                    {"name": name, "question": question, "profiles": profiles}
+                    for name, (question, profiles) in experiments.items()
+                ],
+                "subjects": [
+                    {"name": name, "about": subject.about, "parameters": sorted(subject.parameters)}
+                    for name, subject in subjects.items()
+                ],
+            }
+        )
+        return
+    width = max((len(name) for name in (*experiments, *subjects)), default=0)
+    click.echo("Experiments (powerband run NAME)")
+    for name, (question, _) in experiments.items():
+        click.echo(f"  {name:{width}}  {question}")
+    click.echo("\nSubjects (subject: {use: NAME} in an experiment file)")
+    for name, subject in subjects.items():
+        click.echo(f"  {name:{width}}  {subject.about}")

@@ -1,0 +1,182 @@
+"""report, compare: a run told again; two runs, or two revisions of a server, held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UsageError
+from powerband.cli.options import answer_format_option, print_analysis, print_json
+from powerband.cli.running import View, exit_code, measure, tune, tuned
+
+if TYPE_CHECKING:
+    from powerband.analyze.runs.changes import RunComparison
+    from powerband.cli.running import Answer
+    from powerband.model.experiment import Experiment
+    from powerband.model.results import Analysis
+    from powerband.store import RunDir
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@answer_format_option
+def report(directory: Path, output: str) -> int:
+    """Analyse a run again, and write its report anew.
+
+    DIRECTORY is a run directory, for example runs/20260101-120000-quickstart. Nothing is started.
+    """
+    from powerband.files.experiment_file import load_experiment
+    from powerband.report.html.report import write_report
+    from powerband.search.session import analyse_run
+    from powerband.store import RunDir
+
+    run = RunDir.open(directory)
+    analysis = analyse_run(load_experiment(run.experiment), run)
+    print_analysis(analysis, run, write_report(run, analysis), output)
+    return exit_code(analysis)
+
+
+def _options_of_tune(command: click.Command) -> click.Command:
+    """Every option of `tune`: the two differ in nothing but the revisions, and share one list."""
+    for parameter in reversed([found for found in tune.params if isinstance(found, click.Option)]):
+        command.params.insert(0, parameter)
+    return command
+
+
+@_options_of_tune
+@click.command()
+@click.argument("first", metavar="OLD")
+@click.argument("second", metavar="[NEW]", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND WITH {revision}]")
+@click.pass_context
+def compare(
+    context: click.Context, /, *, first: str, second: str | None, command: tuple[str, ...], output: str, **options: Any
+) -> int:
+    """Compare two revisions of a server, or two runs.
+
+    With a command after --, OLD and NEW are what {revision} stands for in it: a binary, a jar, a folder, an image
+    tag. Both are started in turn, in the same blocks, until it is decided. All options are those of `tune`, -P among
+    them: then each setting gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the
+    directory of such a comparison, told again.
+
+    The exit code is 1 where NEW is worse, and 5 where nothing can be compared.
+
+    \b
+    powerband compare ./server-1.4 ./server-1.5 -- {revision} --port {port}
+    powerband compare runs/20260101-120000-tune runs/20260102-120000-tune
+    """
+    if command:
+        return _compare_revisions(first, second, command, output, options)
+    if given := [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
+        names = [option.opts[-1] for option in tune.params if option.name in given]
+        raise click.UsageError(
+            f"{', '.join(names)} is for two revisions of a server, whose command is missing: write it after --, with "
+            "{revision} where OLD and NEW go"
+        )
+    return _show(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
+
+
+def _compare_revisions(
+    first: str, second: str | None, command: tuple[str, ...], output: str, options: dict[str, Any]
+) -> int:
+    if second is None:
+        raise click.UsageError("name two revisions, OLD and NEW, before the --")
+    runs, view = options.pop("runs"), View(options.pop("progress"), options.pop("live"))
+    return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
+
+
+def revision_answers(output: str) -> Answer:
+    """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
+    from powerband.analyze.runs.revisions import compare_revisions
+
+    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
+        found = compare_revisions(experiment, analysis)
+        code = _show(found, output, run, page)
+        # Where nothing can be compared, the trials may say whose fault that is.
+        return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
+
+    return answer
+
+
+def _told_again(directory: Path) -> RunComparison:
+    """The comparison of two revisions that a run directory holds."""
+    from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
+
+    experiment, analysis, _ = _analysed(directory)
+    if not holds_revisions(experiment):
+        raise UsageError(
+            f"{directory} compares no revisions (its experiment has no factor `revision` of two levels): name two "
+            "runs, or write the server's command after --"
+        )
+    return compare_revisions(experiment, analysis)
+
+
+def _two_runs(first: Path, second: Path) -> RunComparison:
+    from powerband.analyze.runs.two_runs import ToldRun, compare_two
+
+    try:
+        told = [ToldRun(str(path), *_analysed(path)) for path in (first, second)]
+    except UsageError as error:
+        raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
+    return compare_two(*told)
+
+
+def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]:
+    from powerband.files.experiment_file import load_experiment
+    from powerband.report.html.gather import read_host
+    from powerband.search.session import analyse_run
+    from powerband.store import RunDir
+
+    run = RunDir.open(directory)
+    experiment = load_experiment(run.experiment)
+    return experiment, analyse_run(experiment, run), read_host(run.host)
+
+
+def _show(found: RunComparison, output: str, run: RunDir | None = None, page: Path | None = None) -> int:
+    """Prints a comparison and returns its exit code."""
+    from powerband.model.results import Verdict
+
+    if output == "json":
+        first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
+        print_json(
+            {
+                "first": first,
+                "second": second,
+                "run": None if run is None else str(run.path.resolve()),
+                **found.to_json(),
+            }
+        )
+    elif output == "junit":
+        from powerband.report.documents.junit import render_changes
+
+        click.echo(render_changes(found), nl=False)
+    elif output == "md":
+        from powerband.report.documents.markdown import render_changes as render_markdown
+
+        click.echo(render_markdown(found, run), nl=False)
+    elif output in ("csv", "parquet"):
+        from powerband.report.tables.export import export_to_stdout
+        from powerband.report.tables.rows import changes_table
+
+        export_to_stdout(changes_table(found), output)
+    else:
+        from rich.console import Console
+        from rich.text import Text
+
+        from powerband.report.wording.comparison import render_comparison
+
+        console = Console()
+        console.print(render_comparison(found))
+        if page is not None:
+            console.print(Text(f"\nReport: {page}"), soft_wrap=True)
+    if found.verdict is Verdict.WORSE:
+        return EXIT_THRESHOLD
+    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
+        return EXIT_OK
+    if output != "text":
+        click.echo(f"powerband: {found.sentence}", err=True)
+    return MeasurementError.exit_code

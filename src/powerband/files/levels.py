@@ -1,0 +1,92 @@
+"""Levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`. Text in, levels out.
+
+A range without a step is a ladder: it doubles from the first to the last, both included, since the effect of a
+concurrency setting shows by factors and not by steps.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+from powerband.base.units import duration_text, parse_duration_ns
+from powerband.base.yaml_document import parse_scalar
+from powerband.model.plan import Level
+
+_LEVELS_MAX = 1_000
+# A rung this near to the end of a ladder is left out: the end itself stands for it.
+_NEAR_END = Fraction(5, 4)
+_RANGE = re.compile(
+    r"^\s*([\d.]*\d(?:[A-Za-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[A-Za-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[A-Za-zµ]+)?))?\s*$"
+)
+_SUFFIX = re.compile(r"[A-Za-zµ]*$")
+
+
+def parse_range(text: str) -> list[Level] | None:
+    """The levels of a range; None where the text is no range. Raises ValueError for a range that makes no sense."""
+    match = _RANGE.match(text)
+    if match is None:
+        return None
+    parts = [match[1], match[2]] + ([match[3]] if match[3] else [])
+    suffixes = {_suffix(part) for part in parts}
+    if len(suffixes) == 1 and suffixes != {""}:
+        # Written back as it was written: the server reads it, and 480m may be megabytes to it.
+        (suffix,) = suffixes
+        return [
+            f"{Decimal(str(number)):f}{suffix}"
+            for number in _numbers(text, [part.removesuffix(suffix) for part in parts])
+        ]
+    if "" not in suffixes:
+        try:
+            durations = [Fraction(parse_duration_ns(part)) for part in parts]
+        except ValueError as error:
+            raise ValueError(f"{text!r} mixes units, which only durations may: {error}") from None
+        rungs = _rungs(text, durations)
+        return [duration_text(round(rung)) for rung in rungs]
+    return list(_numbers(text, parts))
+
+
+def _suffix(part: str) -> str:
+    found = _SUFFIX.search(part)
+    return found[0] if found else ""
+
+
+def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
+    try:
+        numbers = [Fraction(part) for part in parts]
+    except ValueError:
+        raise ValueError(f"{text!r}: both ends of a range are numbers, or both carry a unit") from None
+    whole = all("." not in part for part in parts)
+    rungs = _rungs(text, numbers, least=Fraction(1) if whole else None)
+    return [int(rung) for rung in rungs] if whole else [float(rung) for rung in rungs]
+
+
+def parse_levels(text: str) -> list[Level]:
+    """What `-P name=` takes: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
+    levels: list[Level] = []
+    for part in text.split(","):
+        value = parse_scalar(part.strip())
+        if value is None:
+            raise ValueError("a level is empty")
+        levels.extend(parse_range(part) or [value])
+    return levels
+
+
+def _rungs(text: str, numbers: list[Fraction], least: Fraction | None = None) -> list[Fraction]:
+    """`least`: the first rung above 0 where the range starts at 0; None: an eighth of the end."""
+    low, high, *step = numbers
+    if low >= high:
+        raise ValueError(f"{text!r}: a range goes from the smaller to the larger")
+    if step and step[0] <= 0:
+        raise ValueError(f"{text!r}: the step must be above 0")
+    if step and (high - low) / step[0] > _LEVELS_MAX:
+        raise ValueError(f"{text!r} has more than {_LEVELS_MAX} levels")
+    rungs = [low]
+    if step:
+        while rungs[-1] + step[0] < high:
+            rungs.append(rungs[-1] + step[0])
+        return [*rungs, high]
+    while (following := rungs[-1] * 2 or least or high / 8) * _NEAR_END <= high:
+        rungs.append(following)
+    return [*rungs, high]

@@ -1,0 +1,87 @@
+"""An experiment as YAML with everything filled in: a run directory keeps it, and it loads back to the same value."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from powerband.base.units import duration_text
+from powerband.base.yaml_document import parse_scalar
+from powerband.model.experiment import Constraint, Experiment, Objective
+from powerband.model.load import OF_JMETER, Constant, Exponential, Load, Uniform
+
+# Text that needs no quotes wherever it stands, within [..] and {..} too; all other text gets double quotes, since the
+# emitter leaves some bare that reads back as something else ([?0] is a mapping).
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./% =<>+*-]*(?<! )")
+
+
+def resolved_yaml(experiment: Experiment) -> str:
+    """The whole experiment in the form of a file, the subject written inline, so that it needs no other file."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 10_000  # a folded text is hard to read, and to write rightly
+    text = io.StringIO()
+    yaml.dump(_plain(experiment), text)
+    return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _short(value)
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        items = CommentedSeq(_plain(item) for item in value)
+        if not any(isinstance(item, dict) for item in items):
+            items.fa.set_flow_style()
+        return items
+    if isinstance(value, str) and not (_PLAIN.fullmatch(value) and parse_scalar(value) == value):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _short(value: BaseModel) -> Any:
+    """A model in the form in which a person writes it."""
+    plain: Any
+    match value:
+        case Constant():
+            plain = duration_text(value.ns)
+        case Uniform():
+            plain = {"uniform": [duration_text(value.min_ns), duration_text(value.max_ns)]}
+        case Exponential():
+            plain = {"exponential": duration_text(value.mean_ns)}
+        case Constraint():
+            plain = value.text
+        case Objective():
+            fields = _fields(value)
+            plain = {fields.pop("direction"): fields.pop("metric"), **fields}
+        case Experiment():
+            plain = _fields(value)
+            if value.is_self_driven:  # the rest of its load stands in for one
+                plain["load"] = {"duration": plain["load"]["duration"]}
+        case Load(jmeter=str()):  # the plan says the rest
+            plain = {key: item for key, item in _fields(value).items() if key in OF_JMETER}
+        case _:
+            plain = _fields(value)
+    return plain
+
+
+def _fields(model: BaseModel) -> dict[str, Any]:
+    """Every field under its key in a file. None is the default of each field that may be None, so it is left out,
+    but for an automatic warm-up, which a reader wants to see."""
+    plain = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        key = field.alias or name
+        if name == "warmup_ns" and value is None:
+            plain[key] = "auto"
+        elif name.endswith("_ns") and value is not None:
+            plain[key] = duration_text(value)
+        elif value is not None:
+            plain[key] = _plain(value)
+    return plain

@@ -1,0 +1,113 @@
+"""What a conversion tells: what it refuses, with place, reason and remedy, and what differs from JMeter. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from powerband.base.errors import UsageError
+from powerband.base.units import plural
+from powerband.jmx.tree import Element
+from powerband.jmx.values import Unresolved, Values
+
+Number = TypeVar("Number", int, float)
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One element that is not converted."""
+
+    line: int
+    path: str
+    what: str
+    why: str
+    instead: str
+
+
+class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
+    """The plan holds what powerband does not know. The text lists all of it."""
+
+    def __init__(self, file: str, refusals: Sequence[Refusal]) -> None:
+        self.refusals = tuple(sorted(refusals, key=lambda refusal: refusal.line))
+        lines = [f"{file} is not converted, and nothing is written: {plural(len(self.refusals), 'obstacle')}"]
+        for refusal in self.refusals:
+            lines += [
+                f"  {file}:{refusal.line}: {refusal.path} ({refusal.what})",
+                f"      {refusal.why}",
+                f"      instead: {refusal.instead}",
+            ]
+        lines.append(
+            "  An element may be left out, with all below it, where you name it: --partial 'NAME', or its whole path. "
+            f"Or run the plan in JMeter itself: load: {{jmeter: {file}}}"
+        )
+        super().__init__("\n".join(lines))
+
+
+@dataclass
+class Findings:
+    """Filled by the converters. A note is told once, with the names of all elements that it is about."""
+
+    refusals: dict[Refusal, None] = field(default_factory=dict)
+    notes: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def refuse(self, element: Element, why: str, instead: str) -> None:
+        refusal = Refusal(element.line, element.full_path, element.kind, why, instead)
+        self.refusals[refusal] = None
+
+    def note(self, text: str, element: Element | None = None) -> None:
+        names = self.notes.setdefault(text, {})
+        if element is not None:
+            names[element.name] = None
+
+    def text(self, element: Element, values: Values, text: str, what: str) -> str | None:
+        """A text with everything filled in; None, and a refusal, where that cannot be."""
+        try:
+            return values.resolve(text)
+        except Unresolved as error:
+            self.refuse(element, f"{what}: {error.why}", error.instead)
+            return None
+
+    def number(
+        self, element: Element, values: Values, name: str, what: str, *, kind: Callable[[str], Number], default: Number
+    ) -> Number | None:
+        """A property that is a number not below 0; None, and a refusal, where it is none."""
+        written = element.text_of(name)
+        text = self.text(element, values, written, what)
+        if text is None:
+            return None
+        if not text.strip():
+            return default
+        try:
+            number: Number | None = kind(text.strip())
+        except ValueError:
+            number = None
+        if number is None or not 0 <= number < 1e15:
+            self.refuse(element, f"{what} is {text!r}, which is no number that can be used here", "write a number")
+            return None
+        return number
+
+    def flag(self, element: Element, values: Values, name: str, what: str, default: bool = False) -> bool:
+        """A switch; one that says neither true nor false counts as JMeter counts it: false."""
+        found = element.find(name)
+        if found is None:
+            return default
+        return (self.text(element, values, found.text, what) or "").strip().lower() == "true"
+
+
+def whole(text: str) -> int:
+    """As Java reads it. Raises ValueError."""
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def decimal(text: str) -> float:
+    """As Java reads it. Raises ValueError."""
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)

@@ -1,0 +1,129 @@
+"""How a run stands, from its last analysis and the trials since: values in, settings and trials of a `RunState` out.
+
+The statistics are those of the analysis, the words those of the report; nothing is computed and no file is read here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from powerband.live.state import LookState, Outcome, RunStatus, SettingState, TrialLine
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult
+from powerband.report.wording.findings import departure_of, state_words
+from powerband.report.wording.standings import ranked
+
+_JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
+
+
+def status_at_rest(last: Stage, *, stopped: bool, lacking: bool, early: bool) -> RunStatus:
+    """Of a run that no process holds and of which each trial has its record: is there nothing left to do? `last`: what
+    its last trial was for; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
+    `early`: `may_end_early`. The plan of such a run is the most it might take; that of its confirmation is exact."""
+    exact = last is Stage.CONFIRM or not early
+    return RunStatus.INTERRUPTED if stopped or (exact and lacking) else RunStatus.FINISHED
+
+
+def may_end_early(experiment: Experiment) -> bool:
+    """Whether fewer trials than planned may be all that are wanted."""
+    return experiment.is_race or experiment.objective.is_capacity or experiment.design.budget_ns is not None
+
+
+def outcome_of(result: TrialResult) -> Outcome:
+    if result.valid:
+        return Outcome.VALID
+    return _JUDGED.get(result.status, Outcome.INVALID)
+
+
+def trial_line(
+    spec: TrialSpec, result: TrialResult | None, objective: str, outcome: Outcome, because: str
+) -> TrialLine:
+    """`result` None: not measured, for the reason given; else it says what became of the trial itself."""
+    value = None
+    if result is not None:
+        outcome = outcome_of(result)
+        value = result.metrics.get(objective) if result.valid else None
+        fatal = [problem.message for problem in result.problems if problem.fatal]
+        because = "" if result.valid else "; ".join(fatal) or "no reason was recorded"
+    return TrialLine(
+        number=spec.number,
+        setting=spec.setting.id,
+        block=spec.block,
+        attempt=spec.attempt,
+        stage=spec.stage.value,
+        outcome=outcome,
+        value=value,
+        because=because,
+        took_s=None if result is None else result.took_s,
+        rate_per_s=spec.rate_per_s,
+    )
+
+
+def settings_of(analysis: Analysis) -> tuple[SettingState, ...]:
+    """The best first."""
+    return tuple(_judged(result, analysis) for result in ranked(analysis))
+
+
+def settings_unjudged(experiment: Experiment, results: Iterable[TrialResult]) -> tuple[SettingState, ...]:
+    """Before the first analysis: in the order of the plan, or as they were met where a large space is explored."""
+    results = list(results)
+    met = [result.setting for result in results]
+    planned: Sequence[Setting] = () if experiment.explores else experiment.settings()
+    valid = Counter(result.setting for result in results if result.valid)
+    spoilt = Counter(result.setting for result in results if not result.valid and result.status != "interrupted")
+    return tuple(
+        SettingState(setting.id, setting.as_dict(), valid[setting], spoilt[setting], told="not judged yet")
+        for setting in dict.fromkeys([*planned, *met])
+    )
+
+
+def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
+    race = analysis.race
+    look = race.looks[-1] if race and race.looks else None
+    left = departure_of(result.setting, race)
+    leads = result.setting == (look.leader if look is not None else analysis.answer.leader)
+    effect = result.effect
+    if look is not None:
+        effect = look.effects.get(result.setting.id) if left is None else left.effect
+    objective = result.estimates.get(analysis.objective)
+    return SettingState(
+        id=result.setting.id,
+        levels=result.setting.as_dict(),
+        trials=result.trials,
+        invalid=result.invalid,
+        estimate=None if objective is None else objective.value,
+        low=None if objective is None else objective.low,
+        high=None if objective is None else objective.high,
+        effect=None if effect is None or leads else effect.value,
+        effect_low=None if effect is None or leads else effect.low,
+        effect_high=None if effect is None or leads else effect.high,
+        verdict=result.verdict.value,
+        feasible=result.feasible,
+        leads=leads,
+        answer=result.setting == analysis.answer.setting,
+        left_after_block=None if left is None else left.block,
+        because=_because(result, race),
+        told=state_words(result, analysis),
+        estimates=result.estimates,
+        looks=_looks(result.setting, race),
+    )
+
+
+def _because(result: SettingResult, race: Race | None) -> str:
+    left = departure_of(result.setting, race)
+    if left is not None:
+        return left.reason
+    return "; ".join(result.infeasible_because or result.uncertain_because)
+
+
+def _looks(setting: Setting, race: Race | None) -> tuple[LookState, ...]:
+    if race is None:
+        return ()
+    found = []
+    for look in race.looks:
+        effect: Estimate | None = look.effects.get(setting.id)
+        if effect is not None:
+            found.append(LookState(look.block, effect.value, effect.low, effect.high, setting == look.leader))
+    return tuple(found)

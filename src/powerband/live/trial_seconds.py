@@ -1,0 +1,155 @@
+"""Follows one trial: its files in, as they grow; a `TrialState` out. A trial that is over is read the same way.
+
+Lines that no engine or probe writes are left out and counted. What they mean second by second is `seconds.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from powerband.live.growing_files import Tail, changed_at
+from powerband.live.seconds import SECOND_NS, LoadSeconds, ProbeSeconds
+from powerband.live.state import POINTS_MAX, Figures, TrialPhase, TrialState
+from powerband.model.experiment import Measure
+from powerband.model.plan import TrialSpec
+from powerband.store import TrialDir
+
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_LAG_SECONDS = 3
+
+
+class TrialFollower:
+    """`read` again and again; `state` is what is known by then. `damaged`: lines that could not be read."""
+
+    def __init__(self, directory: TrialDir, spec: TrialSpec, measured: Measure | None) -> None:
+        self.spec = spec
+        self.damaged = 0
+        self._directory = directory
+        self._own = {} if measured is None else measured.own_metrics()
+        self._events, self._probe = Tail(directory.events), Tail(directory.probe)
+        self._begin()
+
+    def read(self, *, over: bool = False) -> bool:
+        """Takes in what has been written since; returns whether there is more to read at once. `over`: the trial has
+        ended, so that nothing is waited for."""
+        more = self._take_events()
+        more = self._take_probe() or more
+        if over and not more:
+            self._finish()
+        self._emit(over=over and not more)
+        return more
+
+    @property
+    def state(self) -> TrialState:
+        phase, since_ns = self._phase()
+        origin_ns = self._load.origin_ns
+        return TrialState(
+            number=self.spec.number,
+            setting=self.spec.setting.id,
+            block=self.spec.block,
+            stage=self.spec.stage.value,
+            rate_per_s=self.spec.rate_per_s,
+            phase=phase,
+            phase_began_s=self._time_of_day_s(since_ns),
+            began_s=None if (found := changed_at(self._directory.spec)) is None else found[2] / 1e9,
+            figures=self._points[-1] if self._points else None,
+            points=tuple(self._points),
+            points_before=self._dropped,
+            phases_s={}
+            if origin_ns is None
+            else {name: (at - origin_ns) / SECOND_NS for name, at in self._load.phases_ns.items()},
+        )
+
+    def close(self) -> None:
+        self._events.close()
+        self._probe.close()
+
+    def _begin(self) -> None:
+        self._load, self._seen = LoadSeconds(), ProbeSeconds(self._own)
+        self._points: list[Figures] = []
+        self._dropped = self._next = 0
+
+    def _take_events(self) -> bool:
+        lines, again, more = self._events.read()
+        if again:  # a resumed run begins this trial anew
+            self._probe.close()
+            self._begin()
+        known = self._load.origin_ns
+        for line in lines:
+            self._try(self._load.take, line)
+        if known is None and self._load.origin_ns is not None:
+            self._try(self._seen.begin, self._load.origin_ns)
+        return more
+
+    def _take_probe(self) -> bool:
+        lines, _, more = self._probe.read()
+        for line in lines:
+            self._try(self._seen.take, line)
+        return more
+
+    def _try(self, take: Callable[[Any], None], what: Any) -> None:
+        try:
+            take(what)
+        except _NOT_OURS:
+            self.damaged += 1
+
+    def _finish(self) -> None:
+        try:
+            self._seen.finish()
+        except _NOT_OURS:
+            self.damaged += 1
+
+    def _emit(self, *, over: bool) -> None:
+        last = max(self._load.last, self._seen.last)
+        whole = (self._load.whole, self._seen.whole)
+        until = last + 1 if over else max(min(whole), min(max(whole), last + 1) - _LAG_SECONDS)
+        while self._next < until and self._next <= last:
+            try:
+                self._points.append(self._figures(self._next))
+            except _NOT_OURS:
+                self.damaged += 1
+            self._next += 1
+        surplus = len(self._points) - POINTS_MAX
+        if surplus > 0:
+            del self._points[:surplus]
+            self._dropped += surplus
+
+    def _figures(self, second: int) -> Figures:
+        load: Mapping[str, float | None] = self._load.pop(second)
+        seen = self._seen.pop(second)
+        return Figures(
+            t_s=float(second + 1),
+            rate_per_s=load.get("ok"),
+            errors_per_s=load.get("failed"),
+            response_time_ns_mean=load.get("mean"),
+            response_time_ns_p50=load.get("p50"),
+            response_time_ns_p99=load.get("p99"),
+            in_flight=_whole(load.get("in_flight_now")),
+            users=_whole(load.get("users_now")),
+            cpu_cores=seen.cpu_cores,
+            rss_bytes=seen.rss_bytes,
+            threads=seen.threads,
+            context_switches_per_s=seen.context_switches_per_s,
+            gauges=seen.gauges,
+        )
+
+    def _phase(self) -> tuple[TrialPhase, int | None]:
+        """And since when, on the monotonic clock."""
+        if self._load.phases_ns:
+            name, at_ns = list(self._load.phases_ns.items())[-1]
+            if self._load.ended:
+                return TrialPhase.ENDING, None
+            return (TrialPhase(name) if name in set(TrialPhase) else TrialPhase.WARMUP), at_ns
+        if self._seen.launched_ns is not None:
+            return TrialPhase.LAUNCHED, self._seen.launched_ns
+        return TrialPhase.STARTING, None
+
+    def _time_of_day_s(self, at_ns: int | None) -> float | None:
+        anchors = (self._load.wall_less_monotonic_ns, self._seen.wall_less_monotonic_ns)
+        anchor_ns = next((anchor for anchor in anchors if anchor is not None), None)
+        return None if at_ns is None or anchor_ns is None else (at_ns + anchor_ns) / 1e9
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

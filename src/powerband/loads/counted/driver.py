@@ -1,0 +1,283 @@
+"""What a fleet of engines would have said of a load, made of the readings of a self-driven subject's counter.
+
+In: the probe's `scrape` and `statsd` events as they come, and the commands that a fleet gets. Out: intervals and
+phases, the same lines in `events.jsonl`, and one `summary`: the counter's growth is work that ended ok, and no times
+are known. The measured window begins and ends with a reading, so that its count is exact. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.base.errors import did_you_mean
+from powerband.base.hosts import request_target
+from powerband.base.units import plural
+from powerband.model.experiment import WorkCounter
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.line_file import LineFile
+from powerband.processes.requests import connection_to
+from powerband.processes.subject_process import COUNTER_EVERY_NS
+from powerband.wire import protocol as wire
+
+NAMES_SHOWN = 12
+PAGE_TIMEOUT_S = 2.0
+_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)[ {]", re.MULTILINE)
+_NO_TIMES = wire.Times(response_time_ns="", service_time_ns="", failed_time_ns="", send_lag_ns="", dropped_wait_ns="")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    at_ns: int
+    value: float
+
+
+class Counted:
+    """Drives nothing: a self-driven subject works by itself. Takes the place of a `Fleet` in a trial.
+
+    `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
+
+    begun_ns: int | None = None
+    """What the counter said before go does not count."""
+
+    def __init__(self, counts: WorkCounter, events: LineFile, *, warmup_ns: int | None, duration_ns: int) -> None:
+        self.intervals: list[FleetInterval] = []
+        self.phases: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.summaries: tuple[Mapping[str, Any], ...] = ()
+        self.pids: list[int] = []
+        self.page: str | None = None
+        """The subject's metrics page, asked for the names that it has where the counter is not among them."""
+        self._counts = counts
+        self._series = counts.wanted
+        self._events = events
+        self._warmup_ns = warmup_ns
+        self._duration_ns = duration_ns
+        self._go_ns: int | None = None
+        self._measure_ns: int | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """What was read before the subject was started anew."""
+        self._last: _Reading | None = None
+        self._first: _Reading | None = None
+        self._opened: _Reading | None = None
+        self._sent_names: tuple[str, ...] = ()
+        self._packets = self._malformed = 0
+        self._on_page = False
+        self._page_failed = ""
+
+    @property
+    def is_told(self) -> bool:
+        """The counter has been seen."""
+        return self._last is not None
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summaries)
+
+    def look(self) -> None:
+        """The probe's lines come by themselves."""
+
+    def send(self, command: wire.Wire) -> None:
+        """`go` and `measure`, as a fleet gets them: what they say holds from the first reading after their time."""
+        if isinstance(command, wire.Go):
+            self._go_ns = command.at_ns
+            self._measure_ns = None if self._warmup_ns is None else command.at_ns + self._warmup_ns
+        elif isinstance(command, wire.StartMeasure):
+            self._measure_ns = command.at_ns
+
+    def on_series(self, line: bytes) -> None:
+        """A line of the probe about the subject's own series. Raises TrialFailed where the counter went back."""
+        event = json.loads(line)
+        if event["type"] == "scrape_failed":
+            self._page_failed = event["reason"]
+            return
+        if event["type"] == "statsd":
+            self._sent_names = tuple(event["values"])
+            self._packets, self._malformed = event["packets"], event["malformed"]
+            if self._on_page:
+                return  # the same counter, told at other moments
+        found = [value for field, value in event["values"].items() if self._series.covers(field)]
+        if found:
+            self._on_page = event["type"] == "scrape"
+            # A page is made somewhere between being asked for and being there.
+            self._read(_Reading(event["at_ns"] + event.get("took_ns", 0) // 2, math.fsum(found)))
+
+    def check_begun(self) -> None:
+        """Raises TrialFailed where there is nothing to measure: the counter is unknown, or stands still."""
+        if not self.is_told:
+            raise self.missing()
+        if not self.seen["ok"]:
+            raise self._still("within the warm-up")
+
+    def check_ended(self) -> None:
+        """The same of the whole run; and the counter must have moved within the window."""
+        self.check_begun()
+        if not any(summary["window"]["outcomes"]["ok"] for summary in self.summaries):
+            raise self._still("within the measured window")
+
+    def overdue(self, what: str) -> TrialFailed:
+        """Why the trial does not go on."""
+        if not self.is_told:
+            return self.missing()
+        reason = f": {self._page_failed}" if self._page_failed else ""
+        return TrialFailed(
+            Code.NO_COUNTER,
+            f"the counter {self._series} was not read in time ({what}){reason}: the program must go on answering for "
+            "its metrics, or sending them, while it works",
+        )
+
+    def missing(self) -> TrialFailed:
+        """The counter was never seen; what was seen instead is said."""
+        names = sorted({field.partition("{")[0] for field in (*self._sent_names, *self._page_names())})
+        if self._series.name in names:
+            seen = "a series of this name is there, but not with these labels"
+        elif names:
+            hint = did_you_mean(self._series.name, names)
+            seen = hint if hint.startswith("did") else f"there are {', '.join(_some(names))}"
+        elif self._malformed:
+            seen = (
+                f"{plural(self._packets, 'StatsD packet')} came, and not one line of them could be read "
+                f"({self._malformed:,} malformed): a counter is sent as name:1|c"
+            )
+        elif self._page_failed:
+            seen = f"the metrics page could not be read: {self._page_failed}"
+        else:
+            seen = "no series was seen at all: does the program send its metrics where it is told, or serve the page?"
+        if names and self._malformed:
+            seen += f"; {self._malformed:,} StatsD lines could not be read"
+        return TrialFailed(Code.NO_COUNTER, f"the subject never told of its counter {self._series}; {seen}")
+
+    def _still(self, where: str) -> TrialFailed:
+        at = 0.0 if self._last is None else self._last.value
+        return TrialFailed(
+            Code.NO_PROGRESS,
+            f"the counter {self._series} did not grow {where}, it stood at {at:g}: the subject did nothing at this "
+            "setting, or counts something else; look at its log",
+        )
+
+    def _page_names(self) -> list[str]:
+        """What the page has, read once more by ourselves: the probe tells of the series asked for alone."""
+        if self.page is None:
+            return []
+        connection = connection_to(self.page, PAGE_TIMEOUT_S)
+        try:
+            connection.request("GET", request_target(self.page))
+            return _SAMPLE.findall(connection.getresponse().read().decode(errors="replace"))
+        except (OSError, http.client.HTTPException, ValueError):
+            return []
+        finally:
+            connection.close()
+
+    def _read(self, now: _Reading) -> None:
+        if self.finished:
+            return
+        before, self._last = self._last, now
+        if self._go_ns is not None and before is not None and now.value < before.value:
+            raise TrialFailed(
+                Code.COUNTER_WENT_BACK,
+                f"the counter {self._series} went back from {before.value:g} to {now.value:g}: the subject, or a part "
+                "of it, was started again, or this series is no counter; look at its log",
+            )
+        if self._go_ns is None or now.at_ns < self._go_ns:
+            return
+        if self._first is None or before is None:
+            self._first = now
+            self.phases["warmup"] = now.at_ns
+        elif now.at_ns > before.at_ns:
+            self._add(before, now)
+        self._change_phase(now)
+
+    def _change_phase(self, now: _Reading) -> None:
+        if self._opened is None:
+            if self._measure_ns is not None and now.at_ns >= self._measure_ns:
+                self._opened = now
+                self.phases["measure"] = now.at_ns
+        # The reading nearest to the end of the window.
+        elif now.at_ns >= self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2:
+            self.phases["drain"] = now.at_ns
+            self._end(self._opened, now)
+
+    def _add(self, before: _Reading, now: _Reading) -> None:
+        ok = self._since_first(now) - self._since_first(before)
+        self.seen["ok"] += ok
+        self.intervals.append(FleetInterval(before.at_ns, now.at_ns, ok, ok, math.nan, 0))
+        self._say(
+            wire.Interval(
+                type="interval",
+                start_ns=before.at_ns,
+                end_ns=now.at_ns,
+                phase="warmup" if self._opened is None else "measure",
+                scheduled=ok,
+                sent=ok,
+                dropped=0,
+                outcomes={"ok": ok},
+                in_flight_now=0,
+                connections_now=0,
+                users_now=0,
+                response_time_ns_sum=0,
+                response_time_ns_max=0,
+                service_time_ns_sum=0,
+                send_lag_ns_max=0,
+                cpu_ns=0,
+            )
+        )
+
+    def _since_first(self, reading: _Reading) -> int:
+        """Whole ones since the first reading, so that intervals add up to the window whatever is rounded."""
+        assert self._first is not None
+        return round(reading.value - self._first.value)
+
+    def _end(self, opened: _Reading, now: _Reading) -> None:
+        total, window = self._since_first(now), self._since_first(now) - self._since_first(opened)
+        summary = wire.Summary(
+            type="summary",
+            go_ns=self._go_ns or 0,
+            measure_start_ns=opened.at_ns,
+            measure_end_ns=now.at_ns,
+            end_ns=now.at_ns,
+            total=_counts(total),
+            cohort=_counts(window),
+            cohort_times=_NO_TIMES,
+            steps=(),
+            window=wire.Window(
+                outcomes={"ok": window},
+                bytes_received=0,
+                bytes_sent=0,
+                time_in_system_ns_sum=0,
+                think_ns_sum=0,
+                user_ns=0,
+                carried_in_ns_sum=0,
+                carried_out_ns_sum=0,
+                unanswered=0,
+            ),
+            connections=wire.Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
+            cpu_user_ns=0,
+            cpu_system_ns=0,
+            thread_cpu_ns=(),
+            max_rss_bytes=0,
+            ended_by="time",
+        )
+        self._say(summary)
+        self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
+
+    def _say(self, event: wire.Wire) -> None:
+        """As a fleet's only engine would have."""
+        self._events.write(b'{"engine":0,' + wire.encode(event)[1:])
+
+
+def _counts(ok: int) -> wire.Counts:
+    return wire.Counts(scheduled=ok, sent=ok, dropped=0, outcomes={"ok": ok})
+
+
+def _some(names: list[str]) -> list[str]:
+    """A long page is not listed whole."""
+    return names if len(names) <= NAMES_SHOWN else [*names[:NAMES_SHOWN], f"and {len(names) - NAMES_SHOWN} more"]

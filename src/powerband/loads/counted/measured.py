@@ -1,0 +1,51 @@
+"""A self-driven program's rate, and the counts that the StatsD sink lost. In: a trial's figures. Out: metrics and
+problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from powerband.model.experiment import WorkCounter
+from powerband.model.results import Problem
+from powerband.readings.fleet import MergedFleet
+from powerband.readings.probe_samples import Counters, ProbeSamples
+
+
+def counted_metrics(fleet: MergedFleet) -> dict[str, float]:
+    """The counter's growth in the window; nothing that needs a load."""
+    return {"goodput_per_s": fleet.goodput_per_s, "achieved_rate_per_s": fleet.achieved_per_s}
+
+
+def lost_counts(counts: WorkCounter | None, probe: ProbeSamples, fleet: MergedFleet) -> Iterator[Problem]:
+    """What the kernel threw away on the way to the sink within the window, and what the sink could not read. Where the
+    sink is what counts, the rate is too low by nobody knows how much; a line that cannot be read may not be its own."""
+    series = probe.scrapes
+    if series is None:
+        return
+    if malformed := _grown(series, "statsd_malformed_total", fleet):
+        yield Problem(
+            "statsd_malformed",
+            f"{malformed:,.0f} lines that the subject sent to the StatsD sink within the window could not be read, or "
+            "were refused (docs/statsd.md has the grammar and the limits): metrics that they were for are too low",
+            fatal=False,
+        )
+    if not (dropped := _grown(series, "statsd_dropped_total", fleet)):
+        return
+    lost = f"the kernel dropped {dropped:,.0f} StatsD packets within the window, for nobody read them fast enough"
+    if counts is not None and not _on_page(counts, probe):
+        yield Problem(
+            "counts_lost",
+            f"{lost}: the counter {counts.series} is too low; put several metrics into one packet, count before "
+            "sending, or serve the counter on a metrics page",
+        )
+    else:
+        yield Problem("statsd_dropped", f"{lost}: metrics that the subject sends are too low", fatal=False)
+
+
+def _grown(series: Counters, name: str, fleet: MergedFleet) -> float:
+    return series.growth(name, fleet.start_ns, fleet.end_ns, covered_least=0.0) or 0.0
+
+
+def _on_page(counts: WorkCounter, probe: ProbeSamples) -> bool:
+    return any(counts.wanted.covers(name) for name in probe.on_page)

@@ -1,0 +1,42 @@
+"""What this machine can hold of an experiment's load, in sentences, before anything is started.
+
+In: an experiment. Out: how the fleet grows for it, and the limits that it will meet. The same limits end a trial that
+meets them (`engine_specs.py`); here they are told in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from powerband.base.hosts import LOADABLE, split_url
+from powerband.loads.engine_specs import DESCRIPTORS_RESERVED, fleet_shape
+from powerband.model.experiment import Experiment
+from powerband.processes.engine_fleet import descriptor_limit
+from powerband.processes.failures import TrialFailed
+from powerband.processes.ports import local_ports
+
+
+def foreseen(experiment: Experiment) -> list[str]:
+    """Sentences about the setting with the most users; none where one engine process holds them all."""
+    users = max((experiment.load_for(setting).users or 0 for setting in experiment.settings()), default=0)
+    host = split_url(experiment.subject.url, LOADABLE).hostname or ""
+    return list(_sentences(users, host, descriptor_limit(), local_ports()))
+
+
+def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[str]:
+    """`descriptors`: what one process may open; `ports`: what one address may connect from."""
+    try:
+        shape = fleet_shape(users, descriptors, host, ports)
+    except TrialFailed as failed:
+        yield f"This machine cannot hold {users:,} users: {failed}."
+        return
+    sources = [source for engine in shape.sources for source in engine]
+    if shape.engines > 1 or sources:
+        engines = f"{shape.engines} process{'' if shape.engines == 1 else 'es'}"
+        addresses = f" with {len(sources)} source addresses ({sources[0]} to {sources[-1]})" if sources else ""
+        yield f"{users:,} users take {engines} of the load engine{addresses}, each with {descriptors:,} descriptors."
+    if users > descriptors - DESCRIPTORS_RESERVED:
+        yield (
+            f"One process of the server may open {descriptors:,} descriptors too, so that {users:,} users need several "
+            "of them, or a higher limit (ulimit -Hn)."
+        )

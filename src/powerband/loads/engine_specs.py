@@ -1,0 +1,250 @@
+"""From an experiment's load to the specs of a fleet of engine processes. Pure: nothing is started or looked up.
+
+How many processes, with which share of users or rate each, is decided by the connections that the load may need, the
+descriptors that one process may open, and the connections that one pair of addresses carries well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address
+from typing import assert_never
+from urllib.parse import urlsplit
+
+from powerband.base.hosts import http_url, request_target
+from powerband.model.load import Constant, Distribution, Exponential, Load, Step, Uniform
+from powerband.model.websocket import Binary, Call, Event, Message, Publish, Text, dialect_named
+from powerband.processes.failures import Code, TrialFailed
+from powerband.wire import protocol as wire
+
+CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() slows fifteen-fold
+LOCAL_PORTS = 28_232  # of Linux where nobody has changed net.ipv4.ip_local_port_range
+PORTS_IN_USE = 0.9  # of them, at most: others are held by what was closed a moment ago
+DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
+MAX_ENGINES = 64
+MAX_IN_FLIGHT = 10_000
+DEADLINE_SLACK_NS = 30_000_000_000
+FIRST_SOURCE = IPv4Address("127.0.0.2")
+
+
+@dataclass(frozen=True)
+class FleetShape:
+    """Engine processes and the source addresses of each (empty: the kernel's choice)."""
+
+    engines: int
+    sources: tuple[tuple[str, ...], ...]
+
+
+def fleet_specs(
+    load: Load,
+    *,
+    url: str,
+    seed: int,
+    descriptor_limit: int,
+    local_ports: int = LOCAL_PORTS,
+    cpus: tuple[int, ...] = (),
+    allow_remote: bool = False,
+    warmup_ns: int | None = None,
+    warmup_max_ns: int = 0,
+) -> list[wire.LoadSpec]:
+    """One spec for each engine process; users, rate and in-flight bound add up to the load's.
+
+    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until told, at most
+    `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
+    connections."""
+    parts = urlsplit(http_url(url))
+    bound = in_flight_bound(load, descriptor_limit)
+    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
+    longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
+    whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
+    specs = []
+    first_user = 0
+    for index in range(shape.engines):
+        model, users = _model(load, bound, index, shape.engines)
+        specs.append(
+            wire.LoadSpec(
+                target=wire.Target(
+                    url=f"{parts.scheme}://{parts.netloc}",
+                    source_addresses=shape.sources[index],
+                    tls=wire.Tls(insecure=load.tls_insecure, ca_file=load.tls_ca_file),
+                    allow_remote=allow_remote,
+                ),
+                scenario=tuple(_step(step, paced=load.pace is not None) for step in load.scenario),
+                model=model,
+                connection=wire.ConnectionPolicy(
+                    keep_alive=load.keep_alive, pipeline=load.pipeline, websocket=_websocket(load, request_target(url))
+                ),
+                timeouts=wire.Timeouts(connect_ns=load.connect_timeout_ns, request_ns=load.timeout_ns),
+                phases=wire.Phases(
+                    warmup_ns=warmup_ns,
+                    measure_ns=load.duration_ns,
+                    drain_ns=load.drain_ns,
+                    deadline_ns=whole_ns + DEADLINE_SLACK_NS,
+                ),
+                threads=load.engine_threads,
+                cpus=cpus,
+                precision_ns=load.precision_ns,
+                seed=seed,
+                first_user=first_user,
+            )
+        )
+        first_user += users
+    return specs
+
+
+def in_flight_bound(load: Load, descriptor_limit: int) -> int:
+    """Of an open load, in requests. Where none is asked for, no more than one engine process can hold: a low limit must
+    not start a large fleet for a low rate."""
+    if load.max_in_flight is not None:
+        return load.max_in_flight
+    return max(load.pipeline, min(MAX_IN_FLIGHT, (descriptor_limit - DESCRIPTORS_RESERVED) * load.pipeline))
+
+
+def connections_of(load: Load, in_flight: int) -> int:
+    """The most connections that a load may hold at once; `in_flight` bounds an open one."""
+    if load.users is not None:
+        return load.users
+    return math.ceil(in_flight / load.pipeline)
+
+
+def most_connections(descriptor_limit: int) -> int:
+    """Of the largest fleet."""
+    return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
+
+
+def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS) -> FleetShape:
+    """The smallest fleet whose processes stay within their descriptors; source addresses 127.0.0.x where one pair of
+    addresses would carry too many connections (loopback targets only). Raises TrialFailed(descriptor_limit,
+    port_limit)."""
+    room = descriptor_limit - DESCRIPTORS_RESERVED
+    engines = math.ceil(connections / room) if room > 0 else MAX_ENGINES + 1
+    if engines > MAX_ENGINES:
+        needed = math.ceil(connections / MAX_ENGINES) + DESCRIPTORS_RESERVED
+        raise TrialFailed(
+            Code.DESCRIPTOR_LIMIT,
+            f"the load may need {connections} connections, but a process may open only {descriptor_limit} descriptors "
+            f"and at most {MAX_ENGINES} engine processes are started: raise the limit (ulimit -n {needed}) "
+            "or lower load.users or load.max_in_flight",
+        )
+    one_address = int(local_ports * PORTS_IN_USE)
+    per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))
+    if connections <= per_source:
+        return FleetShape(engines, ((),) * engines)
+    if not _is_loopback_v4(host):
+        if connections > one_address:
+            raise TrialFailed(
+                Code.PORT_LIMIT,
+                f"the load may need {connections} connections to {host}, and this machine has {local_ports} ports for "
+                "them: widen net.ipv4.ip_local_port_range, lower load.users or load.max_in_flight, or load a server on "
+                "127.0.0.1, where more source addresses follow by themselves",
+            )
+        return FleetShape(engines, ((),) * engines)
+    per_engine = math.ceil(math.ceil(connections / engines) / per_source)
+    sources = [
+        tuple(str(FIRST_SOURCE + engine * per_engine + index) for index in range(per_engine))
+        for engine in range(engines)
+    ]
+    return FleetShape(engines, tuple(sources))
+
+
+def _is_loopback_v4(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.version == 4 and address.is_loopback
+
+
+def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.Closed | wire.Open, int]:
+    """One engine's share of the load, and how many user numbers it takes."""
+    if load.users is not None:
+        users = _share(load.users, index, engines)
+        return wire.Closed(
+            users=users,
+            think=_time(load.think),
+            pace=None if load.pace is None else _time(load.pace),
+            ramp_ns=load.joining_ns,
+            requests_per_user=load.requests_per_user,
+        ), users
+    assert load.rate_per_s is not None
+    ramp = wire.Ramp(from_per_s=load.ramp_from_per_s / engines, over_ns=load.ramp_ns) if load.ramp_ns else None
+    return wire.Open(
+        arrivals=load.arrivals,
+        rate_per_s=load.rate_per_s / engines,
+        ramp=ramp,
+        max_in_flight=_share(in_flight, index, engines),
+        think=_time(load.think),
+    ), load.engine_threads
+
+
+def _share(total: int, index: int, engines: int) -> int:
+    """Shares that differ by at most one and add up to the total."""
+    return total // engines + (1 if index < total % engines else 0)
+
+
+def _step(step: Step, *, paced: bool) -> wire.Step:
+    return wire.Step(
+        name=step.name,
+        method=step.method,
+        path=step.path,
+        headers=step.headers,
+        body=step.body,
+        message=None if step.message is None else _message(step.message),
+        answered=step.answered,
+        checks=wire.Checks(status=step.checks.status, body_contains=step.checks.body_contains),
+        think=None if step.think is None or paced else _time(step.think),
+    )
+
+
+def _message(message: Message) -> wire.Message:
+    match message:
+        case Text():
+            return wire.TextMessage(text=message.text)
+        case Binary():
+            return wire.BinaryMessage(base64=message.base64)
+        case Event():
+            return wire.EventMessage(event=message.event, data=message.data, answer=message.answer)
+        case Call():
+            return wire.CallMessage(event=message.event, data=message.data)
+        case Publish():
+            return wire.PublishMessage(channel=message.channel, data=message.data)
+        case _:
+            assert_never(message)
+
+
+def _websocket(load: Load, path: str) -> wire.WebSocket | None:
+    """`path`: of the url, for the handshake."""
+    of = load.websocket
+    if of is None:
+        return None
+    return wire.WebSocket(
+        path=of.path or path,
+        headers=of.headers,
+        subprotocols=of.subprotocols,
+        dialect=dialect_named(of.dialect),
+        matching=wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after),
+        unsolicited=of.unsolicited,
+        greetings=of.greetings,
+        subscribe=of.subscribe,
+        stamp_after=of.stamp_after,
+        tally=None
+        if of.tally is None
+        else wire.Tally(label_after=of.tally.label_after, count_after=of.tally.count_after),
+        message_bytes_max=of.message_bytes_max,
+        rejoin_after_ns=of.rejoin_after_ns,
+    )
+
+
+def _time(time: Distribution) -> wire.ConstantTime | wire.UniformTime | wire.ExponentialTime:
+    match time:
+        case Constant():
+            return wire.ConstantTime(ns=time.ns)
+        case Uniform():
+            return wire.UniformTime(min_ns=time.min_ns, max_ns=time.max_ns)
+        case Exponential():
+            return wire.ExponentialTime(mean_ns=time.mean_ns)
+        case _:
+            assert_never(time)

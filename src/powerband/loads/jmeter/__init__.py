@@ -1,0 +1,1 @@
+"""A JMeter plan, run by the real JMeter."""

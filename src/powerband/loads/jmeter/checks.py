@@ -1,0 +1,107 @@
+"""What an experiment may say of a load that is a JMeter plan, and what must be true of that plan. Adds problems.
+
+Works on the tree, as `experiment_checks`: a plan says who asks for what and when, so all keys of a load that say the
+same are errors, and the tree comes back without them. The plan itself is read where a run could start.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from powerband.base.errors import FileProblem, did_you_mean
+from powerband.base.yaml_document import Node
+from powerband.loads.jmeter.plan_file import check_hosts, read_plan
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import OF_JMETER
+from powerband.model.templates import placeholders
+
+GIVEN = ("port", "host", "url")
+"""What a property may hold besides parameters and factors: where the subject listens."""
+VARIABLE_KEYS = ("duration", "drain", "engine_threads")
+_NOTHING = Node({})
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_OURS = ("jmeter.save.saveservice.", "sampleresult.", "jmeterengine.nongui.", "jmeterengine.force.")
+
+
+def is_jmeter(root: Node) -> bool:
+    return root.children.get("load", _NOTHING).children.get("jmeter", Node(None)).value is not None
+
+
+def told_to_plan(load: Node) -> set[str]:
+    """Names of factors and parameters that reach the plan as properties."""
+    values = load.children.get("properties", _NOTHING).children.values()
+    return placeholders([child.value for child in values if isinstance(child.value, str)])
+
+
+def check_jmeter(root: Node, subject: Subject | None, problems: list[FileProblem]) -> Node:
+    """The tree with a load that has nothing but a plan's keys."""
+    load = root.children["load"]
+    for key, node in load.children.items():
+        if key not in OF_JMETER and node.value is not None:
+            problems.append(
+                node.key_problem(
+                    f"the plan says who asks for what, and when: leave {key} out; what the plan reads by "
+                    f"${{__P({key})}} is given to it as properties: {{{key}: ...}}"
+                )
+            )
+    for name, factor in root.children.get("factors", _NOTHING).children.items():
+        key = name.removeprefix("load.")
+        if name.startswith("load.") and key not in VARIABLE_KEYS:
+            problems.append(
+                factor.key_problem(
+                    f"the plan says this, so that {name} cannot vary: let the plan read ${{__P({key})}}, write "
+                    f'load.properties: {{{key}: "{{{key}}}"}} and call the factor {key}'
+                )
+            )
+    objective = root.children.get("objective", _NOTHING).children.get("metric")
+    if objective is not None and objective.value in ("capacity", "capacity_per_s"):
+        problems.append(
+            objective.problem(
+                "capacity is searched for by offering one rate after another, and a plan has its own: take another "
+                "objective (goodput, p99)"
+            )
+        )
+    _check_properties(load, root, subject, problems)
+    kept = {key: node for key, node in load.children.items() if key in OF_JMETER}
+    return root.with_children({"load": Node(kept, load.key, load.position, load.key_position)})
+
+
+def _check_properties(load: Node, root: Node, subject: Subject | None, problems: list[FileProblem]) -> None:
+    factors = root.children.get("factors", _NOTHING).children
+    known = {*GIVEN, *factors, *(() if subject is None else (*subject.parameters, *subject.set))}
+    for name, node in load.children.get("properties", _NOTHING).children.items():
+        if not _NAME.fullmatch(name):
+            problems.append(node.key_problem(f"{name!r} is no name of a JMeter property, as in ${{__P(name)}}"))
+        elif name.startswith(_OURS):
+            problems.append(
+                node.key_problem("powerband sets this property itself, to read JMeter's results and to end it")
+            )
+        if not isinstance(node.value, bool | int | float | str):
+            problems.append(node.problem(f"the property {name} needs a value: a number, a text, true or false"))
+        elif subject is not None:
+            for unknown in sorted(placeholders([str(node.value)]) - known):
+                problems.append(node.problem(f"{{{unknown}}} stands for nothing; {did_you_mean(unknown, known)}"))
+
+
+def check_plan(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+    """The plan is there, is one, and loads nobody who is not to be loaded."""
+    if experiment.load.jmeter is None:
+        return
+    try:
+        check_plan_file(experiment)
+    except ValueError as error:
+        problems.append(root.children["load"].children["jmeter"].problem(str(error)))
+
+
+def check_plan_file(experiment: Experiment) -> None:
+    """Raises ValueError. A property that varies is looked at again in each trial."""
+    if experiment.load.jmeter is None:
+        return
+    file = Path(experiment.load.jmeter)
+    if not file.is_file():
+        raise ValueError(f"there is no JMeter plan {file}: a relative path counts from the folder of this file")
+    plain = {name: text for name, text in (experiment.load.properties or {}).items() if not placeholders([text])}
+    varied = set(experiment.load.properties or {}) - set(plain)
+    # What a property is to hold is known in a trial: until then it depends on something else.
+    check_hosts(read_plan(file), plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)

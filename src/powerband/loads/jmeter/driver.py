@@ -1,0 +1,407 @@
+"""Runs a person's plan in the real JMeter, in place of a fleet of engines. The plan is not touched: what powerband
+needs is set by properties on the command line.
+
+In: an experiment whose load is a plan, a subject that is ready. Out: what a fleet would have said, made of the results
+that JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
+forked, whatever becomes of powerband; the trial's own probe watches its CPU as an engine's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from powerband.base.logs import end_of, out_of_memory
+from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter
+from powerband.loads.jmeter.jtl import JtlReader
+from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
+from powerband.loads.jmeter.sample_events import Account
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.subjects import render_text
+from powerband.processes.answered import check_answered
+from powerband.processes.cpus import CpuSplit
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.line_file import LineFile
+from powerband.processes.ports import pick_udp_port
+from powerband.processes.probe_process import RunningProbe, probe_up
+from powerband.processes.subject_process import RunningSubject
+from powerband.store import TrialDir
+from powerband.wire import protocol as wire
+
+STARTS_WITHIN_S = 60.0
+LATE_NS = 300_000_000
+"""So long after a moment the results of what ended by then are in the file."""
+LEAVES_WITHIN_NS = 6_000_000_000
+"""After being told to leave its requests, JMeter waits 5 s for its threads."""
+CLOCK_SET_NS = 50_000_000
+_PROBED_EVERY_NS = 2_000_000_000
+_GRACE_NS = 2_000_000_000
+_WORDS_BYTES = 1 << 16
+_WORDS_LINES = 3
+_SAVED = ("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts")
+_NOT_SAVED = (
+    *("thread_name", "data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
+    *("idle_time", "encoding", "sample_count", "hostname", "subresults", "assertions", "response_data"),
+    *("response_data.on_error", "samplerData", "responseHeaders", "requestHeaders"),
+)
+_RESULTS = {
+    "output_format": "csv",
+    "timestamp_format": "ms",
+    "default_delimiter": ",",
+    "print_field_names": "true",
+    "assertion_results": "none",
+    "autoflush": "true",  # or results of a slow plan would come by the 8 KiB
+    **dict.fromkeys(_SAVED, "true"),
+    **dict.fromkeys(_NOT_SAVED, "false"),
+}
+# What JMeter's own start script gives to its JVM.
+_HEAP = ("-Xms1g", "-Xmx1g")
+_HEAP_SIZE = ("-Xms", "-Xmx", "-XX:MaxHeapSize", "-XX:InitialHeapSize", "-XX:MaxRAMPercentage")
+_COLLECTOR = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=100", "-XX:G1ReservePercent=20")
+_OPENED = ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.util", "java.text")
+_ERROR = re.compile(r"\bERROR\b|\bError\b|An error|Exception|Unrecognized")
+_PLUGIN_MISSING = "CannotResolveClassException"
+
+
+def jmeter_command(
+    jmeter: JMeter, plan: Path, properties: Mapping[str, str], jvm_args: Iterable[str], files: TrialDir, *, port: int
+) -> tuple[str, ...]:
+    """`jvm_args` come after those of JMeter's own start script, and take the place of its heap size where they name
+    one; `port`: where it hears that it is to end."""
+    jvm_args = tuple(jvm_args)
+    heap = () if any(arg.startswith(_HEAP_SIZE) for arg in jvm_args) else _HEAP
+    ours = {
+        **{f"jmeter.save.saveservice.{name}": value for name, value in _RESULTS.items()},
+        "sampleresult.timestamp.start": "true",
+        "summariser.name": "",
+        "jmeterengine.nongui.port": str(port),
+        "jmeterengine.nongui.maxport": str(port),
+        "jmeterengine.force.system.exit": "true",
+    }
+    return (
+        str(jmeter.jdk.java),
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+        *heap,
+        "-XX:MaxMetaspaceSize=256m",
+        *_COLLECTOR,
+        *(
+            "-Djava.awt.headless=true",
+            "-Djava.security.egd=file:/dev/urandom",
+            "-Duser.language=en",
+            "-Duser.region=EN",
+        ),
+        *jvm_args,
+        *("-cp", str(jmeter.jar), "org.apache.jmeter.NewDriver"),
+        *("-n", "-t", str(plan), "-l", str(files.samples.absolute()), "-j", str(files.jmeter_log.absolute())),
+        *(f"-J{name}={value}" for name, value in {**properties, **ours}.items()),
+    )
+
+
+def own_jvm_args() -> list[str]:
+    """$JVM_ARGS, as JMeter's start script takes them. Raises TrialFailed where they cannot be split into words."""
+    try:
+        return shlex.split(os.environ.get("JVM_ARGS", ""))
+    except ValueError as error:
+        raise TrialFailed(Code.JMETER_FAILED, f"the environment's JVM_ARGS cannot be read: {error}") from None
+
+
+@contextmanager
+def jmeter_up(
+    experiment: Experiment,
+    setting: Setting,
+    *,
+    engine: Path,
+    cpus: CpuSplit,
+    subject: RunningSubject,
+    directory: TrialDir,
+    events: LineFile,
+    pump: Pump,
+    warmup_ns: int | None,
+) -> Iterator[JMeterLoad]:
+    """Starts the plan, and yields once its first request was answered; on leaving, JMeter has ended. `warmup_ns`: a
+    fixed one, from the first request on; None: until the `measure` command.
+
+    Raises TrialFailed(jmeter_failed, no_samples, plan_ended), and what `installed_jmeter` raises."""
+    load = experiment.load_for(setting)
+    assert load.jmeter is not None
+    jmeter, file = installed_jmeter(), Path(load.jmeter)
+    properties = filled(experiment, setting, subject)
+    try:
+        plan = read_plan(file)
+        check_hosts(plan, properties, experiment.allow_hosts)
+    except ValueError as error:
+        raise TrialFailed(Code.JMETER_FAILED, str(error)) from None
+    port = pick_udp_port()
+    argv = jmeter_command(jmeter, file, properties, (*own_jvm_args(), *(load.jvm_args or ())), directory, port=port)
+    spec = wire.ProbeSpec(
+        launch=wire.Launch(
+            name="jmeter",
+            argv=argv,
+            cwd=str(file.parent),
+            log_file=str(directory.jmeter_output.absolute()),
+            cpus=cpus.engine,
+            stop_signal=signal.SIGTERM,
+            grace_ns=_GRACE_NS,
+        ),
+        interval_ns=_PROBED_EVERY_NS,
+        cpus=cpus.probe,
+    )
+    with (
+        LineFile(Path(os.devnull)) as unread,  # all that it samples, the trial's own probe samples too
+        probe_up(engine, spec, unread, directory.engine_log, pump) as keeper,
+    ):
+        running = JMeterLoad(
+            keeper,
+            jmeter,
+            plan,
+            events,
+            directory,
+            port=port,
+            warmup_ns=warmup_ns,
+            duration_ns=load.duration_ns,
+            drain_ns=load.drain_ns,
+        )
+
+        def begun() -> bool:
+            subject.check_alive()
+            running.look()
+            return running.begun_ns is not None
+
+        if not pump.wait(begun, STARTS_WITHIN_S):
+            raise running.nothing(f"JMeter told of no answered request within {STARTS_WITHIN_S:.0f} s")
+        yield running
+
+
+def filled(experiment: Experiment, setting: Setting, subject: RunningSubject) -> dict[str, str]:
+    """The properties of a setting, with what they hold of its levels and of where the subject listens."""
+    at = subject.rendered
+    given = {"port": str(at.port), "host": at.host, "url": at.url}
+    wanted = experiment.load_for(setting).properties or {}
+    return {name: render_text(experiment.subject, setting, given, text) for name, text in wanted.items()}
+
+
+class JMeterLoad:
+    """A JMeter that runs; make one with `jmeter_up`. Takes the place of a `Fleet` in a trial."""
+
+    def __init__(
+        self,
+        keeper: RunningProbe,
+        jmeter: JMeter,
+        plan: Plan,
+        events: LineFile,
+        directory: TrialDir,
+        *,
+        port: int,
+        warmup_ns: int | None,
+        duration_ns: int,
+        drain_ns: int,
+    ) -> None:
+        self.intervals: list[FleetInterval] = []
+        self.phases: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.summaries: tuple[Mapping[str, Any], ...] = ()
+        self._keeper = keeper
+        self._jmeter = jmeter
+        self._plan = plan
+        self._events = events
+        self._directory = directory
+        self._port = port
+        self._warmup_ns = warmup_ns
+        self._duration_ns = duration_ns
+        self._drain_ns = drain_ns
+        self._reader = JtlReader(directory.samples)
+        self._ahead_ns = _wall_ahead_ns()
+        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone)
+        self._told: set[str] = set()
+
+    @property
+    def begun_ns(self) -> int | None:
+        """When the first request was sent."""
+        return self._account.begun_ns
+
+    @property
+    def pids(self) -> list[int]:
+        assert self._keeper.launched is not None
+        return [self._keeper.launched.pid]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summaries)
+
+    def facts(self) -> dict[str, Any]:
+        """Which JMeter it was, and what only its trial knows of its results."""
+        return {
+            "version": VERSION,
+            "java": str(self._jmeter.jdk.home),
+            "java_version": self._jmeter.jdk.version,
+            "thread_groups": self._plan.thread_groups,
+            "transactions_alone": self._account.transactions_alone,
+        }
+
+    def send(self, command: wire.Wire) -> None:
+        """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""
+        if isinstance(command, wire.Go):
+            self.phases["warmup"] = command.at_ns
+            if self._warmup_ns is not None:
+                self._account.measure_ns = command.at_ns + self._warmup_ns
+        elif isinstance(command, wire.StartMeasure):
+            self._account.measure_ns = command.at_ns
+
+    def look(self) -> None:
+        """Takes in what JMeter has told since, and ends it when its time is over. Raises TrialFailed where it is of no
+        more use."""
+        if self.finished:
+            return
+        now_ns, ended = time.monotonic_ns(), self._keeper.exited
+        self._read()
+        if self.begun_ns is None:
+            if ended is not None:
+                raise self.nothing("JMeter ended without one sample")
+            return
+        window_end_ns = self._account.measure_end_ns
+        if ended is not None and (window_end_ns is None or ended.at_ns < window_end_ns):
+            raise self._ended_early(ended)
+        self._take(self._account.advance(now_ns - LATE_NS))
+        if window_end_ns is None or now_ns < window_end_ns:
+            return
+        self._tell("Shutdown")
+        if now_ns >= window_end_ns + self._drain_ns and self._tell("StopTestNow"):
+            self._account.cut_ns = now_ns
+        if ended is not None or now_ns >= window_end_ns + self._drain_ns + LEAVES_WITHIN_NS:
+            self._end()
+
+    def check_begun(self) -> None:
+        """Raises TrialFailed where nobody was answered so far."""
+        check_answered(self.seen)
+
+    def check_ended(self) -> None:
+        """Raises TrialFailed where the run has nothing to measure, or what it measured is of no use."""
+        check_answered(self._account.outcomes)
+        if said := out_of_memory(self._words()):
+            raise TrialFailed(
+                Code.JMETER_FAILED,
+                f"JMeter ran out of memory ({said}), so that some of its threads are gone: give it more, for example "
+                "load.jvm_args: -Xmx4g, or take listeners that keep results out of the plan",
+            )
+        moved_ns = abs(_wall_ahead_ns() - self._ahead_ns)
+        if moved_ns > CLOCK_SET_NS:
+            raise TrialFailed(
+                Code.JMETER_FAILED,
+                f"this machine's clock was set by {moved_ns / 1e6:.0f} ms meanwhile, and JMeter's results carry its "
+                "time: run again once the clock is steady",
+            )
+
+    def overdue(self, what: str) -> TrialFailed:
+        """Why the trial does not go on."""
+        return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
+
+    def nothing(self, what: str) -> TrialFailed:
+        """There is not one sample."""
+        ended = self._keeper.exited
+        if ended is not None and ended.exit_code != 0:
+            return TrialFailed(Code.JMETER_FAILED, f"JMeter could not run the plan{self._said()}")
+        return TrialFailed(
+            Code.NO_SAMPLES,
+            f"{what}: see that a thread group has threads (a property that the plan reads and load.properties does not "
+            f"give may stand for none), that its samplers are enabled, and that the server answers{self._said()}",
+        )
+
+    def _read(self) -> None:
+        try:
+            self._account.add(self._reader.read())
+        except ValueError as error:
+            raise TrialFailed(
+                Code.JMETER_FAILED,
+                f"JMeter's results, {self._directory.samples.name} of the trial, cannot be read: {error}",
+            ) from None
+
+    def _take(self, intervals: Iterable[wire.Interval]) -> None:
+        for interval in intervals:
+            self._say(interval)
+            self.seen.update(interval.outcomes)
+            ok, ended = interval.outcomes.get("ok", 0), sum(interval.outcomes.values())
+            mean_ns = interval.response_time_ns_sum / ok if ok else math.nan
+            self.intervals.append(
+                FleetInterval(interval.start_ns, interval.end_ns, ok, ended, mean_ns, interval.in_flight_now)
+            )
+        opened_ns, closed_ns = self._account.measure_ns, self._account.measure_end_ns
+        for phase, at_ns in (("measure", opened_ns), ("drain", closed_ns)):
+            if at_ns is not None and self._account.passed_ns >= at_ns:
+                self.phases.setdefault(phase, at_ns)
+
+    def _end(self) -> None:
+        """All that could be told was told."""
+        ended = self._keeper.exited
+        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone when it was told
+            raise self._ended_early(ended)
+        self._take(self._account.end())
+        summary = self._account.summary()
+        self._say(summary)
+        self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
+
+    def _ended_early(self, ended: wire.Exited) -> TrialFailed:
+        if ended.exit_code != 0:
+            return TrialFailed(Code.JMETER_FAILED, f"JMeter ended by itself with an error{self._said()}")
+        begun_ns, opened_ns = self.begun_ns or 0, self._account.measure_ns
+        lasted_s = (self._account.last_end_ns - begun_ns) / 1e9
+        window = f"the measured window of {self._duration_ns / 1e9:g} s"
+        before = f"before {window} began" if opened_ns is None else (
+            f"before {window} was over, which began {(opened_ns - begun_ns) / 1e9:.1f} s after the first request"
+        )  # fmt: skip
+        return TrialFailed(
+            Code.PLAN_ENDED,
+            f"the plan ended after {lasted_s:.1f} s, {before}: give its thread groups a longer duration, or let them "
+            "loop forever (powerband ends the plan), or shorten the warm-up and load.duration",
+        )
+
+    def _tell(self, command: str) -> bool:
+        """Once, to the port on which JMeter listens for that; whether it was told now."""
+        if command in self._told:
+            return False
+        self._told.add(command)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, suppress(OSError):
+            sender.sendto(command.encode(), ("127.0.0.1", self._port))
+        return True
+
+    def _words(self) -> str:
+        """What it printed and logged last."""
+        return "\n".join(
+            end_of(file, _WORDS_BYTES) for file in (self._directory.jmeter_output, self._directory.jmeter_log)
+        )
+
+    def _said(self) -> str:
+        """Where it told of an error, as the end of a sentence."""
+        lines = [line for line in self._words().splitlines() if _ERROR.search(line) and " INFO " not in line]
+        if not lines:
+            return "; see jmeter.out and jmeter.log of the trial"
+        shown = "\n".join(f"  {line.strip()[:300]}" for line in dict.fromkeys(lines[:_WORDS_LINES]))
+        plugin = (
+            "; a class that it cannot resolve is part of a plugin: name the folder of its jars in "
+            "load.properties: {search_paths: FOLDER}"
+            if any(_PLUGIN_MISSING in line for line in lines)
+            else ""
+        )
+        return f"{plugin}; it said (more in jmeter.out and jmeter.log of the trial):\n{shown}"
+
+    def _say(self, event: wire.Wire) -> None:
+        """As a fleet's only engine would have."""
+        self._events.write(b'{"engine":0,' + wire.encode(event)[1:])
+
+
+def _wall_ahead_ns() -> int:
+    """The wall clock less the monotonic one: the middle of two readings of the latter."""
+    before_ns, wall_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+    return wall_ns - (before_ns + after_ns) // 2

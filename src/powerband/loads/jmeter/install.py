@@ -1,0 +1,161 @@
+"""The real JMeter, fetched from Maven Central on first use and kept in the cache folder, and the JDK that runs it.
+
+In: nothing. Out: the folder of an installation laid out as JMeter's own, made by Maven from the artifacts that it
+publishes. Made once, whatever the number of runs; nothing is written anywhere else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from powerband.base.errors import MeasurementError
+from powerband.base.logs import end_of
+from powerband.base.machine import cache_folder
+from powerband.processes.jdk import Jdk, find_jdk
+
+VERSION = "5.6.3"
+OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
+"""Its maintainers name 21 as the newest that it works with; on 25 a plan ends without an error and without a sample."""
+# The functions are what ${__P(...)} is made of: without them it is 0. The rest is what a plan of JMeter's own may hold.
+ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+FETCH_TIMEOUT_S = 600
+_WORDS_BYTES = 4096
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>powerband</groupId>
+  <artifactId>jmeter</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "    <dependency><groupId>org.apache.jmeter</groupId><artifactId>ApacheJMeter{name}</artifactId>"
+    "<version>{version}</version></dependency>"
+)
+
+
+@dataclass(frozen=True)
+class JMeter:
+    """`home`: laid out as JMeter's own distribution."""
+
+    home: Path
+    jdk: Jdk
+
+    @property
+    def jar(self) -> Path:
+        return self.home / "bin" / "ApacheJMeter.jar"
+
+
+def jmeter_jdk() -> Jdk:
+    """Raises SubjectError where there is none that JMeter works with."""
+    return find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
+
+
+def installed_jmeter() -> JMeter:
+    """Fetched now, where it is not there yet. Raises SubjectError (no JDK), MeasurementError (no Maven, no network, a
+    cache folder that cannot be written)."""
+    jdk = jmeter_jdk()
+    home = cache_folder() / f"jmeter-{VERSION}"
+    if not _is_whole(home):
+        with _alone(home):
+            if not _is_whole(home):
+                _fetch(home, jdk)
+    return JMeter(home, jdk)
+
+
+def _is_whole(home: Path) -> bool:
+    """The folder is moved into place once everything is in it."""
+    return (home / "bin" / "ApacheJMeter.jar").is_file()
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Nobody else fetches meanwhile."""
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        lock = home.with_name(f"{home.name}.lock").open("w")
+    except OSError as error:
+        raise _unwritable(error) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(home: Path, jdk: Jdk) -> None:
+    try:
+        with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
+            jars = Path(folder) / "jars"
+            _resolve(Path(folder), jars, jdk)
+            _lay_out(jars, Path(folder) / "home")
+            shutil.rmtree(home, ignore_errors=True)
+            (Path(folder) / "home").rename(home)
+    except OSError as error:
+        raise _unwritable(error) from error
+
+
+def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
+    """By Maven, with its own settings: a mirror that is named there is used."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MeasurementError(
+            f"JMeter {VERSION} is fetched by Maven, and there is no mvn on PATH: install it (Debian's package maven)"
+        )
+    pom, log = folder / "pom.xml", folder / "maven.log"
+    pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(name=n, version=VERSION) for n in ARTIFACTS)))
+    command = [maven, "-q", "-B", "-f", str(pom), PLUGIN, f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    with log.open("wb") as output:
+        try:
+            status = subprocess.run(
+                command,
+                cwd=folder,
+                env={**os.environ, "JAVA_HOME": str(jdk.home)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=FETCH_TIMEOUT_S,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise MeasurementError(
+                f"Maven did not fetch JMeter {VERSION} within {FETCH_TIMEOUT_S} s: is Maven Central, or the mirror in "
+                "your settings.xml, reachable?"
+            ) from None
+    if status != 0:
+        said = next((line for line in end_of(log, _WORDS_BYTES).splitlines() if "ERROR" in line), "it said nothing")
+        raise MeasurementError(
+            f"Maven could not fetch JMeter {VERSION} ({said[:400]}): is Maven Central, or the mirror in your "
+            "settings.xml, reachable?"
+        )
+
+
+def _lay_out(jars: Path, home: Path) -> None:
+    """As JMeter's launcher looks for them: itself and its settings in bin/, its own parts in lib/ext/, which alone it
+    searches for functions, and all others in lib/."""
+    for name in ("bin", "lib/ext", "lib/junit"):
+        (home / name).mkdir(parents=True)
+    for jar in sorted(jars.glob("*.jar")):
+        own = jar.name.startswith("ApacheJMeter_")
+        shutil.move(jar, home / "lib" / ("ext" if own else "") / jar.name)
+    with zipfile.ZipFile(home / "lib" / "ext" / f"ApacheJMeter_config-{VERSION}.jar") as settings:
+        settings.extractall(home, [name for name in settings.namelist() if name.startswith("bin/")])
+    shutil.move(home / "lib" / f"ApacheJMeter-{VERSION}.jar", home / "bin" / "ApacheJMeter.jar")
+
+
+def _unwritable(error: OSError) -> MeasurementError:
+    return MeasurementError(
+        f"cannot write {error.filename}: {error.strerror}: JMeter is kept there; set XDG_CACHE_HOME to a folder that "
+        "can be written"
+    )

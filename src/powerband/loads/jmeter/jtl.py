@@ -1,0 +1,110 @@
+"""Reads the results of a JMeter that runs, as they are appended: CSV with a first row that names the columns.
+
+In: a file that grows. Out: `JtlSample`s, one for each whole row; a row that is not whole yet waits for its rest. What a
+sample means for a load is `sample_events.py`'s business.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+COLUMNS = (
+    *("timeStamp", "elapsed", "label", "responseCode", "responseMessage", "success"),
+    *("bytes", "sentBytes", "allThreads"),
+)
+"""Those that are read, by name: others may stand between them."""
+_READ_BYTES = 1 << 20
+_ROW_BYTES_MAX = 1 << 20
+
+
+class JtlSample(NamedTuple):
+    """`start_ms`: since 1970; `threads`: of all groups, when it ended."""
+
+    start_ms: int
+    elapsed_ms: int
+    label: str
+    code: str
+    message: str
+    ok: bool
+    bytes_received: int
+    bytes_sent: int
+    threads: int
+
+
+class JtlReader:
+    """Follows one file, which need not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._tail = b""
+        self._columns: tuple[int, ...] | None = None
+
+    def read(self) -> list[JtlSample]:
+        """Those that were appended since. Raises ValueError for what is no result of JMeter's."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return []
+        samples: list[JtlSample] = []
+        with file:
+            file.seek(self._offset)
+            while data := file.read(_READ_BYTES):
+                self._offset += len(data)
+                samples += self._parse(self._tail + data)
+        return samples
+
+    def _parse(self, data: bytes) -> list[JtlSample]:
+        end = _end_of_rows(data)
+        self._tail = data[end:]
+        if len(self._tail) > _ROW_BYTES_MAX:
+            raise ValueError(f"a row is longer than {_ROW_BYTES_MAX:,} bytes")
+        rows = _rows(data[:end].decode("utf-8", "replace"))
+        samples = []
+        for row in rows:
+            if not row or row == [""]:
+                continue
+            if self._columns is None:
+                self._columns = _columns(row)
+            elif (sample := _sample(row, self._columns)).start_ms > 0:  # 0: it never began
+                samples.append(sample)
+        return samples
+
+
+def _end_of_rows(data: bytes) -> int:
+    """Where the last whole row ends. A line break within quotes ends none; quotes within quotes are doubled, so that
+    an even number of them stands before the end of each row."""
+    end = data.rfind(b"\n") + 1
+    while end and data.count(b'"', 0, end) % 2:
+        end = data.rfind(b"\n", 0, end - 1) + 1
+    return end
+
+
+def _rows(text: str) -> Iterable[list[str]]:
+    if '"' not in text:  # nearly always, and several times as fast
+        return [line.removesuffix("\r").split(",") for line in text.split("\n")]
+    try:
+        return list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _columns(header: list[str]) -> tuple[int, ...]:
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise ValueError(f"the column {missing[0]} is missing (there are {', '.join(header)[:200]})")
+    return tuple(header.index(name) for name in COLUMNS)
+
+
+def _sample(row: list[str], columns: tuple[int, ...]) -> JtlSample:
+    try:
+        start, elapsed, label, code, message, ok, received, sent, threads = (row[at] for at in columns)
+        return JtlSample(
+            int(start), max(0, int(elapsed)), label, code, message, ok == "true", int(received), int(sent), int(threads)
+        )
+    except (IndexError, ValueError):
+        raise ValueError(f"the row {','.join(row)[:200]!r} is none of its results") from None

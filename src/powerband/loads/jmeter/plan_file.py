@@ -1,0 +1,179 @@
+"""What must be known of a JMeter plan before it is run: that it is one, whom it loads, and which of its samples
+stand for others. In: a .jmx file. Out: a `Plan`.
+
+Only what is written plainly is known: `${__P(name,default)}` with a property that is given, variables that the plan
+defines. What a plan does is JMeter's business, and the file itself is never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from powerband.base.hosts import loadable_host
+
+TREE = "hashTree"
+_HOST_PROPERTIES = ("HTTPSampler.domain", "HTTPSampler.proxyHost", "TCPSampler.server")
+_PATH = "HTTPSampler.path"
+_PROPERTY = re.compile(r"\$\{__P\(\s*([^,()${}]+?)\s*(?:,([^()${}]*))?\)\}")
+_LONG_PROPERTY = re.compile(r"\$\{__property\(\s*([^,()${}]+?)\s*(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
+_VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
+_ANY = re.compile(r"\$\{[^}]*\}")
+_DEPTH = 8  # of variables within variables
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A host as it stands in an element of the plan; it may hold `${...}`."""
+
+    element: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction controller. `alone`: its sample is told in place of those within it ("Generate parent sample"), and
+    not beside them."""
+
+    name: str
+    alone: bool
+
+    def is_called(self, label: str) -> bool:
+        """Whether a sample of this label may be its own; a `${...}` in its name may stand for anything."""
+        parts = [re.escape(part) for part in _ANY.split(self.name)]
+        return re.fullmatch(".*".join(parts), label, re.DOTALL) is not None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of the elements that are enabled."""
+
+    thread_groups: int
+    destinations: tuple[Destination, ...]
+    transactions: tuple[Transaction, ...]
+    variables: Mapping[str, str]
+
+    def stands_alone(self, label: str) -> bool:
+        """Whether a transaction of this label is to be counted, since the samples within it are not told. Where it
+        cannot be told by its name, it is not: counting twice is worse."""
+        return {each.alone for each in self.transactions if each.is_called(label)} == {True}
+
+    def value(self, text: str, properties: Mapping[str, str]) -> str | None:
+        """A text of the plan with properties and variables filled in; None where it depends on something else."""
+
+        def given(match: re.Match[str]) -> str:
+            return properties.get(match[1], "1" if match[2] is None else match[2])  # JMeter's own default
+
+        def given_long(match: re.Match[str]) -> str:
+            return properties.get(match[1], match[1] if match[2] is None else match[2])
+
+        for _ in range(_DEPTH):
+            before = text
+            text = _LONG_PROPERTY.sub(given_long, _PROPERTY.sub(given, text))
+            text = _VARIABLE.sub(lambda match: self.variables.get(match[1], match[0]), text)
+            if text == before:
+                break
+        return None if "${" in text else text.strip()
+
+
+def read_plan(path: Path) -> Plan:
+    """Raises ValueError with a sentence where the file is no plan that can be run."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except OSError as error:
+        raise ValueError(f"cannot read the JMeter plan {path}: {error.strerror or error}") from None
+    except ElementTree.ParseError as error:
+        raise ValueError(
+            f"{path} is no valid XML ({error}): save the plan again in JMeter, or take it from a copy"
+        ) from None
+    except (ValueError, LookupError) as error:  # an encoding that is unknown, or not the file's
+        raise ValueError(f"{path} cannot be read as XML: {error}") from None
+    if root.tag != "jmeterTestPlan":
+        raise ValueError(
+            f"{path} is no JMeter plan: it begins with <{root.tag}>, and a plan with <jmeterTestPlan>; name the .jmx "
+            "file that JMeter saves"
+        )
+    elements = list(_enabled(root))
+    groups = sum(1 for element in elements if element.tag.lower().endswith("threadgroup"))
+    if not groups:
+        raise ValueError(
+            f"{path} has no thread group that is enabled, so nobody would send anything: add one in JMeter (Add, "
+            "Threads, Thread Group), or enable it"
+        )
+    return Plan(
+        thread_groups=groups,
+        destinations=tuple(found for element in elements for found in _destinations(element)),
+        transactions=tuple(
+            Transaction(element.get("testname", ""), _text(element, "TransactionController.parent") == "true")
+            for element in elements
+            if element.tag == "TransactionController"
+        ),
+        variables=dict(pair for element in elements for pair in _variables(element)),
+    )
+
+
+def check_hosts(plan: Plan, properties: Mapping[str, str], allow_hosts: Collection[str]) -> None:
+    """Raises ValueError where the plan loads a host that is neither this machine nor allowed, as far as it is written
+    plainly."""
+    for found in plan.destinations:
+        host = plan.value(found.host, properties)
+        if not host:
+            continue
+        try:
+            loadable_host(f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}/", allow_hosts)
+        except ValueError as error:
+            raise ValueError(f"the plan's {found.element} goes to {host}: {error}") from None
+
+
+def _enabled(root: Element) -> Iterator[Element]:
+    """Every element that JMeter would run. What stands within one follows it as a `hashTree`; of one that is disabled
+    that is disabled too."""
+    waiting = [root]
+    while waiting:
+        skip = False
+        within: list[Element] = []
+        for element in waiting.pop():
+            if element.tag == TREE:
+                if not skip:
+                    within.append(element)
+                skip = False
+                continue
+            skip = element.get("enabled") == "false"
+            if not skip:
+                yield element
+        waiting.extend(reversed(within))
+
+
+def _destinations(element: Element) -> Iterator[Destination]:
+    name = element.get("testname") or element.tag
+    for key in _HOST_PROPERTIES:
+        if host := _text(element, key).strip():
+            yield Destination(name, host)
+    path = _text(element, _PATH).strip()
+    if path.lower().startswith(("http://", "https://")):
+        # A name that a function makes holds brackets, which no URL has.
+        try:
+            host = urlsplit(path).hostname or ""
+        except ValueError:
+            host = ""
+        if host and "${" not in path.split("/")[2]:
+            yield Destination(name, host)
+
+
+def _variables(element: Element) -> Iterator[tuple[str, str]]:
+    """User-defined variables: of the plan, and of elements of their own."""
+    if element.tag not in ("TestPlan", "Arguments"):
+        return
+    for argument in element.iter("elementProp"):
+        if argument.get("elementType") == "Argument" and (name := _text(argument, "Argument.name").strip()):
+            yield name, _text(argument, "Argument.value")
+
+
+def _text(element: Element, name: str) -> str:
+    """The text of a property of an element; empty where it has none."""
+    return next((child.text or "" for child in element if child.get("name") == name), "")

@@ -1,0 +1,311 @@
+"""What a fleet of engines would have said of a load, made of the samples of a JMeter plan.
+
+In: samples as they come, each known by its end only, and when the window begins. Out: intervals, and one `summary`.
+JMeter tells times in whole ms; users are its threads; a sample is sent when it starts, since a thread that is late
+starts late. What a thread does outside a sample, its timers and JMeter's own work, counts as its pause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from powerband.loads.jmeter.jtl import JtlSample
+from powerband.processes.histogram_encoding import encode
+from powerband.wire import protocol as wire
+
+INTERVAL_NS = 100_000_000
+HISTOGRAM_EVERY = 10  # intervals
+LABELS_MAX = 100
+OTHER_LABELS = "(other labels)"
+TRANSACTION = "Number of samples in transaction : "
+"""How the message of a transaction controller's sample begins."""
+_MS = 1_000_000
+_NON_HTTP = "Non HTTP response code: "
+# By the end of the exception's name; the first whose pattern fits its message.
+_EXCEPTIONS: tuple[tuple[str, str, wire.Outcome], ...] = (
+    ("", "too many open files", "no_descriptors"),
+    ("", "cannot assign requested address", "no_ports"),
+    ("", "connect timed out|connection timed out", "connect_timeout"),
+    ("ConnectTimeoutException", "", "connect_timeout"),
+    ("", "connection refused", "connect_refused"),
+    ("SocketTimeoutException", "", "timeout"),
+    ("NoHttpResponseException", "", "closed_early"),
+    ("ConnectionClosedException", "", "closed_early"),
+    ("TruncatedChunkException", "", "closed_early"),
+    ("EOFException", "", "closed_early"),
+    ("", "connection reset|broken pipe", "reset"),
+    ("SSLException", "", "tls_failed"),
+    ("SSLHandshakeException", "", "tls_failed"),
+    ("SSLPeerUnverifiedException", "", "tls_failed"),
+    ("UnknownHostException", "", "connect_failed"),
+    ("NoRouteToHostException", "", "connect_failed"),
+    ("ConnectException", "", "connect_failed"),
+    ("HttpHostConnectException", "", "connect_failed"),
+    ("RequestAbortedException", "", "unfinished"),
+    ("InterruptedIOException", "", "unfinished"),
+)
+
+
+def outcome_of(sample: JtlSample) -> wire.Outcome:
+    """What the plan's own assertions call a success is ok."""
+    if sample.ok:
+        return "ok"
+    if sample.code.startswith(_NON_HTTP):
+        name = sample.code.removeprefix(_NON_HTTP).strip()
+        message = sample.message.lower()
+        for ending, pattern, outcome in _EXCEPTIONS:
+            if name.endswith(ending) and re.search(pattern, message):
+                return outcome
+        return "bad_response"
+    if _is_status(sample.code) and int(sample.code) >= 400:
+        return "status_rejected"
+    return "check_failed"
+
+
+def _is_status(code: str) -> bool:
+    return len(code) == 3 and code.isascii() and code.isdigit()
+
+
+class _Ended(NamedTuple):
+    """A sample on the monotonic clock."""
+
+    end_ns: int
+    start_ns: int
+    outcome: wire.Outcome
+    sample: JtlSample
+
+
+@dataclass
+class _Counted:
+    """Requests by outcome, and the times of those that ended ok and of the others, by ms."""
+
+    outcomes: Counter[wire.Outcome] = field(default_factory=Counter)
+    ok_ms: Counter[int] = field(default_factory=Counter)
+    failed_ms: Counter[int] = field(default_factory=Counter)
+
+    def add(self, ended: _Ended) -> None:
+        self.outcomes[ended.outcome] += 1
+        (self.ok_ms if ended.outcome == "ok" else self.failed_ms)[ended.sample.elapsed_ms] += 1
+
+
+@dataclass
+class _Window:
+    """What ended within the measured window, and what its edges cut."""
+
+    outcomes: Counter[wire.Outcome] = field(default_factory=Counter)
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    time_in_system_ns: int = 0
+    user_ns: int = 0
+    carried_in_ns: int = 0
+    carried_out_ns: int = 0
+    unanswered: int = 0
+
+
+class Account:
+    """Takes samples in any order near that of their ends; `advance` gives the intervals that have passed.
+
+    `ahead_ns`: the wall clock less the monotonic one. `stands_alone`: whether the transaction of a label is to be
+    counted, in place of its samples."""
+
+    def __init__(self, ahead_ns: int, duration_ns: int, stands_alone: Callable[[str], bool]) -> None:
+        self.begun_ns: int | None = None
+        self.measure_ns: int | None = None
+        self.last_end_ns = 0
+        self.transactions_alone = 0
+        self.users_now = 0
+        self.cut_ns: int | None = None
+        """When threads were told to leave their requests: what they say of these from then on is no server's answer."""
+        self._ahead_ns = ahead_ns
+        self._duration_ns = duration_ns
+        self._stands_alone = stands_alone
+        self._waiting: list[_Ended] = []
+        self._passed_ns = 0
+        self._number = 0
+        self._since_histogram: Counter[int] = Counter()
+        self._total, self._cohort, self._window = _Counted(), _Counted(), _Window()
+        self._labels: defaultdict[str, _Counted] = defaultdict(_Counted)
+        self._rejected: Counter[str] = Counter()
+
+    @property
+    def measure_end_ns(self) -> int | None:
+        return None if self.measure_ns is None else self.measure_ns + self._duration_ns
+
+    @property
+    def passed_ns(self) -> int:
+        """Up to here intervals were given."""
+        return self._passed_ns
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Of all samples that an interval held."""
+        return Counter({str(outcome): count for outcome, count in self._total.outcomes.items()})
+
+    def add(self, samples: Iterable[JtlSample]) -> None:
+        for sample in samples:
+            if sample.message.startswith(TRANSACTION):
+                if not self._stands_alone(sample.label):
+                    continue
+                self.transactions_alone += 1
+            start_ns = sample.start_ms * _MS - self._ahead_ns
+            end_ns = start_ns + sample.elapsed_ms * _MS
+            outcome = outcome_of(sample)
+            if self.cut_ns is not None and end_ns >= self.cut_ns and sample.code.startswith(_NON_HTTP):
+                outcome = "unfinished"
+            self._waiting.append(_Ended(end_ns, start_ns, outcome, sample))
+            self.last_end_ns = max(self.last_end_ns, end_ns)
+        if self.begun_ns is None and self._waiting:
+            self.begun_ns = self._passed_ns = min(ended.start_ns for ended in self._waiting)
+
+    def advance(self, until_ns: int) -> Iterator[wire.Interval]:
+        """Each interval that ends by then; all that ended in it must have been added. Intervals end where the window
+        begins and ends. A sample that came late is counted in the next, its times and its place in the window are its
+        own."""
+        self._waiting.sort(key=lambda ended: ended.end_ns)
+        while self.begun_ns is not None and (end_ns := self._next_end_ns()) <= until_ns:
+            yield self._interval(end_ns)
+
+    def _next_end_ns(self) -> int:
+        end_ns = self._passed_ns + INTERVAL_NS
+        for edge_ns in (self.measure_ns, self.measure_end_ns):
+            if edge_ns is not None and self._passed_ns < edge_ns < end_ns:
+                end_ns = edge_ns
+        return end_ns
+
+    def _interval(self, end_ns: int) -> wire.Interval:
+        start_ns, self._passed_ns = self._passed_ns, end_ns
+        self._number += 1
+        count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
+        ended, self._waiting = self._waiting[:count], self._waiting[count:]
+        outcomes = Counter(each.outcome for each in ended)
+        in_system_ns = sum(each.end_ns - each.start_ns for each in ended)
+        ok_ns = [each.end_ns - each.start_ns for each in ended if each.outcome == "ok"]
+        for each in ended:
+            self._place(each)
+        if ended:
+            self.users_now = ended[-1].sample.threads
+        phase = self._phase(start_ns)
+        if phase == "measure":
+            self._window.user_ns += self.users_now * (end_ns - start_ns)
+        histogram = None
+        if self._number % HISTOGRAM_EVERY == 0:
+            histogram, self._since_histogram = encode(_in_ns(self._since_histogram)), Counter()
+        return wire.Interval(
+            type="interval",
+            start_ns=start_ns,
+            end_ns=end_ns,
+            phase=phase,
+            scheduled=len(ended),
+            sent=len(ended),
+            dropped=0,
+            outcomes=dict(outcomes),
+            # Who is in flight is known once it has ended: by Little's law, of those that have.
+            in_flight_now=round(in_system_ns / (end_ns - start_ns)),
+            connections_now=0,
+            users_now=self.users_now,
+            response_time_ns_sum=sum(ok_ns),
+            response_time_ns_max=max(ok_ns, default=0),
+            service_time_ns_sum=sum(ok_ns),
+            send_lag_ns_max=0,
+            cpu_ns=0,
+            response_time_ns=histogram,
+        )
+
+    def _phase(self, at_ns: int) -> wire.PhaseName:
+        if self.measure_ns is None or at_ns < self.measure_ns:
+            return "warmup"
+        return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
+
+    def _place(self, ended: _Ended) -> None:
+        """Of the run, of the requests intended in the window, of what ended in it."""
+        end_ns, start_ns, outcome, sample = ended
+        self._total.add(ended)
+        if outcome == "ok":
+            self._since_histogram[sample.elapsed_ms] += 1
+        if outcome == "status_rejected":
+            self._rejected[sample.code] += 1
+        if self.measure_ns is None:
+            return
+        opened_ns, closed_ns = self.measure_ns, self.measure_ns + self._duration_ns
+        window = self._window
+        if opened_ns <= start_ns < closed_ns:
+            self._cohort.add(ended)
+            known = sample.label in self._labels or len(self._labels) < LABELS_MAX
+            self._labels[sample.label if known else OTHER_LABELS].add(ended)
+        if opened_ns <= end_ns < closed_ns:
+            window.outcomes[outcome] += 1
+            window.bytes_received += sample.bytes_received
+            window.bytes_sent += sample.bytes_sent
+            window.time_in_system_ns += end_ns - start_ns
+        if start_ns < opened_ns <= end_ns:
+            window.carried_in_ns += opened_ns - start_ns
+            window.unanswered += end_ns >= closed_ns
+        if start_ns < closed_ns <= end_ns:
+            window.carried_out_ns += closed_ns - start_ns
+
+    def end(self) -> Iterator[wire.Interval]:
+        """The intervals that are left: all has been added."""
+        yield from self.advance(max(self.last_end_ns, self.measure_end_ns or 0) + INTERVAL_NS)
+
+    def summary(self) -> wire.Summary:
+        """After `end`."""
+        assert self.begun_ns is not None and self.measure_ns is not None
+        window = self._window
+        paused_ns = window.user_ns - window.time_in_system_ns + window.carried_in_ns - window.carried_out_ns
+        return wire.Summary(
+            type="summary",
+            go_ns=self.begun_ns,
+            measure_start_ns=self.measure_ns,
+            measure_end_ns=self.measure_ns + self._duration_ns,
+            end_ns=max(self.last_end_ns, self.measure_ns + self._duration_ns),
+            total=_counts(self._total),
+            cohort=_counts(self._cohort),
+            cohort_times=wire.Times(
+                response_time_ns=encode(_in_ns(self._cohort.ok_ms)),
+                service_time_ns=encode(_in_ns(self._cohort.ok_ms)),
+                failed_time_ns=encode(_in_ns(self._cohort.failed_ms)),
+                send_lag_ns="",
+                dropped_wait_ns="",
+            ),
+            steps=tuple(
+                wire.StepSummary(
+                    name=label,
+                    outcomes=dict(counted.outcomes),
+                    response_time_ns=encode(_in_ns(counted.ok_ms)),
+                    service_time_ns=encode(_in_ns(counted.ok_ms)),
+                )
+                for label, counted in sorted(self._labels.items())
+            ),
+            window=wire.Window(
+                outcomes=dict(window.outcomes),
+                bytes_received=window.bytes_received,
+                bytes_sent=window.bytes_sent,
+                time_in_system_ns_sum=window.time_in_system_ns,
+                think_ns_sum=max(0, paused_ns),
+                user_ns=window.user_ns,
+                carried_in_ns_sum=window.carried_in_ns,
+                carried_out_ns_sum=window.carried_out_ns,
+                unanswered=window.unanswered,
+            ),
+            connections=wire.Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
+            cpu_user_ns=0,
+            cpu_system_ns=0,
+            thread_cpu_ns=(),
+            max_rss_bytes=0,
+            rejected_statuses=dict(self._rejected),
+            ended_by="time",
+        )
+
+
+def _counts(counted: _Counted) -> wire.Counts:
+    """A sample that never ended is not known, so that all that were sent have ended."""
+    sent = counted.outcomes.total()
+    return wire.Counts(scheduled=sent, sent=sent, dropped=0, outcomes=dict(counted.outcomes))
+
+
+def _in_ns(by_ms: Counter[int]) -> dict[int, int]:
+    return {elapsed_ms * _MS: count for elapsed_ms, count in by_ms.items()}

@@ -1,0 +1,1 @@
+"""Users who each hold a WebSocket."""

@@ -1,0 +1,275 @@
+"""What a load of WebSockets must and must not say, and what only such a load may. Adds problems, each at its place.
+
+Works on the tree, as `experiment_checks`. A url with ws:// or wss:// makes the load one of WebSockets: the tree that
+comes back says so with `load.websocket`, whose defaults nobody needs to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from powerband.base.errors import FileProblem
+from powerband.base.hosts import is_websocket
+from powerband.base.yaml_document import Node
+
+_NOTHING = Node({})
+_OPEN: dict[str, tuple[object, ...]] = {
+    "rate": (),
+    "arrivals": ("poisson",),
+    "ramp_from": (0, "0", "0/s"),
+    "max_in_flight": (),
+}
+_EVENTS = ("event", "call", "publish")
+_ID = "{id}"
+
+
+def check_websocket(root: Node, url: str, problems: list[FileProblem]) -> Node:
+    """The tree, with `load.websocket` where `url` is that of a WebSocket."""
+    for step in _asked_over_http(root):
+        if "message" in step.children:
+            problems.append(
+                step.children["message"].key_problem("this request is made over HTTP, and cannot be a message")
+            )
+    load = root.children.get("load", _NOTHING)
+    if not isinstance(load.value, dict):
+        return root
+    _check_joining(load, problems)
+    if not is_websocket(url):
+        _check_requests(load, url, problems)
+        return root
+    if _is_set(load, "websocket") is None:
+        load = load.with_children({"websocket": load.child("websocket", {})})
+    _check_users(root, load, problems)
+    steps = load.children.get("scenario", _NOTHING).items
+    if "scenario" not in load.children:
+        problems.append(
+            load.problem(
+                "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
+                "scenario: [{message: ping, expect: pong}]"
+            )
+        )
+    for step in steps:
+        _check_message(step, load, problems)
+    _check_dialect(load.children["websocket"], steps, problems)
+    _check_answers(load.children["websocket"], steps, problems)
+    return root.with_children({"load": load})
+
+
+def _asked_over_http(root: Node) -> Iterator[Node]:
+    """The bench's own requests."""
+    yield from root.children.get("subject", _NOTHING).children.get("apply", _NOTHING).items
+    acknowledged = root.children.get("measure", _NOTHING).children.get("acknowledged", _NOTHING)
+    yield from (acknowledged.children[key] for key in ("reset", "write", "read") if key in acknowledged.children)
+
+
+def _check_joining(load: Node, problems: list[FileProblem]) -> None:
+    join = _is_set(load, "join")
+    if join is None:
+        return
+    if _is_set(load, "ramp", 0, "0s") is not None:
+        problems.append(
+            join.key_problem(
+                "ramp is set too: both say how fast users begin, join as a rate and ramp as a time; keep one"
+            )
+        )
+    if _is_set(load, "rate") is not None:
+        problems.append(join.key_problem("join is the rate at which users begin, and an open load (rate) has none"))
+
+
+def _check_requests(load: Node, url: str, problems: list[FileProblem]) -> None:
+    """What only a WebSocket load may say, in a load of HTTP requests."""
+    websocket, pace = _is_set(load, "websocket"), _is_set(load, "pace")
+    if websocket is not None:
+        problems.append(
+            websocket.key_problem(
+                f"the url makes a load one of WebSockets, and it is {url}: write ws:// or wss:// there"
+            )
+        )
+    if pace is not None:
+        problems.append(
+            pace.key_problem(
+                "an HTTP user waits for its answer before it goes on, so it has no pace: write think for the pause "
+                "after an answer, or rate for requests that wait for nobody"
+            )
+        )
+    for step in load.children.get("scenario", _NOTHING).items:
+        message, answered = step.children.get("message"), step.children.get("answered")
+        if message is not None:
+            problems.append(
+                message.key_problem(
+                    f"a message goes over a WebSocket, and the url is {url}: write ws:// or wss:// there"
+                )
+            )
+        elif answered is not None and answered.value is False:
+            problems.append(answered.key_problem("every HTTP request is answered; only a message may be one-way"))
+
+
+def _check_users(root: Node, load: Node, problems: list[FileProblem]) -> None:
+    """Users who stay, and what they do not have."""
+    for key, defaults in _OPEN.items():
+        entry = _is_set(load, key, *defaults)
+        if entry is not None:
+            problems.append(
+                entry.key_problem(
+                    "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
+                    "join for how fast they come, and pace for how often each sends"
+                )
+            )
+    for name, factor in root.children.get("factors", _NOTHING).children.items():
+        if name.startswith("load.") and name.removeprefix("load.") in (*_OPEN, "keep_alive"):
+            problems.append(
+                factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
+            )
+    keep_alive = _is_set(load, "keep_alive")
+    if keep_alive is not None and keep_alive.value is False:
+        problems.append(keep_alive.key_problem("a WebSocket is a connection that is kept: leave this out"))
+    pace = _is_set(load, "pace")
+    if pace is None and "load.pace" not in root.children.get("factors", _NOTHING).children:
+        return
+    for owner in (load, *load.children.get("scenario", _NOTHING).items):
+        think = _is_set(owner, "think", 0, "0s")
+        if think is not None:
+            problems.append(
+                think.key_problem(
+                    "pace is set too: think is the pause after an answer, pace the time between sends whether or not "
+                    "they were answered; keep one"
+                )
+            )
+
+
+def _check_message(step: Node, load: Node, problems: list[FileProblem]) -> None:
+    if not isinstance(step.value, dict):
+        return
+    of_requests = list(_of_requests(step))
+    problems.extend(of_requests)
+    status = step.children.get("check", _NOTHING).children.get("status")
+    if status is not None and status.plain() != []:
+        problems.append(status.key_problem("a message has no status: write expect for what its answer holds"))
+    message = step.children.get("message")
+    if message is None:
+        if not of_requests:
+            problems.append(
+                step.problem(
+                    "each step of a WebSocket load is a message: write message, binary, event, call or publish"
+                )
+            )
+        return
+    _check_one_way(step, message, problems)
+
+
+def _of_requests(step: Node) -> Iterator[FileProblem]:
+    """Parts of an HTTP request, each told once: a short form is method and path at one place."""
+    instead = {
+        "path": "the path of the handshake is the url's",
+        "headers": "load.websocket.headers are those of the handshake",
+    }
+    told: set[str] = set()
+    for key, defaults in (("method", ("GET",)), ("path", ("/",)), ("headers", ([], {})), ("body", (None,))):
+        entry = step.children.get(key)
+        if entry is None or entry.plain() in defaults or entry.key in told:
+            continue
+        told.add(entry.key)
+        advice = instead.get(entry.key.rpartition(".")[2], "write message, binary, event, call or publish")
+        yield entry.key_problem(f"is of an HTTP request, and the url makes this a WebSocket load: {advice}")
+
+
+def _check_one_way(step: Node, message: Node, problems: list[FileProblem]) -> None:
+    answered = step.children.get("answered", Node(True)).value is not False
+    contains = step.children.get("check", _NOTHING).children.get("contains")
+    if not answered and contains is not None and contains.plain() != []:
+        problems.append(
+            contains.key_problem("nothing can be expected of a message that is not answered (answered: false)")
+        )
+    if _kind(message) != "event":
+        return
+    answer = message.children.get("answer")
+    named = answer is not None and answer.value is not None
+    if answered and not named:
+        problems.append(
+            message.problem(
+                "which event answers it? Write answer: NAME; or answered: false, if none does; or call: in its place, "
+                "which is answered by its number"
+            )
+        )
+    if not answered and named and answer is not None:
+        problems.append(answer.key_problem("answered is false: a message without an answer has no name for it"))
+
+
+def _check_dialect(websocket: Node, steps: tuple[Node, ...], problems: list[FileProblem]) -> None:
+    """Events are a dialect's; texts are plain."""
+    dialect = websocket.children.get("dialect", Node("plain")).value
+    plain = dialect == "plain"
+    for step in steps:
+        message = step.children.get("message")
+        if message is None:
+            continue
+        kind = _kind(message)
+        if plain and kind in _EVENTS:
+            problems.append(
+                message.key_problem(
+                    f"{kind} is of SocketCluster: say which, with load.websocket.dialect: socketcluster20 (or "
+                    "socketcluster14); over a plain WebSocket write message"
+                )
+            )
+        elif not plain and kind not in _EVENTS:
+            problems.append(
+                message.key_problem(f"the dialect {dialect} sends events: write event, call or publish, each with data")
+            )
+    subscribe, match = websocket.children.get("subscribe"), websocket.children.get("match")
+    if plain and subscribe is not None and subscribe.plain() not in ([], None):
+        problems.append(
+            subscribe.key_problem(
+                "channels are of SocketCluster (load.websocket.dialect); over a plain WebSocket write what subscribes "
+                "as a greeting: greetings: ['...']"
+            )
+        )
+    if not plain and match is not None and match.plain() != "order":
+        problems.append(
+            match.key_problem(
+                f"the dialect {dialect} matches answers itself: events by name, calls by number; leave it out"
+            )
+        )
+
+
+def _check_answers(websocket: Node, steps: tuple[Node, ...], problems: list[FileProblem]) -> None:
+    """Where answers hold numbers, those were sent; and what is counted is known."""
+    plain = websocket.children.get("dialect", Node("plain")).value == "plain"
+    if plain and "id_after" in websocket.children.get("match", _NOTHING).children:
+        for step in steps:
+            message = step.children.get("message")
+            awaited = step.children.get("answered", Node(True)).value is not False
+            if message is not None and awaited and _ID not in _text(message):
+                problems.append(
+                    message.problem(
+                        f"its answer is known by a number (load.websocket.match), and the message holds none: write "
+                        f"{_ID} where it goes, or answered: false"
+                    )
+                )
+    tally = _is_set(websocket, "tally")
+    one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
+    if tally is not None and (len(steps) > 1 or one_way):
+        problems.append(
+            tally.key_problem(
+                "a tally is of a scenario of one step, which is answered: what answers count is held against what was "
+                "sent, and of several steps nobody knows which are counted"
+            )
+        )
+
+
+def _kind(message: Node) -> str:
+    """A short `message` is a text."""
+    return str(message.children.get("kind", Node("text")).value)
+
+
+def _text(message: Node) -> str:
+    """Where a token may stand."""
+    parts = [message.children.get(key, _NOTHING) for key in ("text", "data")] if message.children else [message]
+    return " ".join(str(part.plain()) for part in parts)
+
+
+def _is_set(node: Node, key: str, *defaults: object) -> Node | None:
+    """An entry that says something: not null, and none of the defaults."""
+    entry = node.children.get(key)
+    if entry is None or entry.value is None or (defaults and entry.value in defaults):
+        return None
+    return entry

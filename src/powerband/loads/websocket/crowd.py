@@ -1,0 +1,209 @@
+"""What the users of a WebSocket load went through: joined, were dropped, were delivered to, were counted by the server.
+
+In: the engines' last words and their intervals. Out: a `Crowd`, its metrics, and what is amiss. Requests and their
+times are `measure.py`'s, as of every load; how many users failed and why is told to people by `errors.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.model.load import Load
+from powerband.model.results import Problem
+from powerband.readings.fleet import MergedFleet, MergedTimes, RequestCounts
+
+JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
+_QUANTILES = {"p50": 0.5, "p99": 0.99}
+# Joins that this machine could not begin, and how to mend it.
+_OWN = {
+    "no_descriptors": "raise the limit (ulimit -n) or lower load.users",
+    "no_ports": "load a server on 127.0.0.1, where more source addresses follow by themselves, or widen "
+    "net.ipv4.ip_local_port_range",
+}
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Of the whole run, but `*_in_window`; merged over the engines of a fleet. `joined` counts `rejoined` too."""
+
+    started: int
+    joined: int
+    rejoined: int
+    joins_failed: Mapping[str, int]
+    join_times: MergedTimes
+    drops: Mapping[str, int]
+    close_codes: Mapping[str, int]
+    published_in_window: int
+    delivered_in_window: int
+    delivery_times: MergedTimes
+    tallies: Mapping[str, int]
+    """By worker, the highest count that any engine was told: one worker serves users of several engines."""
+    joined_at_start: int | None
+    """Users that had joined when the window began; None where no interval tells."""
+    joined_mean: float | None
+    """Over the window, sampled with each interval."""
+
+    @property
+    def dropped(self) -> int:
+        return sum(self.drops.values())
+
+    @property
+    def failed(self) -> int:
+        """Joins that failed; those under way when the run ended did not."""
+        return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
+
+
+def crowd_of(
+    summaries: Sequence[Mapping[str, Any]], intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet
+) -> Crowd | None:
+    """None of a load without WebSockets."""
+    parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
+    if not parts:
+        return None
+    tallies: dict[str, int] = {}
+    for part in parts:
+        for label, count in part["tallies"].items():
+            tallies[label] = max(count, tallies.get(label, 0))
+    at_start, mean = _joined(intervals, fleet)
+    return Crowd(
+        started=sum(part["joins_started"] for part in parts),
+        joined=sum(part["joined"] for part in parts),
+        rejoined=sum(part["rejoined"] for part in parts),
+        joins_failed=_added(part["joins_failed"] for part in parts),
+        join_times=MergedTimes(part["join_time_ns"] for part in parts),
+        drops=_added(part["drops"] for part in parts),
+        close_codes=_added(part["close_codes"] for part in parts),
+        published_in_window=sum(part["published_in_window"] for part in parts),
+        delivered_in_window=sum(part["delivered_in_window"] for part in parts),
+        delivery_times=MergedTimes(part["delivery_time_ns"] for part in parts),
+        tallies=tallies,
+        joined_at_start=at_start,
+        joined_mean=mean,
+    )
+
+
+def _joined(intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet) -> tuple[int | None, float | None]:
+    """At the start of the window, and on average over it; engines are added up."""
+    before: dict[int, int] = {}
+    within: dict[int, list[int]] = {}
+    for event in intervals:
+        joined = event.get("joined_now")
+        if joined is None:
+            continue
+        engine = event.get("engine", 0)
+        if event["end_ns"] <= fleet.start_ns:
+            before[engine] = joined
+        elif event["end_ns"] <= fleet.end_ns:
+            within.setdefault(engine, []).append(joined)
+    mean = sum(sum(values) / len(values) for values in within.values()) if within else None
+    return sum(before.values()) if before else None, mean
+
+
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sum((Counter(part) for part in parts), Counter()).most_common())
+
+
+def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
+    """`total`: the messages of the whole run."""
+    if crowd.join_times.count:
+        yield "join_time_ns_mean", crowd.join_times.moment(1)
+        yield from ((f"join_time_ns_{name}", crowd.join_times.quantile(q)) for name, q in _QUANTILES.items())
+        yield "join_time_ns_max", crowd.join_times.maximum
+    if ended := crowd.joined + crowd.failed:
+        yield "join_error_rate", crowd.failed / ended
+    if crowd.joined_mean is not None:
+        yield "joined_users", crowd.joined_mean
+    yield "drops", float(crowd.dropped)
+    if crowd.joined:
+        yield "drop_rate", crowd.dropped / crowd.joined
+    yield "rejoins", float(crowd.rejoined)
+    if crowd.delivery_times.count:
+        yield "delivery_time_ns_mean", crowd.delivery_times.moment(1)
+        yield from ((f"delivery_time_ns_{name}", crowd.delivery_times.quantile(q)) for name, q in _QUANTILES.items())
+        yield "delivery_time_ns_max", crowd.delivery_times.maximum
+    listens = load.websocket is not None and load.websocket.stamp_after is not None
+    if listens and crowd.published_in_window and crowd.joined_mean:
+        yield "delivered_share", crowd.delivered_in_window / (crowd.published_in_window * crowd.joined_mean)
+    if load.websocket is not None and load.websocket.tally is not None:
+        yield "tally_missing", float(total.sent - sum(crowd.tallies.values()))
+
+
+def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
+    """The fatal ones first."""
+    for outcome, remedy in _OWN.items():
+        if count := crowd.joins_failed.get(outcome, 0):
+            yield Problem(f"generator_{outcome}", f"this machine ran out of {outcome[3:]} for {count} joins: {remedy}")
+    yield from _tally_problem(crowd, load, total)
+    if crowd.failed:
+        kinds = counted({kind: count for kind, count in crowd.joins_failed.items() if kind != "unfinished"})
+        yield Problem(
+            "joins_failed",
+            f"{crowd.failed:,} of {crowd.joined + crowd.failed:,} joins failed ({kinds}): the load had fewer users "
+            "than it was to have; slow down load.join, raise load.connect_timeout, or look at the subject's log",
+            fatal=False,
+        )
+    if crowd.dropped:
+        yield Problem("users_dropped", _dropped_text(crowd), fatal=False)
+    wanted = load.users or 0
+    if crowd.joined_at_start is not None and crowd.joined_at_start < JOINED_SHARE * wanted:
+        yield Problem(
+            "not_all_joined",
+            f"{crowd.joined_at_start:,} of {wanted:,} users had joined when the measured window began: what was "
+            "measured is a smaller crowd, or one that still grew; slow down load.join, or lengthen measure.warmup_min",
+            fatal=False,
+        )
+
+
+def _tally_problem(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
+    """Over the whole run the workers received what was answered at least, and what was sent at most: in between are
+    messages that were lost with their connections or on their way. Where all were answered both are one number."""
+    tally = None if load.websocket is None else load.websocket.tally
+    answered = total.ok + total.outcomes.get("check_failed", 0)
+    if tally is None or not answered:
+        return
+    counted_by = sum(crowd.tallies.values())
+    workers = f"{len(crowd.tallies)} worker{'' if len(crowd.tallies) == 1 else 's'}"
+    if not crowd.tallies:
+        yield Problem(
+            "tally_differs",
+            f"no answer holds a number after {tally.count_after!r}, so nothing shows that the server received what was "
+            "sent: correct load.websocket.tally",
+        )
+    elif counted_by < answered:
+        again = (
+            f"; {crowd.dropped:,} users were dropped: a worker that died and was started again counts from 0"
+            if crowd.dropped
+            else ""
+        )
+        yield Problem(
+            "tally_differs",
+            f"{workers} counted {counted_by:,} messages, and {answered:,} were answered: one of them is wrong{again}",
+        )
+    elif counted_by > total.sent:
+        yield Problem(
+            "tally_differs",
+            f"{workers} counted {counted_by:,} messages, and {total.sent:,} were sent: the server counts some twice, "
+            "or somebody else sends to it as well",
+        )
+
+
+def _dropped_text(crowd: Crowd) -> str:
+    codes = f", {codes_text(crowd.close_codes)}" if crowd.close_codes else ""
+    back = f"; users joined again {crowd.rejoined:,} times" if crowd.rejoined else ""
+    return (
+        f"{crowd.dropped:,} times a user who had joined lost the connection ({counted(crowd.drops)}{codes}){back}: the "
+        "messages that this cost are among the errors; look at the subject's log, or for a process of it that ended"
+    )
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`12 closed, 3 heartbeat`, the most frequent first."""
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda row: (-row[1], row[0])))
+
+
+def codes_text(codes: Mapping[str, int]) -> str:
+    """`close codes 1001 (8), none (2)`."""
+    return "close codes " + ", ".join(f"{code} ({count:,})" for code, count in codes.items())

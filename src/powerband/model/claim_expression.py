@@ -1,0 +1,162 @@
+"""Claims as expressions over metrics by setting: text in, a small tree out, and the value of a side for given metrics.
+
+    claim      = comparison { "and" comparison }
+    comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
+    number     = digits [ unit ]
+    leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
+
+and `sum` is that of `arithmetic.py`. All metrics of one claim name the same factors; the factors that they leave out
+run over all their levels, and the claim must hold for each combination. Whether a claim holds is not here
+(`analyze/settings/claims.py`): measured values are uncertain, so that takes more than a comparison.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from powerband.base.arithmetic import Number, Parser, leaves
+from powerband.base.arithmetic import Term as AnyTerm
+from powerband.base.errors import did_you_mean
+from powerband.base.units import parse_bytes, parse_duration_ns, parse_rate, parse_share
+from powerband.model.metrics import metric_named
+from powerband.model.plan import Level, Setting, format_level, grid
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:%|/s|[a-zA-Zµ]+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<op><=|>=|==|!=|<|>|[-+*/()])|(?P<filter>\[[^\]]*\]))"
+)
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A metric (its full name), at the settings that have these levels; levels are kept as written."""
+
+    metric: str
+    levels: tuple[tuple[str, str], ...]
+
+
+Term = AnyTerm[Reference]
+
+
+@dataclass(frozen=True)
+class ClaimComparison:
+    """`text`: as written."""
+
+    op: str
+    left: Term
+    right: Term
+    text: str = field(default="", compare=False)
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(reference for side in (self.left, self.right) for reference in leaves(side))
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A whole claim: all its comparisons must hold."""
+
+    comparisons: tuple[ClaimComparison, ...]
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(reference for comparison in self.comparisons for reference in comparison.references)
+
+
+def parse_claim(text: str) -> Claimed:
+    """Raises ValueError, with the column within the text, for what is not in the grammar, and for unknown metrics."""
+    parser = _ClaimParser(text)
+    comparisons = [parser.comparison()]
+    while parser.take("and"):
+        comparisons.append(parser.comparison())
+    parser.end()
+    claimed = Claimed(tuple(comparisons))
+    if not claimed.references:
+        raise ValueError("this compares numbers only; name a metric, for example error_rate[threads=8] == 0")
+    named = {tuple(name for name, _ in reference.levels) for reference in claimed.references}
+    if len({frozenset(names) for names in named}) > 1:
+        raise ValueError("every metric of a claim must name the same factors; the others run over all their levels")
+    return claimed
+
+
+def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> None:
+    """Raises ValueError where a claim names a factor or a level that the experiment does not have."""
+    for reference in claimed.references:
+        for name, level in reference.levels:
+            if name not in factors:
+                raise ValueError(f"there is no factor {name}; {did_you_mean(name, factors)}")
+            levels = [format_level(known) for known in factors[name]]
+            if level not in levels:
+                raise ValueError(f"factor {name} has no level {level}; {did_you_mean(level, levels)}")
+
+
+def settings_of(claimed: Claimed, factors: Mapping[str, tuple[Level, ...]]) -> list[dict[Reference, Setting]]:
+    """One mapping from reference to setting for each combination of the factors that the claim leaves out."""
+    bound = {name for reference in claimed.references for name, _ in reference.levels}
+    free = {name: levels for name, levels in factors.items() if name not in bound}
+    by_levels = {frozenset(_as_text(setting)): setting for setting in grid(factors)}
+    return [
+        {reference: by_levels[frozenset((*_as_text(rest), *reference.levels))] for reference in claimed.references}
+        for rest in grid(free)
+    ]
+
+
+def _as_text(setting: Setting) -> list[tuple[str, str]]:
+    return [(name, format_level(level)) for name, level in setting.levels]
+
+
+class _ClaimParser(Parser[Reference]):
+    token = _TOKEN
+    kind = "claim"
+    place = "in a claim"
+    operand_words = "a number or a metric"
+
+    def comparison(self) -> ClaimComparison:
+        start = self.column()
+        left = self.sum()
+        op = self.next()
+        if op not in OPERATORS:
+            raise self.error("a comparison is wanted here: < <= > >= == !=", back=True)
+        right = self.sum()
+        return ClaimComparison(op, left, right, self.text[start - 1 : self.column() - 1].strip())
+
+    def number(self, token: str) -> Number:
+        return Number(_number(token))
+
+    def leaf(self, name: str) -> Reference:
+        levels = _levels(self.next()) if self.peek().startswith("[") else ()
+        return Reference(metric_named(name).name, levels)
+
+
+def _number(text: str) -> float:
+    """A number in the unit that metrics have: times in ns, sizes in bytes, shares as ratios, rates per second."""
+    if text.endswith("%"):
+        return float(parse_share(text))
+    if text.endswith("/s"):
+        return float(parse_rate(text))
+    if text.endswith("B"):
+        return float(parse_bytes(text))
+    return float(text) if re.fullmatch(r"[\d.]+", text) else float(parse_duration_ns(text))
+
+
+def _levels(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for part in text[1:-1].split(","):
+        name, equals, level = part.partition("=")
+        if not equals or not name.strip() or not level.strip():
+            raise ValueError(f"`{text}` must name factors and levels, for example [threads=8,queue=100]")
+        pairs.append((name.strip(), level.strip()))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError(f"`{text}` names a factor twice")
+    return tuple(pairs)

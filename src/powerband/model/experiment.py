@@ -1,0 +1,461 @@
+"""What an experiment is, once resolved: frozen models, every default filled in, times in integer ns, rates per second.
+
+Each value also reads its short form (`3s`, `100/s`, `{exponential: 3s}`, `error_rate < 1%`).
+In a file durations carry a unit (`3s`, `100ms`) under a key without one (`duration: 60s`); here the field says the unit
+(`duration_ns`). Reading files and pointing at errors in them is `experiment_file.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from powerband.base.hosts import LOADABLE, split_url
+from powerband.base.units import parse_quantity
+from powerband.model.claim_expression import parse_claim
+from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
+from powerband.model.load import Constant, Load, Step
+from powerband.model.metrics import OWN, metric_named
+from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
+from powerband.model.plan import Level, Setting, Stage, format_level, grid, one_at_a_time
+from powerband.model.websocket import WebSocket
+
+
+def _pattern(value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+class Ready(Frozen):
+    """How a subject says that it can serve; exactly one of http, log, or tcp (the default)."""
+
+    http: str | None = None  # path or URL that must answer with a status below 500
+    log: str | None = None  # regular expression searched in the subject's log
+    tcp: bool = True  # the port accepts a connection; of a self-driven subject: its counter is seen
+    timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
+
+    @field_validator("log")
+    @classmethod
+    def _is_pattern(cls, value: str | None) -> str | None:
+        return _pattern(value)
+
+    @field_validator("http")
+    @classmethod
+    def _is_target(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.http is not None and self.log is not None:
+            raise ValueError("http and log are both set; choose the one that tells best when the server can serve")
+        if not (self.http or self.log or self.tcp):
+            raise ValueError("nothing says when the server can serve; set http or log, or leave tcp on")
+        return self
+
+
+class SubjectStop(Frozen):
+    signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"] = "TERM"
+    grace_ns: Ns = Field(default=5_000_000_000, alias="grace")
+
+
+class Parameter(Frozen):
+    """One knob of a subject."""
+
+    type: Literal["int", "float", "duration", "string", "choice", "bool"]
+    default: Level
+    help: str
+    choices: tuple[Level, ...] = ()
+
+
+class Service(Frozen):
+    """What a subject needs beside it; `when`: only where these parameters or factors have these values."""
+
+    when: dict[str, Level] = {}
+
+
+class WorkCounter(Frozen):
+    """What a self-driven subject does, and tells by a counter of its metrics page, or one that it sends to the StatsD
+    sink. Written `counts: messages_total`, or with the word for one of them, which reports use."""
+
+    series: str
+    noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"series": value} if isinstance(value, str) else value
+
+    @field_validator("series")
+    @classmethod
+    def _is_series(cls, value: str) -> str:
+        parse_series(value)
+        return value
+
+    @property
+    def wanted(self) -> Series:
+        return parse_series(self.series)
+
+
+class Subject(Frozen):
+    """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
+
+    `parameters` is empty for a server written inline: then every factor must occur in a template.
+    `set` are values fixed by the experiment. With `counts` it is no server but drives itself: nothing is sent to it,
+    `url` is not used, and it is ready, where `ready` says no more, once its counter is seen."""
+
+    name: str
+    about: str = ""
+    command: Argv
+    url: str = "http://127.0.0.1:{port}/"
+    ready: Ready = Ready()
+    stop: SubjectStop = SubjectStop()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    parameters: dict[str, Parameter] = {}
+    set: dict[str, Level] = {}
+    metrics_url: str | None = None
+    visitor_url: str | None = None  # a page for a real browser, which prints its visits to its console
+    build: Argv | None = None  # run once, before the first trial
+    folder: str | None = None  # where its subject.yaml lies
+    jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
+    services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
+    apply: tuple[Step, ...] = ()  # requests that set live knobs, made once the subject is ready
+    counts: WorkCounter | None = None  # self-driven: nothing loads it, this counter says how much it does
+    last_words: str | None = None  # regular expression of the line of its log whose name=number pairs are kept
+
+    @field_validator("last_words")
+    @classmethod
+    def _is_pattern(cls, value: str | None) -> str | None:
+        return _pattern(value)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        split_url(value, LOADABLE)
+        return value
+
+    @field_validator("metrics_url", "visitor_url")
+    @classmethod
+    def _is_page(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_url(value)
+        return value
+
+    def levels_at(self, setting: Setting) -> dict[str, Level]:
+        """What parameters and factors are: a factor's level, else what the experiment has set, else the default."""
+        defaults = {name: parameter.default for name, parameter in self.parameters.items()}
+        return {**defaults, **self.set, **setting.as_dict()}
+
+
+class Acknowledged(Section):
+    """After the load: write, and read from its acknowledgement on until all is seen."""
+
+    write: Step
+    read: Step
+    reset: Step | None = None  # made before each write
+    expect: int = Field(ge=1)  # how many things a whole write adds
+    count: str = "json"  # json: elements of an array, or a number; lines; else matches of a regular expression
+    rounds: int = Field(default=10, ge=1, le=10_000)
+    timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
+
+    @field_validator("count")
+    @classmethod
+    def _is_count(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"{value!r} is neither json nor lines, and no regular expression: {error}") from None
+        return value
+
+
+def _warmup(value: Any) -> Any:
+    return None if value == "auto" else value
+
+
+FOREIGN_CPU_MAX = 0.10
+STEAL_MAX = 0.02
+# Of capacity trials.
+CAPACITY_USERS = 64  # of the first look, where no users are named
+CAPACITY_WARMUP_NS = 2_000_000_000
+CAPACITY_PATIENCE_NS = 2_000_000_000
+CAPACITY_IN_FLIGHT_MIN = 256
+CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: what the descriptors of one engine process hold
+
+
+class Constraint(Frozen):
+    """`error_rate < 1%`: metric, comparison, threshold in the metric's own unit."""
+
+    metric: str
+    op: Literal["<", "<=", ">", ">=", "=="]
+    threshold: float
+    text: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return parse_constraint(value) if isinstance(value, str) else value
+
+
+_CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
+
+
+def parse_constraint(text: str) -> dict[str, Any]:
+    """`p99 < 50ms` to the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong unit."""
+    match = _CONSTRAINT.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
+    metric = metric_named(match[1])
+    try:
+        threshold = parse_quantity(match[3], metric.unit)
+    except ValueError as error:
+        raise ValueError(f"{metric.name}: {error}") from None
+    return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
+
+
+class Measure(Section):
+    """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
+
+    warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
+    warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
+    warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
+    repeats: int = Field(default=5, ge=1)  # blocks
+    retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
+    retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
+    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
+    steal_max: Share = STEAL_MAX  # the same of what the hypervisor gives to other machines
+    metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
+    series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
+    burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
+    rate_counter: bool = False  # also what a counter of 3 s windows would print
+    acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
+    visitor: bool = False  # a real browser keeps the subject's page for it open meanwhile
+    snapshots: bool = False  # what lives on the heaps of its JVMs, before and after the measured window
+    bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
+    invariants: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = ()  # of each trial; broken: it is invalid
+
+    @field_validator("metrics")
+    @classmethod
+    def _parse(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for name, text in metrics.items():
+            if not re.fullmatch(OWN + r"\w+", name):
+                raise ValueError(f"{name}: a metric of the subject's own has a name that begins with {OWN}")
+            try:
+                parse_own(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return metrics
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.warmup_min_ns > self.warmup_max_ns:
+            raise ValueError("warmup_min is longer than warmup_max")
+        return self
+
+    def own_metrics(self) -> dict[str, OwnExpression]:
+        return {name: parse_own(text) for name, text in self.metrics.items()}
+
+    @property
+    def scraped(self) -> tuple[str, ...]:
+        """The series of the subject's page that are kept: those that its own metrics are made of, and those named."""
+        named = {series.name for own in self.own_metrics().values() if not own.is_final for series in own.series}
+        return tuple(sorted(named | set(self.series)))
+
+
+class Design(Section):
+    """`blocks`: every setting as often as `measure.repeats` says. `race`: settings shown worse by more than the margin
+    leave after each block, and `measure.repeats` is the most blocks. `vary` all: every combination of levels;
+    one-at-a-time: the first level of every factor, and from there each other level of each factor alone."""
+
+    order: Literal["blocks", "race"] = "blocks"
+    vary: Literal["all", "one-at-a-time"] = "all"
+    seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
+    budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
+    confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
+    explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
+    explore_trials: int = Field(default=60, ge=10)
+    finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
+
+
+class Objective(Section):
+    metric: str = "goodput_per_s"
+    direction: Literal["maximise", "minimise"] = "maximise"
+    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = Field(default=(), alias="subject_to")
+    margin: Share = 0.03
+    confidence: Share = Field(default=0.95, gt=0, lt=1)
+
+    @property
+    def is_capacity(self) -> bool:
+        """Each setting's highest rate is searched for, instead of measuring all under one load."""
+        return self.metric == "capacity_per_s"
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return metric_named(value).name
+
+
+class Pinning(Frozen):
+    """CPU lists as the kernel writes them (`0-3,6`); `probe` None: the engine's."""
+
+    subject: str
+    engine: str
+    probe: str | None = None
+
+
+class HostUse(Frozen):
+    """How this machine's CPUs are dealt out. `auto`: disjoint sets where there are cores enough; `off`: no pinning."""
+
+    pinning: Literal["auto", "off"] | Pinning = "auto"
+
+
+class Claim(Frozen):
+    """A published statement; `holds` is checked after a run (expression over metrics by setting)."""
+
+    id: str
+    says: str
+    holds: str
+    published: str | None = None
+
+    @field_validator("holds")
+    @classmethod
+    def _parses(cls, value: str) -> str:
+        parse_claim(value)
+        return value
+
+
+class Published(Frozen):
+    """Figures of a publication: a metric, in its own unit, by setting (`instances=1`, `core=20,max=100,queue=500`)."""
+
+    metric: str
+    by: dict[str, float] = Field(min_length=1)
+    note: str = ""
+
+    @field_validator("by", mode="before")
+    @classmethod
+    def _in_its_unit(cls, by: Any, info: ValidationInfo) -> Any:
+        """`13.9s`, `15%`, `250MB`: as in a condition."""
+        if not isinstance(by, Mapping) or "metric" not in info.data:
+            return by
+        unit = metric_named(info.data["metric"]).unit
+        return {name: parse_quantity(value, unit) if isinstance(value, str) else value for name, value in by.items()}
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return metric_named(value).name
+
+
+def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
+    """How many settings there are, without making them."""
+    sizes = [len(levels) for levels in factors.values()]
+    return 1 + sum(size - 1 for size in sizes) if vary == "one-at-a-time" else math.prod(sizes)
+
+
+class Experiment(Frozen):
+    name: str
+    question: str = ""
+    source: str | None = None
+    subject: Subject
+    factors: dict[str, tuple[Level, ...]] = {}
+    load: Load
+    measure: Measure = Measure()
+    design: Design = Design()
+    objective: Objective = Objective()
+    claims: tuple[Claim, ...] = ()
+    published: tuple[Published, ...] = ()
+    host: HostUse = HostUse()
+    profile: str | None = None  # the profile that was applied
+    allow_hosts: tuple[str, ...] = ()
+
+    @property
+    def is_race(self) -> bool:
+        """Settings leave on the way, judged after each block; a capacity is searched for in a way of its own."""
+        return self.design.order == "race" and not self.objective.is_capacity
+
+    def settings(self) -> list[Setting]:
+        """Every setting, in grid order; one factor at a time, the baseline first."""
+        return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
+
+    @property
+    def is_self_driven(self) -> bool:
+        """Nothing loads the subject: of the load only its duration is looked at."""
+        return self.subject.counts is not None
+
+    @property
+    def noun(self) -> str:
+        """What is counted, one of them: a request, or what a self-driven subject does."""
+        return "request" if self.subject.counts is None else self.subject.counts.noun
+
+    @property
+    def scraped(self) -> tuple[str, ...]:
+        """Names of the series of the subject's page that are kept."""
+        counted = set() if self.subject.counts is None else {self.subject.counts.wanted.name}
+        return tuple(sorted({*self.measure.scraped, *counted}))
+
+    @property
+    def explores(self) -> bool:
+        """Whether the space is too large to be raced whole: a race of its finalists follows."""
+        whole = self.design.vary == "all"  # changes of one factor are each wanted
+        return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
+
+    def started_in(self, folder: str) -> Experiment:
+        """With the folder in which the subject is started, where it has none of its own: a run that is gone on with
+        from elsewhere starts the same server."""
+        if self.subject.cwd is not None:
+            return self
+        cwd = folder.replace("{", "{{").replace("}", "}}")
+        return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
+
+    def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
+        """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and
+        parameters are filled into the dialect of a WebSocket.
+
+        `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate, with a short
+        drain and room for some seconds of arrivals in flight. Without it, where the objective is capacity: what the
+        server gives its users at most, so they do not think."""
+        changes: dict[str, Level | Constant | WebSocket | None] = {
+            field_named(Load, name.removeprefix("load.")): level
+            for name, level in setting.levels
+            if name.startswith("load.")
+        }
+        if rate_per_s is not None:
+            changes |= {"users": None, "requests_per_user": None, "rate_per_s": rate_per_s, "arrivals": "poisson"}
+            changes |= {"ramp_ns": 0, "join_per_s": None, "ramp_from_per_s": 0.0}
+            changes |= self._overload_bounds(rate_per_s)
+        elif self.objective.is_capacity:
+            changes |= {"requests_per_user": None, "think": Constant()}
+        if self.load.websocket is not None:
+            values = {name: format_level(level) for name, level in self.subject.levels_at(setting).items()}
+            changes["websocket"] = self.load.websocket.with_values(values)
+        return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+
+    def warmup_ns_of(self, stage: Stage) -> int | None:
+        """None: until steady. Capacity trials have a fixed one: overload is never steady, and how much has piled up
+        when the window begins must not depend on the trial."""
+        if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
+            return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns)
+        return self.measure.warmup_ns
+
+    def _overload_bounds(self, rate_per_s: float) -> dict[str, int | None]:
+        """Drain and in-flight bound of a capacity trial: what is later than several times the slowest time allowed
+        misses the conditions anyway, and is not waited for."""
+        patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
+        bounds: dict[str, int | None] = {"drain_ns": min(self.load.drain_ns, round(patience_ns))}
+        held = max(CAPACITY_IN_FLIGHT_MIN, self.load.engine_threads, math.ceil(rate_per_s * patience_ns / 1e9))
+        if self.load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
+            bounds["max_in_flight"] = held
+        return bounds
+
+    def allowed_times_ns(self) -> list[float]:
+        """Limits of response times among the constraints."""
+        constraints = self.objective.constraints
+        return [constraint.threshold for constraint in constraints if constraint.metric.startswith("response_time")]

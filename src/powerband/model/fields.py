@@ -1,0 +1,72 @@
+"""What the parts of an experiment are made of: durations, rates and shares as people write them, and base classes.
+
+A value that a person wrote without a unit is an error; one that was resolved before is a number already. Pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from powerband.base.units import LONGEST_NS, parse_duration_ns, parse_rate, parse_share
+
+# Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
+AS_WRITTEN = "as written"
+
+
+def _duration(value: Any, info: ValidationInfo) -> Any:
+    if info.context == AS_WRITTEN and isinstance(value, int | float) and value != 0:
+        raise ValueError(f"{value} has no unit: write {value}s, {value}ms or another of ns, us, ms, s, m, h")
+    return parse_duration_ns(value)
+
+
+def listed(value: Any) -> Any:
+    """One value stands for a list of one."""
+    return [value] if isinstance(value, int | str) else value
+
+
+def _argv(value: Any) -> Any:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def pairs(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, Mapping) else value
+
+
+Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
+# The load engine's own limits (its check.rs), so that `check` refuses what it would refuse.
+DAY_NS = 24 * 3600 * 10**9
+RATE_MAX_PER_S = 1e8
+WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
+Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
+Rate = Annotated[float, BeforeValidator(parse_rate)]
+Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
+
+
+class Frozen(BaseModel):
+    """Base of all: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, coerce_numbers_to_str=True)
+
+
+class Section(Frozen):
+    """A part with numbers of its own: `users: true` is an error there, where Python would take it for 1."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        numbers = (int, float, int | None, float | None)
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in numbers:
+            raise ValueError(f"{str(value).lower()} is no number")
+        return value
+
+
+def field_named(model: type[BaseModel], key: str) -> str:
+    """The field that a key of a file stands for: its alias, or its own name. An unknown key comes back as it is."""
+    return next((name for name, field in model.model_fields.items() if key == (field.alias or name)), key)

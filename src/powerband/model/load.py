@@ -1,0 +1,235 @@
+"""The load of an experiment: who asks for what, when, and what counts as answered. Frozen models with short forms.
+
+Here is what one trial's load is; how it is dealt out to engine processes is `loads/engine_specs.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator, model_validator
+
+from powerband.base.units import duration_text, parse_rate
+from powerband.model.fields import (
+    DAY_NS,
+    RATE_MAX_PER_S,
+    Argv,
+    Frozen,
+    HeaderName,
+    HeaderValue,
+    Ns,
+    Rate,
+    Section,
+    Timeout,
+    WithinDay,
+    listed,
+    pairs,
+)
+from powerband.model.websocket import Message, WebSocket
+
+DAY_S = DAY_NS / 1e9
+PACE_MIN_NS = 1000  # the load engine's own limit
+OF_JMETER = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
+"""Keys of a load that is a JMeter plan: the plan says all else."""
+
+
+class Constant(Frozen):
+    kind: Literal["constant"] = "constant"
+    ns: WithinDay = 0
+
+
+class Uniform(Frozen):
+    kind: Literal["uniform"] = "uniform"
+    min_ns: WithinDay = Field(alias="min")
+    max_ns: WithinDay = Field(alias="max")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min_ns > self.max_ns:
+            raise ValueError("the first time of uniform is longer than the second")
+        return self
+
+
+class Exponential(Frozen):
+    kind: Literal["exponential"] = "exponential"
+    mean_ns: WithinDay = Field(alias="mean")
+
+
+def _distribution(value: Any) -> Any:
+    """`3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return {"kind": "constant", "ns": value}
+    match value:
+        case {"kind": _} | BaseModel():
+            return value
+        case {"constant": ns, **rest} if not rest:
+            return {"kind": "constant", "ns": ns}
+        case {"uniform": [low, high], **rest} if not rest:
+            return {"kind": "uniform", "min": low, "max": high}
+        case {"exponential": mean, **rest} if not rest:
+            return {"kind": "exponential", "mean": mean}
+    raise ValueError("a time is written 3s, {uniform: [1s, 2s]} or {exponential: 3s}")
+
+
+Distribution = Annotated[Constant | Uniform | Exponential, Field(discriminator="kind"), BeforeValidator(_distribution)]
+
+
+def mean_ns(time: Distribution) -> int:
+    match time:
+        case Constant():
+            return time.ns
+        case Uniform():
+            return (time.min_ns + time.max_ns) // 2
+        case Exponential():
+            return time.mean_ns
+
+
+def _pace(value: Any) -> Any:
+    """`1700/s` is a constant time too."""
+    if not isinstance(value, str) or "/" not in value:
+        return value
+    rate_per_s = parse_rate(value)
+    if rate_per_s * DAY_S < 1:
+        raise ValueError(f"{value} is less than one a day")
+    return {"kind": "constant", "ns": duration_text(round(1e9 / rate_per_s))}
+
+
+def _passes(time: Distribution) -> Distribution:
+    if mean_ns(time) < PACE_MIN_NS:
+        raise ValueError(
+            "less than 1us between sends is no pace: leave it out, and each user sends once it was answered"
+        )
+    return time
+
+
+Pace = Annotated[Distribution, BeforeValidator(_pace), AfterValidator(_passes)]
+
+
+class Checks(Frozen):
+    """What makes a response right; no status named: 200 to 399."""
+
+    status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(listed)] = ()
+    body_contains: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(default=(), alias="contains")
+
+
+class Step(Frozen):
+    """One request, or of a WebSocket load one message; in a file also as `{get: /test}`, `{message: ping}`. `answered`
+    False: the message is done once it is written."""
+
+    name: str
+    method: str = Field(default="GET", pattern=r"^[A-Z]+$")
+    path: str = Field(default="/", pattern=r"^/[^\x00-\x20\x7f]*$")
+    headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(pairs)] = ()
+    body: str | None = None
+    message: Message | None = None
+    answered: bool = True
+    checks: Checks = Field(default=Checks(), alias="check")
+    think: Distribution | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _is_request(cls, value: str) -> str:
+        if value == "CONNECT":
+            raise ValueError("CONNECT opens a tunnel, which is no request")
+        return value
+
+
+def _flag(value: Any) -> Any:
+    """true and false as JMeter writes them."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+class Load(Section):
+    """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set. With `websocket` each user holds one, and
+    steps are messages. With `jmeter`, the path of a plan, neither is: JMeter runs the plan with these `properties`.
+
+    `ramp_ns`: users start over this time (closed; `join_per_s` says the same as a rate), or the rate grows over it from
+    `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
+
+    users: int | None = Field(default=None, ge=1, lt=2**32)
+    join_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="join")
+    think: Distribution = Constant()
+    pace: Pace | None = None
+    requests_per_user: int | None = Field(default=None, ge=1, lt=2**32 - 1)
+    rate_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="rate")
+    arrivals: Literal["constant", "poisson"] = "poisson"
+    ramp_ns: WithinDay = Field(default=0, alias="ramp")
+    ramp_from_per_s: Rate = Field(default=0.0, ge=0, le=RATE_MAX_PER_S, alias="ramp_from")
+    max_in_flight: int | None = Field(default=None, ge=1, lt=2**32)  # None: 10,000, or what one engine process can hold
+    duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
+    drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
+    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1, max_length=2**15)
+    websocket: WebSocket | None = None
+    keep_alive: bool = True
+    pipeline: int = Field(default=1, ge=1, le=1024)
+    timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
+    connect_timeout_ns: Timeout = Field(default=5_000_000_000, alias="connect_timeout")
+    engine_threads: int = Field(default=1, ge=1, le=1024)
+    precision_ns: WithinDay = Field(default=100_000, alias="precision")
+    tls_insecure: bool = False
+    tls_ca_file: str | None = None
+    jmeter: str | None = Field(default=None, min_length=1)
+    properties: dict[str, Annotated[str, BeforeValidator(_flag)]] | None = None
+    jvm_args: Argv | None = None
+
+    @model_validator(mode="after")
+    def _one_model(self) -> Self:
+        if self.jmeter is not None:
+            return self._of_a_plan()
+        if self.properties is not None or self.jvm_args is not None:
+            raise ValueError("properties and jvm_args are JMeter's: name a plan in load.jmeter, or leave them out")
+        if self.users is None and self.rate_per_s is None:
+            raise ValueError("set users (closed: each waits for its answer) or rate (open: requests per second)")
+        if self.users is not None and self.rate_per_s is not None:
+            raise ValueError("users and rate are both set; users is the closed model, rate the open one: keep one")
+        if self.rate_per_s is not None and self.requests_per_user is not None:
+            raise ValueError("requests_per_user needs users; an open load (rate) has none")
+        if self.join_per_s is not None and (self.users is None or self.ramp_ns):
+            raise ValueError("join is the rate at which users begin: it needs users, and takes the place of ramp")
+        if self.joining_ns > DAY_NS:
+            raise ValueError("users would begin over more than a day: raise join, or lower users")
+        if self.pace is not None and (self.websocket is None or self._thinks):
+            raise ValueError("pace is of WebSocket users, and takes the place of think")
+        if self.duration_ns == 0:
+            raise ValueError("a duration of 0 measures nothing")
+        if self.pipeline > 1 and not self.keep_alive:
+            raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
+        if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
+            raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
+        return self
+
+    def _of_a_plan(self) -> Self:
+        if self.users is not None or self.rate_per_s is not None or self.websocket is not None:
+            raise ValueError("the plan says who asks for what, and when: leave users, rate and websocket out")
+        if self.duration_ns == 0:
+            raise ValueError("a duration of 0 measures nothing")
+        return self
+
+    @model_validator(mode="after")
+    def _messages_or_requests(self) -> Self:
+        """What a file may say wrong here is found on its tree, with its place (`checks.py`)."""
+        if self.websocket is None and any(step.message is not None or not step.answered for step in self.scenario):
+            raise ValueError("messages need a WebSocket load, that is a url with ws:// or wss://")
+        if self.websocket is not None and any(step.message is None for step in self.scenario):
+            raise ValueError("each step of a WebSocket load is a message")
+        if self.websocket is not None and (self.users is None or not self.keep_alive):
+            raise ValueError("a WebSocket load has users, and keeps their connections")
+        return self
+
+    @property
+    def _thinks(self) -> bool:
+        return any(mean_ns(step.think or self.think) for step in self.scenario)
+
+    @property
+    def joining_ns(self) -> int:
+        """From the start until the last user begins (closed), or until the rate has grown (open)."""
+        if self.join_per_s is None or self.users is None:
+            return self.ramp_ns
+        return round(self.users / self.join_per_s * 1e9)
+
+    @property
+    def longest_pause_ns(self) -> int:
+        """The longest of the mean times between a user's sends that are pauses, and not answers."""
+        if self.pace is not None:
+            return mean_ns(self.pace)
+        return max(mean_ns(step.think or self.think) for step in self.scenario)

@@ -1,0 +1,135 @@
+"""A subject's own metrics as expressions over the series of its Prometheus page: text in, a small tree out.
+
+    metric   = function "(" sum ")"
+    function = "mean" | "max" | "min" | "last" | "rate" | "increase" | "final"
+    leaf     = name [ "{" label "=" "\"" value "\"" { "," ... } "}" ]
+
+and `sum` is that of `arithmetic.py`; a leaf is a series, which stands for the sum of all whose labels include the ones
+named. `mean`, `max`, `min` and `last` are of the values that the expression has at each scrape of the measured window.
+`increase` puts into it by how much each counter grew over the window, and `rate` divides that by the window's seconds.
+`final` is of what the subject said last (`subject.last_words`): then a leaf is a name of that line, without labels.
+Reading the scrapes is not here (`analyze/trial/own_metrics.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from powerband.base.arithmetic import Parser, leaves
+from powerband.base.arithmetic import Term as AnyTerm
+from powerband.base.errors import did_you_mean
+
+GAUGES = ("mean", "max", "min", "last")
+COUNTERS = ("rate", "increase")
+FINAL = "final"
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_:][\w:]*)|(?P<op>[-+*/()])"
+    r'|(?P<labels>\{(?:[^}"]|"(?:[^"\\]|\\.)*")*\}))'
+)
+_LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
+
+
+@dataclass(frozen=True)
+class Series:
+    """All series of this name whose labels include these."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def covers(self, field: str) -> bool:
+        """Whether this is the series that a page calls `field` (`name{a="x"}`), or one of those it adds up."""
+        name, _, labels = field.partition("{")
+        return name == self.name and set(self.labels) <= labels_of(labels)
+
+    def __str__(self) -> str:
+        labels = ",".join(f'{name}="{value}"' for name, value in self.labels)
+        return f"{self.name}{{{labels}}}" if labels else self.name
+
+
+Term = AnyTerm[Series]
+
+
+@dataclass(frozen=True)
+class OwnExpression:
+    function: str
+    term: Term
+
+    @property
+    def series(self) -> frozenset[Series]:
+        return frozenset(leaves(self.term))
+
+    @property
+    def is_final(self) -> bool:
+        """Of the subject's last words, and not of its page."""
+        return self.function == FINAL
+
+
+def parse_own(text: str) -> OwnExpression:
+    """Raises ValueError, with the column within the text, for what is not in the grammar."""
+    parser = _SeriesParser(text)
+    function = parser.next()
+    known = (*GAUGES, *COUNTERS, FINAL)
+    if function not in known:
+        if re.match(r"[A-Za-z_]", function) and parser.peek() == "(":
+            hint = did_you_mean(function, known)
+            raise ValueError(f"there is no function {function}; {hint}")
+        raise ValueError(
+            f"`{text}` does not say what is made of its values over the window: write for example mean({text}) for a "
+            "gauge, rate(...) for a counter"
+        )
+    if not parser.take("("):
+        raise parser.error("an opening parenthesis is wanted here")
+    term = parser.sum()
+    parser.close()
+    parser.end()
+    expression = OwnExpression(function, term)
+    if not expression.series:
+        raise ValueError(f"`{text}` names no series of the metrics page")
+    if expression.is_final and any(series.labels for series in expression.series):
+        raise ValueError(f"`{text}`: what a subject says last has names only, no labels")
+    return expression
+
+
+def parse_series(text: str) -> Series:
+    """`messages_total` or `messages_total{actor="a"}`. Raises ValueError."""
+    parser = _SeriesParser(text)
+    name = parser.next()
+    if not re.match(f"[{_SeriesParser.name_start}]", name):
+        raise ValueError(f"`{text}` is no series: write its name, as messages_total, or with labels")
+    series = parser.leaf(name)
+    parser.end()
+    return series
+
+
+def labels_of(text: str) -> frozenset[tuple[str, str]]:
+    """Of what stands behind the brace of a series on a page; none where that is damaged."""
+    try:
+        return frozenset(parse_labels(text.removesuffix("}")))
+    except ValueError:
+        return frozenset()
+
+
+def parse_labels(text: str) -> tuple[tuple[str, str], ...]:
+    """`a="x",b="y"` by name. Raises ValueError."""
+    labels: dict[str, str] = {}
+    at = 0
+    while text[at:].strip():
+        match = _LABEL.match(text, at)
+        if match is None or match[1] in labels:
+            raise ValueError(f'`{{{text}}}` must name each label once, as {{uri="/test",method="GET"}}')
+        labels[match[1]] = re.sub(r"\\(.)", lambda escaped: {"n": "\n"}.get(escaped[1], escaped[1]), match[2])
+        at = match.end()
+    return tuple(sorted(labels.items()))
+
+
+class _SeriesParser(Parser[Series]):
+    token = _TOKEN
+    name_start = "A-Za-z_:"
+    kind = "expression"
+    place = "here"
+    operand_words = "a number or a series of the metrics page"
+
+    def leaf(self, name: str) -> Series:
+        labels = parse_labels(self.next()[1:-1]) if self.peek().startswith("{") else ()
+        return Series(name, labels)

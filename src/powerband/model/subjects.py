@@ -1,0 +1,111 @@
+"""From a subject and a setting to the command that starts it: templates filled in, parameters checked. Pure.
+
+`{name}` stands for a parameter, a factor, or one of `BUILT_IN`, which powerband fills in (`templates.py` has the
+rules of the form). Nothing is ever given to a shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from powerband.base.errors import did_you_mean
+from powerband.base.units import parse_bit_rate, parse_duration_ns
+from powerband.model.experiment import Parameter, Subject
+from powerband.model.load import Step
+from powerband.model.plan import Level, Setting, format_level
+from powerband.model.templates import fill, placeholders
+
+# Ports that are free, where the StatsD sink of a trial listens, the engine, the JDK that was found, the subject's own
+# folder, the one that its build fills, and what the services of the run are reached by.
+POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database")
+LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
+SERVICES = (*POSTGRESQL, *LINK)  # empty where a setting uses no such service
+LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
+"""The parameters or factors that say what a link is like."""
+STATSD = ("statsd_port", "statsd_socket")  # of UDP, and a path
+BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", "folder", "build", *SERVICES)
+PORTS = ("port", "metrics_port")
+
+
+def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
+    """The program and its arguments. `given`: what the names of `BUILT_IN` stand for, as far as they are used.
+    Raises ExperimentError for a placeholder that stands for nothing."""
+    values = values_of(subject, setting, given)
+    return [fill(part, values, "subject.command") for part in subject.command]
+
+
+def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
+    """What is added to the environment. Raises ExperimentError."""
+    values = values_of(subject, setting, given)
+    return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items()}
+
+
+def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
+    """Any other template of a subject, such as its url or metrics_url. Raises ExperimentError."""
+    return fill(text, values_of(subject, setting, given), "subject")
+
+
+def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
+    """What each placeholder stands for: a factor's level, else what the experiment has set, else the default."""
+    return {**{name: format_level(level) for name, level in subject.levels_at(setting).items()}, **given}
+
+
+def templates_of(subject: Subject) -> list[str]:
+    """Every text of a subject in which placeholders are filled in."""
+    optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
+    given = [text for text in optional if text is not None]
+    return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
+
+
+def is_told_statsd(subject: Subject) -> bool:
+    """Whether its command or env names the StatsD sink, so that each trial has one."""
+    return bool(placeholders([*subject.command, *subject.env.values()]) & set(STATSD))
+
+
+def asked_by_services(subject: Subject) -> set[str]:
+    """Parameters and factors that say which service is used and what it is like: they need occur in no template."""
+    asked = {name for service in subject.services.values() for name in service.when}
+    return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())
+
+
+def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:
+    """The link that a setting asks for: its delay one way in ns, its rate in bits per second (None: no limit). Raises
+    ValueError."""
+    levels = subject.levels_at(setting)
+    return parse_duration_ns(levels[LINK_DELAY]), parse_bit_rate(levels[LINK_RATE])
+
+
+def render_step(subject: Subject, setting: Setting, given: Mapping[str, str], step: Step) -> Step:
+    """A request of `subject.apply`, filled in. Raises ExperimentError."""
+    values = values_of(subject, setting, given)
+    changes = {
+        "path": fill(step.path, values, "subject.apply"),
+        "name": fill(step.name, values, "subject.apply"),
+        "body": None if step.body is None else fill(step.body, values, "subject.apply"),
+        "headers": tuple((name, fill(text, values, "subject.apply")) for name, text in step.headers),
+    }
+    return step.model_copy(update=changes)
+
+
+def _texts_of(step: Step) -> str:
+    return "\n".join([step.path, step.body or "", *(text for _, text in step.headers)])
+
+
+def check_level(parameter: Parameter, level: Level) -> None:
+    """Raises ValueError where a value is not of the parameter's type."""
+    shown = format_level(level)
+    match parameter.type:
+        case "int" if isinstance(level, bool) or not isinstance(level, int):
+            raise ValueError(f"{shown} is no whole number")
+        case "float" if isinstance(level, bool) or not isinstance(level, int | float):
+            raise ValueError(f"{shown} is no number")
+        case "bool" if not isinstance(level, bool):
+            raise ValueError(f"{shown} must be true or false")
+        case "duration":
+            if not isinstance(level, str) and level != 0:
+                raise ValueError(f"{shown} has no unit: write {shown}s, {shown}ms or another of ns, us, ms, s, m, h")
+            parse_duration_ns(level)
+        case "choice":
+            choices = [format_level(choice) for choice in parameter.choices]
+            if shown not in choices:
+                raise ValueError(f"{shown} is not one of its choices; {did_you_mean(shown, choices)}")

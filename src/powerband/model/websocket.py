@@ -1,0 +1,184 @@
+"""The WebSocket side of a load: what a user joins with, and the messages it sends. Frozen models with short forms.
+
+Which of these go together is checked on the tree (`checks.py`), where every mistake has its place; what they
+mean on the wire is the engine's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
+
+from powerband.base.errors import did_you_mean
+from powerband.base.units import parse_bytes
+from powerband.model.fields import Frozen, HeaderName, HeaderValue, Section, WithinDay, listed, pairs
+from powerband.model.templates import fill, placeholders
+from powerband.wire.protocol import DIALECTS, Dialect
+
+# What the engine puts in while it sends: a number of the request, the instant in ns, the user's index.
+TOKENS = ("{id}", "{stamp}", "{user}")
+_TOKEN = re.compile("|".join(re.escape(token) for token in TOKENS))
+MESSAGE_BYTES_MAX = 16 * 2**20
+# The load engine's own limits, so that `check` refuses what it would refuse.
+MESSAGE_BYTES_MOST = 2**30
+REJOIN_MIN_NS = 1_000_000
+OWN_HEADERS = ("host", "upgrade", "connection")
+
+
+def _json_text(value: Any) -> Any:
+    """Data of an event: JSON as text, in which tokens stand for numbers, or the value itself."""
+    if not isinstance(value, str):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    try:
+        json.loads(_TOKEN.sub("0", value))
+    except ValueError as error:
+        raise ValueError(
+            f"{value!r} is no JSON ({error}): write a mapping, a list or a number, or JSON as text; a text of its own "
+            "stands in two pairs of quotes, '\"hello\"'"
+        ) from None
+    return value
+
+
+def _size(value: Any) -> Any:
+    return round(parse_bytes(value)) if isinstance(value, str) else value
+
+
+def _match(value: Any) -> Any:
+    match value:
+        case "order" | BaseModel():
+            return value
+        case {"id_after": _, **rest} if not rest:
+            return value
+    raise ValueError("""a match is written order, or {id_after: '"rid":'} where answers hold the number of a request""")
+
+
+def _tally(value: Any) -> Any:
+    return {"count_after": value} if isinstance(value, str) else value
+
+
+def _message(value: Any) -> Any:
+    return {"kind": "text", "text": value} if isinstance(value, str | int | float) else value
+
+
+Word = Annotated[str, Field(min_length=1)]
+Words = Annotated[tuple[Word, ...], BeforeValidator(listed)]
+Json = Annotated[str, BeforeValidator(_json_text)]
+
+
+class Text(Frozen):
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class Binary(Frozen):
+    kind: Literal["binary"] = "binary"
+    base64: str
+
+    @field_validator("base64")
+    @classmethod
+    def _is_base64(cls, value: str) -> str:
+        try:
+            base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"{value!r} is no base64 ({error}): write a binary message as base64") from None
+        return value
+
+
+class Event(Frozen):
+    """`answer`: the name of the event that answers it; None of a one-way event."""
+
+    kind: Literal["event"] = "event"
+    event: Word
+    data: Json = "null"
+    answer: Word | None = None
+
+
+class Call(Frozen):
+    kind: Literal["call"] = "call"
+    event: Word
+    data: Json = "null"
+
+
+class Publish(Frozen):
+    kind: Literal["publish"] = "publish"
+    channel: Word
+    data: Json = "null"
+
+
+Message = Annotated[Text | Binary | Event | Call | Publish, Field(discriminator="kind"), BeforeValidator(_message)]
+
+
+class IdAfter(Frozen):
+    """Answers hold the number of their request after this text."""
+
+    id_after: Word
+
+
+class Tally(Frozen):
+    """Every answer holds, after `count_after`, how many messages its worker has received so far; after `label_after`,
+    which worker that is."""
+
+    count_after: Word
+    label_after: Word | None = None
+
+
+class WebSocket(Section):
+    """Each user holds one WebSocket. In `dialect` names of parameters and factors stand for their values."""
+
+    path: str | None = Field(default=None, pattern=r"^/[^\x00-\x20\x7f]*$")  # None: that of subject.url
+    headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(pairs)] = ()
+    subprotocols: Annotated[tuple[HeaderName, ...], BeforeValidator(listed)] = ()
+    dialect: str = "plain"
+    match: Annotated[Literal["order"] | IdAfter, BeforeValidator(_match)] = "order"
+    unsolicited: Words = ()
+    greetings: Words = ()
+    subscribe: Words = ()
+    stamp_after: Word | None = None
+    tally: Annotated[Tally | None, BeforeValidator(_tally)] = None
+    message_bytes_max: Annotated[int, BeforeValidator(_size), Field(ge=1, le=MESSAGE_BYTES_MOST)] = MESSAGE_BYTES_MAX
+    rejoin_after_ns: WithinDay | None = Field(default=None, alias="rejoin_after")
+
+    @field_validator("headers")
+    @classmethod
+    def _not_the_engines(cls, value: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        for name, _ in value:
+            if name.lower() in OWN_HEADERS or name.lower().startswith("sec-websocket-"):
+                raise ValueError(f"{name} is a header that the handshake has itself: leave it out")
+        return value
+
+    @field_validator("rejoin_after_ns")
+    @classmethod
+    def _with_a_pause(cls, value: int | None) -> int | None:
+        if value is not None and value < REJOIN_MIN_NS:
+            raise ValueError("less than 1ms would hammer a server that refuses")
+        return value
+
+    @field_validator("dialect")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return value if placeholders([value]) else dialect_named(value)
+
+    def with_values(self, values: Mapping[str, str]) -> WebSocket:
+        """With a dialect of its own name. Raises ExperimentError for a placeholder that stands for nothing, ValueError
+        for a dialect that there is not."""
+        if not placeholders([self.dialect]):
+            return self
+        filled = fill(self.dialect, values, "load.websocket.dialect")
+        try:
+            return self.model_copy(update={"dialect": dialect_named(filled)})
+        except ValueError as error:
+            raise ValueError(f"{self.dialect} stands for {filled}: {error}") from None
+
+
+def dialect_named(name: str) -> Dialect:
+    """Raises ValueError with the nearest right spelling."""
+    for dialect in DIALECTS:
+        if dialect == name:
+            return dialect
+    raise ValueError(f"there is no dialect {name}; {did_you_mean(name, DIALECTS)}")

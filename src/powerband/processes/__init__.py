@@ -1,0 +1,1 @@
+"""Starts, pins, watches and ends processes: engines, probe, subject. Decides nothing and computes no statistics."""

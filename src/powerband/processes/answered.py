@@ -1,0 +1,56 @@
+"""Was there anything to measure? Checks of what the engines of a load have said, by outcomes and by their last words.
+
+In: outcomes, `summary` events. Out: nothing, or the TrialFailed that says what to look at. How much was measured, and
+whether to believe it, is analysis.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from powerband.processes.failures import Code, TrialFailed
+
+SILENT = {"timeout", "unfinished", "connect_timeout"}
+
+
+def check_answered(outcomes: Counter[str]) -> None:
+    """Raises TrialFailed where not one request ended ok: there is nothing to measure then."""
+    if outcomes["ok"]:
+        return
+    ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
+    if set(outcomes) <= SILENT:
+        raise TrialFailed(
+            Code.NO_RESPONSE,
+            f"the subject never answered a request ({ended}): check load.scenario and subject.url, or raise "
+            "load.timeout and measure.warmup_max if it is that slow",
+        )
+    raise TrialFailed(
+        Code.NO_VALID_RESPONSE,
+        f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
+    )
+
+
+def check_joined(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Raises TrialFailed where not one user of a WebSocket load could join."""
+    joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
+    if not joins or any(part["joined"] for part in joins):
+        return
+    failed: Counter[str] = sum((Counter(part["joins_failed"]) for part in joins), Counter())
+    ended = ", ".join(f"{count} {name}" for name, count in failed.most_common() if count) or "none ended"
+    raise TrialFailed(
+        Code.NOT_JOINED,
+        f"not one user could join ({ended}): check the path of subject.url, load.websocket (headers, subprotocols, "
+        "dialect) and the server's log, or raise load.connect_timeout if it is that slow",
+    )
+
+
+def check_measured(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Raises TrialFailed where all users had left before the measured window began."""
+    if all(summary["ended_by"] == "work" and not summary["cohort"]["scheduled"] for summary in summaries):
+        raise TrialFailed(
+            Code.ENDED_IN_WARMUP,
+            "the load was over before the measured window began: shorten measure.warmup, or raise "
+            "load.requests_per_user",
+        )

@@ -1,0 +1,94 @@
+"""Deals the machine's CPUs out to subject, engine and probe: disjoint sets where there are cores enough. Pure.
+
+In: the topology in host facts and what the experiment asks for. Out: three CPU lists; an empty list means unpinned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from powerband.base.errors import ExperimentError
+from powerband.model.experiment import HostUse, Pinning
+
+
+@dataclass(frozen=True)
+class CpuSplit:
+    """CPU numbers in rising order; empty: any CPU."""
+
+    subject: tuple[int, ...] = ()
+    engine: tuple[int, ...] = ()
+    probe: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, list[int]]:
+        return {"subject": list(self.subject), "engine": list(self.engine), "probe": list(self.probe)}
+
+
+def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int = 1) -> CpuSplit:
+    """`cores`: the CPUs that may be used, grouped by physical core (SMT siblings together). `engine_threads` 0: nothing
+    drives the subject, so that it may use all of them; a pinning that was asked for holds all the same.
+
+    `auto`: one core: no pinning. Two or three: the last core drives and watches, the rest serve. Four or more: a
+    quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
+    one of its own. A core is never shared between subject and engine, SMT siblings included; where two CPUs are all
+    there is and both are siblings of one core, each side gets one of them.
+    Raises ExperimentError for CPUs that this machine does not have."""
+    available = sorted(cpu for core in cores for cpu in core)
+    if isinstance(use.pinning, Pinning):
+        return _as_asked(use.pinning, available)
+    if use.pinning == "off" or len(available) < 2 or engine_threads == 0:
+        return CpuSplit()
+    groups = [tuple(core) for core in cores] if len(cores) > 1 else [(cpu,) for cpu in available]
+    count = len(groups)
+    driving = 1 if count < 4 else min(max(count // 4, engine_threads), count // 2)
+    watching = 1 if count >= 8 else 0
+    subject = groups[: count - driving - watching]
+    engine = groups[count - driving - watching : count - watching]
+    probe = groups[count - watching :] if watching else engine
+    return CpuSplit(_flat(subject), _flat(engine), _flat(probe))
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """`0-2,5` to (0, 1, 2, 5), as the kernel writes CPU lists. Raises ValueError."""
+    cpus: set[int] = set()
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None:
+            raise ValueError(f"{text!r} is no list of CPUs: write 0-3,6")
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(cpus))
+
+
+def _as_asked(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
+    def cpus(role: str, text: str) -> tuple[int, ...]:
+        try:
+            wanted = parse_cpu_list(text)
+        except ValueError as error:
+            raise ExperimentError(str(error), key=f"host.pinning.{role}") from error
+        missing = [cpu for cpu in wanted if cpu not in available]
+        if missing:
+            raise ExperimentError(
+                f"CPU {missing[0]} is not there or not allowed; this process may use {format_cpu_list(available)}",
+                key=f"host.pinning.{role}",
+            )
+        return wanted
+
+    engine = cpus("engine", pinning.engine)
+    probe = engine if pinning.probe is None else cpus("probe", pinning.probe)
+    return CpuSplit(cpus("subject", pinning.subject), engine, probe)
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """(0, 1, 2, 5) to `0-2,5`."""
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and runs[-1][-1] == cpu - 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _flat(groups: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(sorted(cpu for group in groups for cpu in group))

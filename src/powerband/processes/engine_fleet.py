@@ -1,0 +1,233 @@
+"""Finds the engine binary and runs a fleet of `powerband-engine load` processes as if it were one.
+
+Specs come in (`engine_specs.py`), raw lines go to `events.jsonl` with the engine's index added, and the few facts that
+steer a trial are kept: who is armed, the merged intervals, the summaries. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from powerband.base.errors import MeasurementError
+from powerband.processes.answered import check_answered, check_joined, check_measured
+from powerband.processes.engine_process import EngineProcess, Pump, describe_status
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.line_file import LineFile
+from powerband.wire import protocol as wire
+
+BINARY = "powerband-engine"
+ARMED_TIMEOUT_S = 20.0
+
+
+def find_engine() -> Path:
+    """The engine binary: $POWERBAND_ENGINE, then beside this Python, then where its scripts are installed.
+
+    Raises MeasurementError that lists every path tried."""
+    asked = os.environ.get("POWERBAND_ENGINE")
+    candidates = [Path(asked)] if asked else _installed_candidates()
+    for path in candidates:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.resolve()
+    tried = ", ".join(str(path) for path in candidates)
+    raise MeasurementError(
+        f"the engine ({BINARY}) was not found; tried: {tried}; "
+        "install powerband again (it builds the engine), or set POWERBAND_ENGINE to the binary"
+    )
+
+
+def _installed_candidates() -> list[Path]:
+    folders = [Path(sys.prefix) / "bin"]
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        folders.append(Path(sysconfig.get_path("scripts", scheme)))
+    return [folder / BINARY for folder in dict.fromkeys(folders)]
+
+
+def descriptor_limit() -> int:
+    """Descriptors that one engine process may open: engines raise their soft limit to the hard one."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+@dataclass(frozen=True)
+class FleetInterval:
+    """One interval over the whole fleet. `response_time_ns_mean` is NaN where no request ended ok; `joined`: users of a
+    WebSocket load that hold one."""
+
+    start_ns: int
+    end_ns: int
+    ok: int
+    ended: int
+    response_time_ns_mean: float
+    in_flight: int
+    joined: int | None = None
+
+    @property
+    def rate_per_s(self) -> float:
+        return self.ok * 1e9 / max(1, self.end_ns - self.start_ns)
+
+
+class IntervalMerger:
+    """Adds up the intervals of a fleet by their place on the common grid; who has ended is not waited for."""
+
+    def __init__(self, engines: int) -> None:
+        self._queues: list[list[wire.Interval]] = [[] for _ in range(engines)]
+        self._ended = [False] * engines
+
+    def add(self, engine: int, interval: wire.Interval) -> Iterator[FleetInterval]:
+        """The merged intervals that this one completes."""
+        self._queues[engine].append(interval)
+        return self._complete()
+
+    def end(self, engine: int) -> Iterator[FleetInterval]:
+        self._ended[engine] = True
+        return self._complete()
+
+    def _complete(self) -> Iterator[FleetInterval]:
+        while any(self._queues) and all(queue or ended for queue, ended in zip(self._queues, self._ended, strict=True)):
+            yield _merge([queue.pop(0) for queue in self._queues if queue])
+
+
+def _merge(intervals: Sequence[wire.Interval]) -> FleetInterval:
+    ok = sum(interval.outcomes.get("ok", 0) for interval in intervals)
+    time_ns = sum(interval.response_time_ns_sum for interval in intervals)
+    return FleetInterval(
+        start_ns=min(interval.start_ns for interval in intervals),
+        end_ns=max(interval.end_ns for interval in intervals),
+        ok=ok,
+        ended=sum(sum(interval.outcomes.values()) for interval in intervals),
+        response_time_ns_mean=time_ns / ok if ok else float("nan"),
+        in_flight=sum(interval.in_flight_now for interval in intervals),
+        joined=sum(joined) if (joined := [i.joined_now for i in intervals if i.joined_now is not None]) else None,
+    )
+
+
+class EngineFleet:
+    """A started fleet; make one with `fleet_up`. `phases`: when each began, as the first engine that reported it says;
+    `seen`: requests by outcome so far."""
+
+    begun_ns: int | None = None
+    """A fleet begins when it is told to."""
+
+    def __init__(self, size: int, events: LineFile) -> None:
+        self.intervals: list[FleetInterval] = []
+        self.phases: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self._events = events
+        self._merger = IntervalMerger(size)
+        self._processes: list[EngineProcess] = []
+        self._armed = [False] * size
+        self._ended = [False] * size
+        self._summaries: list[Mapping[str, Any] | None] = [None] * size
+
+    def attach(self, process: EngineProcess, spec: wire.LoadSpec, pump: Pump) -> None:
+        index = len(self._processes)
+        self._processes.append(process)
+        process.send(spec)
+        pump.add(process, lambda line: self._line(index, line), lambda: self._end(index))
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    @property
+    def armed(self) -> bool:
+        return all(self._armed)
+
+    @property
+    def finished(self) -> bool:
+        """Every process has said its last line."""
+        return all(self._ended)
+
+    @property
+    def summaries(self) -> tuple[Mapping[str, Any], ...]:
+        """The `summary` events so far, in engine order."""
+        return tuple(summary for summary in self._summaries if summary is not None)
+
+    def outcomes(self) -> Counter[str]:
+        """Requests by outcome over the whole run, from the summaries."""
+        return sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter())
+
+    def check_begun(self) -> None:
+        """Raises TrialFailed where nobody was answered so far."""
+        check_answered(self.seen)
+
+    def check_ended(self) -> None:
+        """Raises TrialFailed where the run has nothing to measure."""
+        check_joined(self.summaries)
+        check_answered(self.outcomes())
+        check_measured(self.summaries)
+
+    def overdue(self, what: str) -> TrialFailed:
+        """Why the trial does not go on."""
+        return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
+
+    def look(self) -> None:
+        """Its lines come by themselves."""
+
+    def send(self, command: wire.Wire) -> None:
+        for process in self._processes:
+            process.send(command)
+
+    def _line(self, index: int, line: bytes) -> None:
+        self._events.write(b'{"engine":%d,' % index + line[1:])
+        match wire.kind_of(line):
+            case "interval":
+                event = wire.LOAD_EVENT.validate_json(line)
+                assert isinstance(event, wire.Interval)
+                self.seen.update(event.outcomes)
+                self.intervals.extend(self._merger.add(index, event))
+            case "armed":
+                self._armed[index] = True
+            case "phase":
+                phase = wire.LOAD_EVENT.validate_json(line)
+                assert isinstance(phase, wire.PhaseBegan)
+                self.phases.setdefault(phase.phase, phase.at_ns)
+            case "summary":
+                self._summaries[index] = json.loads(line)
+            case "error":
+                error = wire.LOAD_EVENT.validate_json(line)
+                assert isinstance(error, wire.ErrorEvent)
+                code = Code.DESCRIPTOR_LIMIT if error.kind == "limit" else Code.ENGINE_FAILED
+                raise TrialFailed(code, f"the engine gave up: {error.message}")
+
+    def _end(self, index: int) -> None:
+        self._ended[index] = True
+        self.intervals.extend(self._merger.end(index))
+        if self._summaries[index] is None:
+            status = self._processes[index].wait(1.0)
+            raise TrialFailed(
+                Code.ENGINE_FAILED,
+                f"engine process {index} ended without a summary ({describe_status(status)}); its last words are in "
+                "engine.log of the trial",
+            )
+
+
+@contextmanager
+def fleet_up(
+    binary: Path, specs: Iterable[wire.LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
+) -> Iterator[EngineFleet]:
+    """Starts one process for each spec and waits until all are armed; on leaving, all have ended.
+
+    Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError where the binary cannot be run."""
+    specs = list(specs)
+    fleet = EngineFleet(len(specs), events)
+    with ExitStack() as processes:
+        for spec in specs:
+            try:
+                process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
+            except OSError as error:
+                raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+            fleet.attach(process, spec, pump)
+            processes.callback(pump.remove, process)
+        if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):
+            raise TrialFailed(Code.ENGINE_FAILED, f"the engine was not armed within {ARMED_TIMEOUT_S:.0f} s")
+        yield fleet

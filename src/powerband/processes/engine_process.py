@@ -1,0 +1,163 @@
+"""One engine process (`powerband-engine load` or `probe`), and the pump that waits for the lines of several.
+
+Messages go in as JSON lines, raw lines come out. A process sits in its own session, so that a Ctrl-C at the terminal
+reaches the control plane alone; if the control plane dies, the end of its stdin tells it to clean up and end.
+What lines mean is not known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from powerband.processes.failures import TrialInterrupted
+from powerband.processes.stop_request import StopRequest
+from powerband.store import disk_error
+from powerband.wire.protocol import Wire, encode
+
+_READ_BYTES = 1 << 18
+
+
+class EngineProcess:
+    """A context manager: leaving it closes stdin, which makes the process clean up and end, and waits for that."""
+
+    def __init__(self, argv: Sequence[str], stderr_file: Path, end_timeout_s: float = 2.0) -> None:
+        """Starts `argv`; what it says on stderr is appended to `stderr_file`. Raises OSError where `argv` cannot be
+        started, MeasurementError where the disk refuses that file.
+
+        `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
+        self._end_timeout_s = end_timeout_s
+        self._tail = b""
+        try:
+            stderr = stderr_file.open("ab")
+        except OSError as error:
+            raise disk_error(stderr_file, error) from error
+        with stderr:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+        os.set_blocking(self.fileno(), False)
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def send(self, message: Wire) -> None:
+        """Writes one message. A process that has ended is not an error here: the end of its output tells."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(encode(message))
+
+    def read_lines(self) -> list[bytes] | None:
+        """The whole lines that have arrived, newlines included; None once the process has closed its output."""
+        try:
+            data = os.read(self.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return []
+        if not data:
+            return None
+        lines = (self._tail + data).splitlines(keepends=True)
+        self._tail = b"" if lines[-1].endswith(b"\n") else lines.pop()
+        return lines
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit status, negative for a signal; None if it still runs after `timeout_s`."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """Closes stdin and waits; kills what does not end. Safe to call twice."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        if self.wait(self._end_timeout_s) is None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Pump:
+    """Waits for lines of any of its processes and hands them on; wakes at once when the person wants to stop."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(stop, selectors.EVENT_READ)
+
+    def __enter__(self) -> Pump:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._selector.close()
+
+    def add(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """`on_line` gets every whole line, `on_end` is called once after the last; both may raise to end the wait."""
+        self._selector.register(process, selectors.EVENT_READ, (process, on_line, on_end))
+
+    def remove(self, process: EngineProcess) -> None:
+        """Forgets a process that is about to be closed."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(process)
+
+    def wait(
+        self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True, gather_s: float = 0.0
+    ) -> bool:
+        """Pumps until `done()`; False if that took longer than `timeout_s`. Raises TrialInterrupted on a stop request.
+
+        `gather_s`: after each wake-up, lines are left to gather for so long, which saves CPU while nothing is urgent.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if stoppable and self._stop.requested:
+                raise TrialInterrupted
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._once(left)
+            if gather_s > 0:
+                time.sleep(gather_s)
+        return True
+
+    def _once(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is None:
+                self._selector.unregister(key.fileobj)  # the request is noted; readable from now on
+                continue
+            process, on_line, on_end = key.data
+            lines = process.read_lines()
+            if lines is None:
+                self._selector.unregister(process)
+                on_end()
+                continue
+            for line in lines:
+                on_line(line)
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status in words."""
+    if status is None:
+        return "still running"
+    return f"signal {-status}" if status < 0 else f"exit code {status}"

@@ -1,0 +1,229 @@
+"""The facts about this machine that a result depends on, for `host.json`. Read from /proc and /sys; nothing is changed.
+
+A fact that cannot be read is None, never a guess. Every file is read below a root folder, so that tests can plant one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import socket
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from powerband.processes.cpus import parse_cpu_list
+
+PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
+
+
+def host_facts(engine: Path | None = None, root: Path = Path("/")) -> dict[str, Any]:
+    """Plain JSON types. `engine`: the engine binary whose version is asked for. Takes a few ms. Field by field:
+    docs/reference/run-directory.md."""
+    read = _HostReader(root)
+    return {
+        "format": 1,
+        "wall_s": round(time.time(), 3),
+        "hostname": socket.gethostname(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel_build": platform.version(),
+        "machine": platform.machine(),
+        "distribution": _distribution(read),
+        "virtualisation": _virtualisation(read),
+        "container": _container(read),
+        "cpu": _cpu(read),
+        "memory": _memory(read),
+        "limits": _limits(read),
+        "network": _network(read),
+        "clock_source": read.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "psi": (root / "proc/pressure/cpu").is_file(),
+        "perf_event_paranoid": read.number("proc/sys/kernel/perf_event_paranoid"),
+        "perf_permitted": _may_use_perf(read.text("proc/self/status")),
+        "load_average": _load_average(read),
+        "uptime_s": _first_float(read.text("proc/uptime")),
+        "versions": {
+            "powerband": _package_version("powerband"),
+            "engine": None if engine is None else engine_version(engine),
+            "python": platform.python_version(),
+        },
+        "command": sys.argv,
+    }
+
+
+def usable_cores(root: Path = Path("/")) -> list[list[int]]:
+    """The CPUs that this process may use, grouped by physical core."""
+    return _cores(_HostReader(root), sorted(os.sched_getaffinity(0)))
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """CPUs that a cgroup quota allows this process and its children; None without a quota."""
+    return _cgroup_cpus(_HostReader(root))
+
+
+def engine_version(engine: Path) -> str | None:
+    """What `powerband-engine --version` says; None where it cannot be run."""
+    try:
+        done = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+class _HostReader:
+    """Files below a root; what is not there or not readable is None."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def text(self, path: str) -> str | None:
+        try:
+            return (self.root / path).read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def number(self, path: str) -> int | None:
+        text = self.text(path)
+        return int(text) if text and re.fullmatch(r"-?\d+", text) else None
+
+    def field(self, path: str, name: str) -> str | None:
+        """The value of the first `name : value` or `name=value` line."""
+        match = re.search(rf"^{re.escape(name)}\s*[:=]\s*(.*)$", self.text(path) or "", re.MULTILINE)
+        return match[1].strip().strip('"') if match else None
+
+
+def _cpu(read: _HostReader) -> dict[str, Any]:
+    allowed = sorted(os.sched_getaffinity(0))
+    online = read.text("sys/devices/system/cpu/online")
+    governors = {read.text(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor") for cpu in allowed}
+    turbo_off = read.number("sys/devices/system/cpu/intel_pstate/no_turbo")
+    return {
+        "model": read.field("proc/cpuinfo", "model name") or read.field("proc/cpuinfo", "Model"),
+        "online": len(parse_cpu_list(online)) if online else os.cpu_count(),
+        "allowed": allowed,
+        "cores": _cores(read, allowed),
+        "smt": read.text("sys/devices/system/cpu/smt/control"),
+        "mhz_max": _khz_to_mhz(read.number("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")),
+        "governor": ", ".join(sorted(filter(None, governors))) or None,
+        "turbo": None if turbo_off is None else turbo_off == 0,
+        "cgroup_cpus_max": _cgroup_cpus(read),
+    }
+
+
+def _cores(read: _HostReader, allowed: list[int]) -> list[list[int]]:
+    """The allowed CPUs grouped by physical core; each alone where the kernel does not tell."""
+    cores: list[list[int]] = []
+    seen: set[int] = set()
+    for cpu in allowed:
+        if cpu in seen:
+            continue
+        text = read.text(f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        siblings = [other for other in parse_cpu_list(text) if other in allowed] if text else [cpu]
+        seen.update(siblings)
+        cores.append(siblings)
+    return cores
+
+
+def _khz_to_mhz(khz: int | None) -> int | None:
+    return None if khz is None else khz // 1000
+
+
+def _cgroup_cpus(read: _HostReader) -> float | None:
+    """CPUs that a cgroup quota allows (v2, then v1); None without a quota."""
+    v2 = (read.text("sys/fs/cgroup/cpu.max") or "").split()
+    if len(v2) == 2 and v2[0].isdigit():
+        return int(v2[0]) / int(v2[1])
+    quota = read.number("sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+    period = read.number("sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else None
+
+
+def _memory(read: _HostReader) -> dict[str, Any]:
+    def size(name: str) -> int | None:
+        text = read.field("proc/meminfo", name)
+        return int(text.split()[0]) * 1024 if text else None
+
+    return {
+        "total_bytes": size("MemTotal"),
+        "available_bytes": size("MemAvailable"),
+        "swap_bytes": size("SwapTotal"),
+        "transparent_hugepages": _chosen(read.text("sys/kernel/mm/transparent_hugepage/enabled")),
+    }
+
+
+def _chosen(text: str | None) -> str | None:
+    """`always [madvise] never` to `madvise`."""
+    match = re.search(r"\[(\w+)\]", text or "")
+    return match[1] if match else None
+
+
+def _limits(read: _HostReader) -> dict[str, Any]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return {
+        "descriptors_soft": soft,
+        "descriptors_hard": hard,
+        "descriptors_system": read.number("proc/sys/fs/file-max"),
+        "processes": None if processes == resource.RLIM_INFINITY else processes,
+        "threads_system": read.number("proc/sys/kernel/threads-max"),
+    }
+
+
+def _network(read: _HostReader) -> dict[str, Any]:
+    ports = (read.text("proc/sys/net/ipv4/ip_local_port_range") or "").split()
+    return {
+        "somaxconn": read.number("proc/sys/net/core/somaxconn"),
+        "tcp_max_syn_backlog": read.number("proc/sys/net/ipv4/tcp_max_syn_backlog"),
+        "local_ports": [int(port) for port in ports] if len(ports) == 2 else None,
+        "tcp_tw_reuse": read.number("proc/sys/net/ipv4/tcp_tw_reuse"),
+    }
+
+
+def _distribution(read: _HostReader) -> str | None:
+    return read.field("etc/os-release", "PRETTY_NAME")
+
+
+def _virtualisation(read: _HostReader) -> str | None:
+    """Who the hypervisor says it is; `yes` where only the CPU flag tells; None on bare metal."""
+    flags = read.field("proc/cpuinfo", "flags") or ""
+    product = read.text("sys/class/dmi/id/product_name")
+    hypervisor = read.text("sys/hypervisor/type")
+    if "hypervisor" not in flags.split() and not hypervisor:
+        return None
+    return hypervisor or product or "yes"
+
+
+def _container(read: _HostReader) -> str | None:
+    if (read.root / ".dockerenv").exists():
+        return "docker"
+    if (read.root / "run/.containerenv").exists():
+        return "podman"
+    return os.environ.get("container") if read.root == Path("/") else None  # noqa: SIM112 - systemd's spelling
+
+
+def _load_average(read: _HostReader) -> list[float] | None:
+    fields = (read.text("proc/loadavg") or "").split()
+    return [float(field) for field in fields[:3]] if len(fields) >= 3 else None
+
+
+def _may_use_perf(status: str | None) -> bool:
+    """Whether this process's capabilities lift what `perf_event_paranoid` forbids."""
+    for line in (status or "").splitlines():
+        if line.startswith("CapEff:"):
+            return any(int(line.split()[1], 16) >> bit & 1 for bit in PERF_CAPABILITIES)
+    return False
+
+
+def _first_float(text: str | None) -> float | None:
+    return float(text.split()[0]) if text else None
+
+
+def _package_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,161 @@
+"""Ports, of TCP unless said otherwise: free ones that stay free, from outside the range in which the kernel picks ports
+for outgoing connections; and whose a port in use is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+from pathlib import Path
+
+from powerband.base.errors import MeasurementError
+
+_LOWEST = 10_000
+_HIGHEST = 65_535
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_DEFAULT_LOCAL_PORTS = (32_768, 60_999)
+_LISTEN = "0A"  # the state, as /proc/net/tcp writes it
+
+
+def pick_port() -> int:
+    """A port on which nothing listens and no connection lingers. The load's own connections cannot take it, since it
+    lies outside `ip_local_port_range` (unless that leaves nothing). Raises MeasurementError where none is found."""
+    for port in random.sample(_candidates(local_port_range()), 200):
+        if port_is_free(port):
+            return port
+    raise MeasurementError("no free TCP port was found among 200 tried: close some servers, or give a fixed port")
+
+
+def pick_ports(count: int) -> list[int]:
+    """So many different ones. Raises MeasurementError as `pick_port` does."""
+    picked: set[int] = set()
+    while len(picked) < count:
+        picked.add(pick_port())
+    return list(picked)
+
+
+def pick_udp_port() -> int:
+    """A UDP port of 127.0.0.1 that nobody has bound. Raises MeasurementError where none is found."""
+    for port in random.sample(_candidates(local_port_range()), 200):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise MeasurementError("no free UDP port was found among 200 tried: close some servers")
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could bind this port on every address, IPv6 included, without SO_REUSEADDR."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            if family == socket.AF_INET6 and error.errno in _NO_IPV6:
+                continue
+            return False
+    return True
+
+
+def someone_listens(host: str, port: int, timeout_s: float = 0.25) -> bool:
+    """Whether a connection to the port is accepted."""
+    try:
+        socket.create_connection((host, port), timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def older_listener(port: int, root: int) -> str | None:
+    """The program that listens on a local port, as `name (pid N)`, if it was started before the process `root` and no
+    descendant of `root` listens there too. None otherwise, and where /proc does not tell."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    processes = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
+    if root not in processes:
+        return None
+    tree = {root}
+    # A child has been started after its parent, so one pass by starting time reaches all.
+    for pid, (parent, _, _) in sorted(processes.items(), key=lambda entry: (entry[1][1], entry[0])):
+        if parent in tree:
+            tree.add(pid)
+    if any(_holds(pid, inodes) for pid in tree):
+        return None
+    for pid, (_, started, name) in processes.items():
+        if pid not in tree and started < processes[root][1] and _holds(pid, inodes):
+            return f"{name} (pid {pid})"
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(fields[9])
+    return inodes
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - cheap with many processes
+
+
+def _stat(pid: int) -> tuple[int, int, str] | None:
+    """Parent, start time in clock ticks since boot, and name of a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    return int(fields[1]), int(fields[19]), head.partition("(")[2]
+
+
+def _holds(pid: int, inodes: set[str]) -> bool:
+    """Whether a process has one of these sockets open; False where we may not see that."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return False
+    for name in names:
+        try:
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in inodes:
+            return True
+    return False
+
+
+def local_port_range() -> tuple[int, int]:
+    """From which the kernel takes ports for outgoing connections, both ends included."""
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except (OSError, ValueError):
+        return _DEFAULT_LOCAL_PORTS
+    return int(low), int(high)
+
+
+def local_ports() -> int:
+    """How many connections one address of this machine may open to one destination."""
+    low, high = local_port_range()
+    return high - low + 1
+
+
+def _candidates(taken: tuple[int, int]) -> list[int]:
+    """At least 200 ports to try: those outside the range, or all of them where the range leaves too few."""
+    everything = range(_LOWEST, _HIGHEST + 1)
+    outside = [port for port in everything if not taken[0] <= port <= taken[1]]
+    return outside if len(outside) >= 200 else list(everything)

@@ -1,0 +1,147 @@
+"""Runs one `powerband-engine probe` process, which starts, watches and ends the subject.
+
+Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited, end, error) are decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from powerband.base.errors import MeasurementError
+from powerband.processes.engine_process import EngineProcess, Pump, describe_status
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.line_file import LineFile
+from powerband.wire import protocol as wire
+
+LAUNCH_TIMEOUT_S = 20.0
+SERIES = {"scrape", "scrape_failed", "statsd"}
+MEASURED = {"sample", "threads", "jvm", *SERIES}
+JVMS_MAX = 64
+JVM_GONE_NS = 2_500_000_000  # JVMs tell of themselves once a second
+KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
+
+
+class RunningProbe:
+    """A started probe; make one with `probe_up`."""
+
+    def __init__(self, process: EngineProcess, lines: LineFile, grace_s: float) -> None:
+        self.launched: wire.Launched | None = None
+        self.exited: wire.Exited | None = None
+        self.end: wire.End | None = None
+        self.error: wire.ErrorEvent | None = None
+        self._process = process
+        self._lines = lines
+        self._grace_s = grace_s
+        self._ended = False
+        self._jvm_lines: deque[bytes] = deque(maxlen=JVMS_MAX)
+        self.on_series: Callable[[bytes], None] = lambda line: None
+        """Called with each reading of the subject's own series, as it came; may raise to end the wait."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all of the subject descends from."""
+        return self._process.pid
+
+    def jvms(self) -> list[dict[str, Any]]:
+        """What each JVM of the subject last told of itself (the probe's `jvm` event), the latest last. Those that have
+        been silent while others told are gone."""
+        latest: dict[int, dict[str, Any]] = {}
+        for line in self._jvm_lines:
+            told = json.loads(line)
+            latest.pop(told["pid"], None)
+            latest[told["pid"]] = told
+        newest_ns = max((told["at_ns"] for told in latest.values()), default=0)
+        return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
+
+    def watch(self, name: str, pid: int) -> None:
+        self._process.send(wire.WatchAlso(name=name, pid=pid))
+
+    def stop(self, pump: Pump) -> None:
+        """Ends the subject and everything it forked, and waits for the report. Raises TrialFailed(probe_failed)."""
+        if self._ended:
+            return
+        self._process.send(wire.Stop())
+        if not pump.wait(lambda: self._ended, self._grace_s + KILL_SLACK_S, stoppable=False):
+            raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the subject in time")
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of the subject's life: the launched, exited and end events merged."""
+        events = (self.launched, self.exited, self.end)
+        return {
+            f"{event.type}_ns" if key == "at_ns" else key: value
+            for event in events
+            if event is not None
+            for key, value in event.model_dump(exclude={"type"}).items()
+        }
+
+    def on_line(self, line: bytes) -> None:
+        self._lines.write(line)
+        kind = wire.kind_of(line)
+        if kind == "jvm":
+            self._jvm_lines.append(line)
+        if kind in SERIES:
+            self.on_series(line)
+        if kind in MEASURED:
+            return
+        match wire.PROBE_EVENT.validate_json(line):
+            case wire.Launched() as event:
+                self.launched = event
+            case wire.Exited() as event:
+                self.exited = event
+            case wire.End() as event:
+                self.end = event
+            case wire.ErrorEvent() as event:
+                self.error = event
+
+    def on_end(self) -> None:
+        self._ended = True
+        if self.end is None and self.error is None:
+            status = self._process.wait(1.0)
+            raise TrialFailed(
+                Code.PROBE_FAILED,
+                f"the probe ended without a report ({describe_status(status)}); its last words are in engine.log of "
+                "the trial",
+            )
+
+
+@contextmanager
+def probe_up(
+    binary: Path, spec: wire.ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump
+) -> Iterator[RunningProbe]:
+    """Starts the probe and through it the subject; yields once the subject is launched. On leaving, the subject was
+    asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of its stdin.
+
+    Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
+    grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
+    try:
+        process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
+    except OSError as error:
+        raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+    with process:
+        probe = RunningProbe(process, lines, grace_s)
+        process.send(spec)
+        pump.add(process, probe.on_line, probe.on_end)
+        try:
+            _wait_launched(probe, pump)
+            yield probe
+            probe.stop(pump)
+        except TrialFailed:
+            with suppress(TrialFailed):
+                probe.stop(pump)
+            raise
+        finally:
+            pump.remove(process)
+
+
+def _wait_launched(probe: RunningProbe, pump: Pump) -> None:
+    launched = pump.wait(lambda: probe.launched is not None or probe.error is not None, LAUNCH_TIMEOUT_S)
+    if probe.error is not None:
+        code = Code.LAUNCH_FAILED if probe.error.kind == "launch" else Code.PROBE_FAILED
+        raise TrialFailed(code, probe.error.message)
+    if not launched:
+        raise TrialFailed(Code.PROBE_FAILED, f"the probe did not launch the subject within {LAUNCH_TIMEOUT_S:.0f} s")

@@ -1,0 +1,439 @@
+"""Brings one subject up: a free port, the command for one setting, launch through the probe, and the wait until ready.
+
+Early death is noticed at once, and every failure message ends with the subject's last words. Templates are filled in by
+`powerband.model.subjects`; stopping is the probe's work.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from powerband.base.hosts import http_url, is_loopback
+from powerband.base.logs import end_of
+from powerband.base.logs import out_of_memory as found_out_of_memory
+from powerband.base.units import format_bytes
+from powerband.model.experiment import Ready, Subject
+from powerband.model.load import Step
+from powerband.model.plan import Setting
+from powerband.model.subjects import (
+    PORTS,
+    STATSD,
+    is_told_statsd,
+    render_command,
+    render_env,
+    render_step,
+    render_text,
+    templates_of,
+)
+from powerband.model.templates import placeholders
+from powerband.processes.cpus import CpuSplit
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.jvm_attach import thread_names
+from powerband.processes.line_file import LineFile
+from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, someone_listens
+from powerband.processes.probe_process import RunningProbe, probe_up
+from powerband.processes.requests import Client, RequestFailedError, connection_to
+from powerband.processes.toolchain import given_values
+from powerband.store import SubjectAddress
+from powerband.wire import protocol as wire
+
+COUNTER_EVERY_NS = 500_000_000
+"""Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
+seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
+PORT_ATTEMPTS = 4
+APPLY_TIMEOUT_S = 10.0
+POLL_FIRST_S = 0.005
+POLL_LONGEST_S = 0.05
+LAST_WORDS_LINES = 8
+SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
+TAIL_BYTES = 8192
+
+_PORT_TAKEN = re.compile(
+    r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
+)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One subject with every template filled in."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str | None
+    url: str
+    host: str
+    port: int
+    ready: Ready
+    metrics_url: str | None
+    visitor_url: str | None
+    own_port: bool  # the url's port was picked by us, so another may be picked
+    apply: tuple[Step, ...] = ()
+    statsd_port: int | None = None  # UDP, of the sink
+    statsd_socket: str | None = None
+
+
+@dataclass(frozen=True)
+class RunningSubject:
+    """A subject that is ready."""
+
+    rendered: Rendered
+    probe: RunningProbe
+    log_file: Path
+
+    def thread_names(self) -> dict[int, str]:
+        """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
+        return {tid: name for jvm in self.probe.jvms() for tid, name in thread_names(jvm["pid"]).items()}
+
+    def check_alive(self) -> None:
+        """Raises TrialFailed(died) if it has ended unasked."""
+        exited = self.probe.exited
+        if exited is not None and not exited.asked:
+            raise TrialFailed(
+                Code.DIED,
+                f"the subject ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
+                f"{last_words(self.log_file)}",
+            )
+
+
+@dataclass(frozen=True)
+class SubjectFiles:
+    """Where a trial keeps what comes from its subject and probe."""
+
+    log: Path
+    engine_log: Path
+    probe_lines: LineFile
+    tell_address: Callable[[SubjectAddress], None]
+
+
+def render(
+    subject: Subject,
+    setting: Setting,
+    engine: Path,
+    port: int | None = None,
+    given: Mapping[str, str] | None = None,
+) -> Rendered:
+    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, ports
+    apart, found here where it is None. Raises ExperimentError where a template cannot be filled."""
+    given = given_values(subject, engine) if given is None else dict(given)
+    wanted = placeholders(templates_of(subject))
+    given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
+    if port is not None:
+        given["port"] = str(port)
+    udp, unix = STATSD
+    if udp in wanted:
+        given[udp] = str(pick_udp_port())
+
+    def text(template: str) -> str:
+        return render_text(subject, setting, given, template)
+
+    url = text(subject.url)
+    parts = urlsplit(http_url(url))
+    ready = subject.ready
+    return Rendered(
+        argv=tuple(render_command(subject, setting, given)),
+        env=tuple(render_env(subject, setting, given).items()),
+        cwd=None if subject.cwd is None else text(subject.cwd),
+        url=url,
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or (443 if parts.scheme == "https" else 80),
+        ready=ready.model_copy(
+            update={
+                "http": None if ready.http is None else text(ready.http),
+                "log": None if ready.log is None else text(ready.log),
+            }
+        ),
+        metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
+        visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
+        own_port="port" in placeholders([subject.url]) or subject.counts is not None,
+        statsd_port=int(given[udp]) if udp in wanted else None,
+        statsd_socket=given[unix] if unix in wanted else None,
+        apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
+    )
+
+
+class SubjectCounter(Protocol):
+    """The counter of a self-driven subject, by which the subject shows that it is ready."""
+
+    page: str | None
+
+    @property
+    def is_told(self) -> bool: ...
+
+    def missing(self) -> TrialFailed: ...
+
+
+@contextmanager
+def subject_up(
+    subject: Subject,
+    setting: Setting,
+    *,
+    engine: Path,
+    cpus: CpuSplit,
+    files: SubjectFiles,
+    pump: Pump,
+    on_launched: Callable[[RunningProbe], None],
+    scraped: Sequence[str] = (),
+    given: Mapping[str, str] | None = None,
+    counted: SubjectCounter | None = None,
+) -> Iterator[RunningSubject]:
+    """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
+
+    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counted`: the
+    counter of a self-driven subject, which needs to listen nowhere. A subject that ends because another program took
+    its port meanwhile is started again on another port.
+    Raises TrialFailed with any of the codes of a subject that does not start."""
+    with _statsd_folder(subject) as socket:
+        found = {**(given_values(subject, engine) if given is None else given), **socket}
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            rendered = render(subject, setting, engine, given=found)
+            check_command(rendered)
+            if not rendered.own_port and someone_listens(rendered.host, rendered.port):
+                raise TrialFailed(
+                    Code.PORT_IN_USE,
+                    f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
+                    "pick a free port by writing {port} in the command and in subject.url",
+                )
+            files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
+            spec = probe_spec(subject, rendered, cpus, files.log, scraped)
+            with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
+                on_launched(probe)
+                if counted is not None:
+                    counted.page = rendered.metrics_url
+                try:
+                    _wait_ready(rendered, probe, files.log, pump, counted)
+                except PortTaken:
+                    if attempt < PORT_ATTEMPTS and rendered.own_port:
+                        continue
+                    raise
+                if counted is None:
+                    check_listener(rendered, probe)
+                apply_knobs(rendered)
+                yield RunningSubject(rendered, probe, files.log)
+                return
+
+
+@contextmanager
+def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
+    """A short path for the sink's socket, which is gone with the trial: the kernel takes no long ones."""
+    if not is_told_statsd(subject):
+        yield {}
+        return
+    with TemporaryDirectory(prefix="powerband-") as folder:
+        yield {STATSD[1]: f"{folder}/statsd.sock"}
+
+
+class PortTaken(TrialFailed):
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.PORT_IN_USE, message)
+
+
+def check_command(rendered: Rendered) -> None:
+    """Raises TrialFailed(command_not_found, not_executable) before anything is started."""
+    program = rendered.argv[0]
+    folder = Path(rendered.cwd or ".")
+    # os.path says False, where Path raises, of a folder that is closed to us.
+    if rendered.cwd is not None and not os.path.isdir(folder):  # noqa: PTH112
+        raise TrialFailed(Code.LAUNCH_FAILED, f"subject.cwd is no folder: {rendered.cwd}")
+    if "/" not in program:
+        path = dict(rendered.env).get("PATH", os.environ.get("PATH", os.defpath))
+        if shutil.which(program, path=path) is None:
+            raise TrialFailed(
+                Code.COMMAND_NOT_FOUND,
+                f"the command {program} was not found on PATH: check its spelling, or write the path to it",
+            )
+        return
+    file = folder / program
+    if not os.path.isfile(file):  # noqa: PTH113
+        raise TrialFailed(
+            Code.COMMAND_NOT_FOUND,
+            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})",
+        )
+    if not os.access(file, os.X_OK):
+        raise TrialFailed(
+            Code.NOT_EXECUTABLE,
+            f"{program} is not executable: `chmod +x` it, or put its interpreter in front (java -jar ..., python3 ...)",
+        )
+
+
+def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
+    """Raises TrialFailed(port_in_use) where the port belongs to a program that ran before the subject was started.
+
+    Nothing is said where the owner cannot be told: another machine's port, processes of another user, and programs that
+    listen on behalf of the subject, such as a container's proxy."""
+    if not is_loopback(rendered.host):
+        return
+    stranger = older_listener(rendered.port, probe.pid)
+    if stranger is not None:
+        raise TrialFailed(
+            Code.PORT_IN_USE,
+            f"not the subject but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
+            "let the subject listen on a port of its own ({port} in the command and in subject.url)",
+        )
+
+
+def apply_knobs(rendered: Rendered) -> None:
+    """Makes the requests of `subject.apply`, in order. Raises TrialFailed(apply_failed) at one that is refused."""
+    with Client(rendered.url, APPLY_TIMEOUT_S) as client:
+        for step in rendered.apply:
+            try:
+                client.send(step)
+            except RequestFailedError as error:
+                raise TrialFailed(
+                    Code.APPLY_FAILED,
+                    f"the subject does not take the setting that subject.apply sends it ({error}): check the request, "
+                    "and that its answer has the status that is expected",
+                ) from error
+
+
+def last_words(log_file: Path) -> str:
+    """The end of a subject's log, as the end of a sentence."""
+    text = end_of(log_file, TAIL_BYTES).strip()
+    if not text:
+        return "; it printed nothing"
+    return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
+
+
+def out_of_memory(subject: RunningSubject) -> str:
+    """Of a JVM that died of it: so, and what its heap was when it last told; empty where its log does not say so."""
+    if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
+        return ""
+    text = f": it ran out of memory ({said})"
+    if jvms := subject.probe.jvms():
+        jvm = jvms[-1]
+        used, taken = jvm.get("heap_used_bytes_now"), jvm.get("heap_committed_bytes_now")
+        if used and taken:
+            text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last told"
+    return text
+
+
+def describe_exit(exited: wire.Exited) -> str:
+    if exited.signal is not None:
+        try:
+            return f"killed by {signal.Signals(exited.signal).name}"
+        except ValueError:
+            return f"killed by signal {exited.signal}"
+    if exited.exit_code == 0:
+        return "exit code 0; a server must stay in the foreground"
+    return f"exit code {exited.exit_code}"
+
+
+def probe_spec(
+    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]
+) -> wire.ProbeSpec:
+    """What the probe of a trial is told: the command to launch, and what to read of it. `log` gets its output."""
+    page = rendered.metrics_url if scraped else None
+    counts = subject.counts is not None
+    every_ns = COUNTER_EVERY_NS if counts else SERIES_EVERY_NS
+    return wire.ProbeSpec(
+        launch=wire.Launch(
+            name="subject",
+            argv=rendered.argv,
+            env=rendered.env,
+            cwd=rendered.cwd,
+            log_file=str(log.absolute()),
+            cpus=cpus.subject,
+            stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
+            grace_ns=subject.stop.grace_ns,
+        ),
+        # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
+        # as its counter is read, and without the events that make each switch dearer; its threads stay.
+        interval_ns=COUNTER_EVERY_NS if counts else wire.SAMPLE_EVERY_NS,
+        exact_counts=not counts,
+        ports=() if counts else (rendered.port,),
+        scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
+        statsd=_sink(rendered, every_ns),
+        cpus=cpus.probe,
+        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
+    )
+
+
+def _sink(rendered: Rendered, interval_ns: int) -> wire.StatsdSink | None:
+    port, socket = rendered.statsd_port, rendered.statsd_socket
+    if port is None and socket is None:
+        return None
+    return wire.StatsdSink(udp=None if port is None else f"127.0.0.1:{port}", unix=socket, interval_ns=interval_ns)
+
+
+def _wait_ready(
+    rendered: Rendered, probe: RunningProbe, log_file: Path, pump: Pump, counted: SubjectCounter | None = None
+) -> None:
+    counter = counted if rendered.ready.http is None and rendered.ready.log is None else None
+    is_ready = ready_check(rendered, log_file, counter)
+    timeout_s = rendered.ready.timeout_ns / 1e9
+    deadline = time.monotonic() + timeout_s
+    pause_s = POLL_FIRST_S
+    while not is_ready():
+        if pump.wait(lambda: probe.exited is not None, pause_s):
+            break
+        if time.monotonic() > deadline:
+            if counter is not None:
+                raise counter.missing()
+            raise TrialFailed(
+                Code.NOT_READY,
+                f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
+                f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
+            )
+        pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
+    pump.wait(lambda: probe.exited is not None, 0.001)
+    if probe.exited is not None:
+        words = last_words(log_file)
+        if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES)):
+            which = "on its port" if counted is not None else f"on port {rendered.port}"
+            raise PortTaken(f"the subject could not listen {which}, which is in use{words}")
+        raise TrialFailed(
+            Code.DIED_BEFORE_READY, f"the subject ended before it was ready ({describe_exit(probe.exited)}){words}"
+        )
+
+
+def _how_ready(rendered: Rendered) -> str:
+    if rendered.ready.http is not None:
+        return f"no answer below status 500 from {_http_url(rendered)}"
+    if rendered.ready.log is not None:
+        return f"its log does not match {rendered.ready.log!r}"
+    return f"{rendered.host}:{rendered.port} accepts no connection"
+
+
+def ready_check(rendered: Rendered, log_file: Path, counter: SubjectCounter | None = None) -> Callable[[], bool]:
+    """A function that tells whether the subject is ready now; it may block for a second at most."""
+    if counter is not None:
+        return lambda: counter.is_told
+    if rendered.ready.http is not None:
+        url = _http_url(rendered)
+        return lambda: _answers(url)
+    if rendered.ready.log is not None:
+        pattern = re.compile(rendered.ready.log, re.MULTILINE)
+        return lambda: log_file.is_file() and pattern.search(log_file.read_text(errors="replace")) is not None
+    return lambda: someone_listens(rendered.host, rendered.port)
+
+
+def _http_url(rendered: Rendered) -> str:
+    target = rendered.ready.http or "/"
+    if "://" in target:
+        return target
+    parts = urlsplit(http_url(rendered.url))
+    return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url)
+    connection = connection_to(url, timeout_s=1.0)
+    try:
+        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException, ValueError):  # ValueError: a path that no request line can hold
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""Reads what engines and probe wrote of one trial: merged summaries, histograms, samples."""

@@ -1,0 +1,178 @@
+"""Merges the `summary` events of a fleet of engine processes into one: counts are added, histograms are merged.
+
+In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are taken of merged histograms only, never averaged.
+Not here: any judgement of the numbers (`honesty.py`), the probe (`probe_samples.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from powerband.readings.histogram import bounds, decode, merge
+
+SECOND_NS = 1e9
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+class MergedTimes:
+    """A distribution of times in ns: HdrHistograms with 3 significant digits, merged without loss."""
+
+    def __init__(self, encoded: Iterable[str]) -> None:
+        cells, self._counts = merge([decode(text) for text in encoded if text])
+        low, size = bounds(cells)
+        self._highest = low + size - 1
+        self._middle = (low + self._highest) / 2
+        self._passed = np.cumsum(self._counts)
+
+    @property
+    def count(self) -> int:
+        return int(self._passed[-1]) if self._passed.size else 0
+
+    def quantile(self, q: float) -> float:
+        """The value that at least a share `q` in [0, 1] of all values does not exceed; 0 where there are none."""
+        if not self._passed.size:
+            return 0.0
+        rank = max(1, math.ceil(q * self.count - 1e-9))
+        return float(self._highest[np.searchsorted(self._passed, rank)])
+
+    @property
+    def maximum(self) -> float:
+        return self.quantile(1.0)
+
+    def moment(self, order: int) -> float:
+        """The mean of value ** order, each value taken at the middle of its cell; 0 where there are no values."""
+        return float(np.dot(self._middle**order, self._counts) / self.count) if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class RequestCounts:
+    """Conservation says: scheduled == sent + dropped; sent == sum of outcomes."""
+
+    scheduled: int
+    sent: int
+    dropped: int
+    outcomes: Mapping[str, int]
+
+    @property
+    def ended(self) -> int:
+        return sum(self.outcomes.values())
+
+    @property
+    def ok(self) -> int:
+        return self.outcomes.get("ok", 0)
+
+
+@dataclass(frozen=True)
+class MergedFleet:
+    """All engines of one trial as one. Windows that end by time differ by microseconds; each rate is taken over its
+    engine's own window and then added; `start_ns`, `end_ns`: the part common to all. Where an engine ended because its
+    users had done their work, everything is taken over the whole span: who is done early goes on without load."""
+
+    start_ns: int
+    end_ns: int
+    total: RequestCounts
+    cohort: RequestCounts
+    window_outcomes: Mapping[str, int]
+    goodput_per_s: float
+    achieved_per_s: float
+    offered_per_s: float
+    users_mean: float
+    busy_users_mean: float
+    """Mean requests in the system by Little's sum: time in system per second of window."""
+    thinking_users_mean: float
+    """Mean users thinking by Little's sum."""
+    carried_users_mean: float
+    """What the window's edges cut of both sums: the ages, at each edge, of requests in flight and of pauses."""
+    unanswered: int
+    """Requests intended before the window and still without an answer at its end."""
+    cpu_cores: float
+    cpu_share_max: float
+    """CPU share of the busiest engine thread."""
+    threads: int
+    """Engine threads, each an event loop."""
+    connections_opened: int
+    summaries: tuple[Mapping[str, Any], ...]
+
+    @property
+    def window_s(self) -> float:
+        return (self.end_ns - self.start_ns) / SECOND_NS
+
+    @property
+    def ended(self) -> int:
+        return sum(self.window_outcomes.values())
+
+    @property
+    def rejected_statuses(self) -> Counter[str]:
+        """Of the whole run, requests that were rejected by their status, by status."""
+        return sum((Counter(summary.get("rejected_statuses", {})) for summary in self.summaries), Counter())
+
+    def times(self, name: str) -> MergedTimes:
+        """A distribution of the cohort by its name on the wire, e.g. `response_time_ns`."""
+        return MergedTimes(summary["cohort_times"][name] for summary in self.summaries)
+
+    def connect_times(self) -> MergedTimes:
+        return MergedTimes(summary["connections"]["connect_time_ns"] for summary in self.summaries)
+
+
+def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> MergedFleet | None:
+    """None where no engine reported, or none reached its measured window."""
+    reached = [s for s in summaries if s["measure_end_ns"] > s["measure_start_ns"] > 0]
+    if not reached:
+        return None
+    starts, ends = [s["measure_start_ns"] for s in reached], [s["measure_end_ns"] for s in reached]
+    worked = any(s["ended_by"] == "work" for s in reached)
+    start_ns, end_ns = (min(starts), max(ends)) if worked else (max(starts), min(ends))
+    windows = [(start_ns, end_ns)] * len(reached) if worked else list(zip(starts, ends, strict=True))
+    lengths_s = [(end - start) / SECOND_NS for start, end in windows]
+
+    def per_s(values: Iterable[float]) -> float:
+        return math.fsum(value / length for value, length in zip(values, lengths_s, strict=True))
+
+    shares = [
+        cpu / SECOND_NS / length for s, length in zip(reached, lengths_s, strict=True) for cpu in s["thread_cpu_ns"]
+    ]
+    return MergedFleet(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        total=_add(s["total"] for s in summaries),
+        cohort=_add(s["cohort"] for s in reached),
+        window_outcomes=_add_outcomes(s["window"]["outcomes"] for s in reached),
+        goodput_per_s=per_s(s["window"]["outcomes"].get("ok", 0) for s in reached),
+        achieved_per_s=per_s(sum(s["window"]["outcomes"].values()) for s in reached),
+        offered_per_s=per_s(s["cohort"]["scheduled"] for s in reached),
+        users_mean=per_s(s["window"]["user_ns"] / SECOND_NS for s in reached),
+        busy_users_mean=per_s(s["window"]["time_in_system_ns_sum"] / SECOND_NS for s in reached),
+        thinking_users_mean=per_s(s["window"]["think_ns_sum"] / SECOND_NS for s in reached),
+        carried_users_mean=per_s(
+            (s["window"]["carried_out_ns_sum"] - s["window"]["carried_in_ns_sum"]) / SECOND_NS for s in reached
+        ),
+        unanswered=sum(s["window"]["unanswered"] for s in reached),
+        cpu_cores=per_s((s["cpu_user_ns"] + s["cpu_system_ns"]) / SECOND_NS for s in reached),
+        cpu_share_max=max(shares, default=0.0),
+        threads=len(shares),
+        connections_opened=sum(s["connections"]["opened"] for s in summaries),
+        summaries=tuple(reached),
+    )
+
+
+def _add(parts: Iterable[Mapping[str, Any]]) -> RequestCounts:
+    parts = list(parts)
+    return RequestCounts(
+        scheduled=sum(part["scheduled"] for part in parts),
+        sent=sum(part["sent"] for part in parts),
+        dropped=sum(part["dropped"] for part in parts),
+        outcomes=_add_outcomes(part["outcomes"] for part in parts),
+    )
+
+
+def _add_outcomes(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    merged: Counter[str] = Counter()
+    for part in parts:
+        merged.update(part)
+    return dict(sorted(merged.items()))

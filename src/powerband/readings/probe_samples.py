@@ -1,0 +1,229 @@
+"""Reads the probe's samples of one trial and answers two questions about any stretch of time: by how much did a
+cumulative counter grow, and what levels did a gauge have? Counters are interpolated linearly between readings.
+
+Of a tree with many threads the probe reads what it counts per thread about once a second only, and repeats it in
+between (see TreeSample in the wire contract). A repeated value is no reading: it is taken out here, once for everyone.
+
+Not here: what the figures mean (`measure.py`), the per-second series for plots (`series.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MANY_THREADS = 64
+PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
+READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
+COVERED_LEAST = 0.5
+SINK_FIGURES = ("packets", "updates", "malformed", "dropped")  # of the StatsD sink, as series statsd_<name>_total
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """One source (a process tree, or the host): the samples' times and each field's values, NaN where absent or
+    only repeated."""
+
+    at_ns: Array
+    fields: Mapping[str, Array]
+
+    def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
+        """By how much a cumulative counter grew from start to end. Where its readings begin later or end earlier, the
+        rate over what they cover stands for the whole; None where they cover less than `covered_least` of it."""
+        at, values = self._readings(name)
+        if at.size < 2 or end_ns <= start_ns:
+            return None
+        first, last = max(float(at[0]), start_ns), min(float(at[-1]), end_ns)
+        covered = (last - first) / (end_ns - start_ns)
+        if covered < covered_least:
+            return None
+        low, high = np.interp([first, last], at, values)
+        return float(high - low) / covered
+
+    def slopes(self, name: str) -> tuple[float | None, ...]:
+        """Growth per ns from each sample to the next, level between two readings; None where there is none around."""
+        at, values = self._readings(name)
+        if at.size < 2:
+            return (None,) * (self.at_ns.size - 1)
+        filled = np.interp(self.at_ns, at, values, left=np.nan, right=np.nan)
+        passed = np.diff(self.at_ns)
+        rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
+        return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+
+    def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
+        """The values of a gauge within the stretch; None where there are none."""
+        values = self.fields.get(name)
+        if values is None:
+            return None
+        inside = values[(self.at_ns >= start_ns) & (self.at_ns <= end_ns)]
+        inside = inside[~np.isnan(inside)]
+        return inside if inside.size else None
+
+    def _readings(self, name: str) -> tuple[Array, Array]:
+        """The instants at which a field was read, and its values then."""
+        values = self.fields.get(name)
+        if values is None:
+            return np.empty(0), np.empty(0)
+        known = ~np.isnan(values)
+        return self.at_ns[known], values[known]
+
+
+@dataclass(frozen=True)
+class ProbeSamples:
+    """What one probe process saw in a trial."""
+
+    trees: Mapping[str, Counters]
+    host: Counters
+    threads: tuple[Mapping[str, Any], ...]
+    """The `threads` events, in order."""
+    own_cores: float
+    """The probe's own CPU over its life, in cores."""
+    jvms: tuple[Counters, ...] = ()
+    """Each JVM of the subject; `gc_count` and `gc_ns` are of all its collectors together."""
+    scrapes: Counters | None = None
+    """The subject's own series, of its metrics page and of what it sent to the StatsD sink: a field for each, called as
+    on the page."""
+    scrapes_failed: tuple[Mapping[str, Any], ...] = ()
+    on_page: frozenset[str] = frozenset()
+    """Of the subject's own series those that its page has; the others it sends."""
+
+    def matching(self, prefix: str) -> list[Counters]:
+        """The trees named `prefix` or `prefix-...`, e.g. every engine of a fleet."""
+        return [tree for name, tree in self.trees.items() if name.split("-")[0] == prefix]
+
+
+def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
+    """None where the probe took no sample."""
+    trees: dict[str, _Readings] = {}
+    host = _Readings()
+    threads: list[Mapping[str, Any]] = []
+    jvms: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    readings: list[Mapping[str, Any]] = []
+    failed: list[Mapping[str, Any]] = []
+    hello_ns: int | None = None
+    own_cores = 0.0
+    for event in events:
+        match event["type"]:
+            case "hello":
+                hello_ns = event["monotonic_ns"]
+            case "sample":
+                for tree in event["trees"]:
+                    trees.setdefault(tree["name"], _Readings()).add(event["at_ns"], tree)
+                host.add(event["at_ns"], event["host"])
+            case "threads":
+                threads.append(event)
+            case "jvm":
+                jvms.setdefault(event["pid"], []).append((event["at_ns"], event))
+            case "scrape" | "statsd":
+                readings.append(event)
+            case "scrape_failed":
+                failed.append(event)
+            case "end":
+                begun = hello_ns if hello_ns is not None else (host.at_ns[0] if host.at_ns else event["at_ns"])
+                own_cores = event["cpu_ns"] / max(1, event["at_ns"] - begun)
+    if not host.at_ns:
+        return None
+    return ProbeSamples(
+        trees={name: readings.counters() for name, readings in trees.items()},
+        host=host.counters(),
+        threads=tuple(threads),
+        own_cores=own_cores,
+        jvms=tuple(_jvm(rows) for rows in jvms.values()),
+        scrapes=own_readings(readings),
+        scrapes_failed=tuple(failed),
+        on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
+    )
+
+
+class _Readings:
+    """The samples of one source, kept as bare numbers: an hour of them is 36,000. Its fields are those of the first."""
+
+    def __init__(self) -> None:
+        self.at_ns = array("d")
+        self._fields: dict[str, array[float]] = {}
+
+    def add(self, at_ns: int, values: Mapping[str, Any]) -> None:
+        if not self.at_ns:
+            self._fields = {name: array("d") for name, value in values.items() if not isinstance(value, str)}
+        self.at_ns.append(at_ns)
+        for name, column in self._fields.items():
+            value = values.get(name)
+            column.append(math.nan if value is None else value)
+
+    def counters(self) -> Counters:
+        fields = {name: np.array(column, dtype=float) for name, column in self._fields.items()}
+        repeated = _repeated(fields)
+        for name in READ_TOGETHER:
+            if name in fields:
+                fields[name][repeated] = np.nan
+        return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
+
+
+def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
+    """Figures of one JVM over time."""
+    gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
+    fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in gauges}
+    used = fields["heap_used_bytes_now"]
+    used[used == 0] = np.nan  # not told yet: some collectors do so at their first collection
+    for name, key in (("gc_count", "count"), ("gc_ns", "time_ns")):
+        fields[name] = np.array([sum(each[key] for each in row["collectors"]) for _, row in rows], dtype=float)
+    return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
+
+
+def own_readings(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
+    """Of `scrape` and `statsd` events: the page's series, and the sink's. Where both tell of a series, the page's word
+    counts."""
+    parts = [_read(mine) for kind in ("scrape", "statsd") if (mine := [r for r in readings if r["type"] == kind])]
+    return _merged(parts) if parts else None
+
+
+def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
+    """A page is made somewhere between being asked for and being there. The sink's own figures are series too."""
+    rows = [
+        {**each["values"], **{f"statsd_{name}_total": each[name] for name in SINK_FIGURES if name in each}}
+        for each in readings
+    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in names}
+    at = [each["at_ns"] + each.get("took_ns", 0) // 2 for each in readings]
+    return Counters(at_ns=np.array(at, dtype=float), fields=fields)
+
+
+def _merged(parts: Sequence[Counters]) -> Counters:
+    """One source of several: at the readings of the others a series lies between its own."""
+    if len(parts) == 1:
+        return parts[0]
+    at = np.concatenate([part.at_ns for part in parts])
+    order = np.argsort(at, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    fields: dict[str, Array] = {}
+    begin = 0
+    for part in parts:
+        mine = place[begin : begin + part.at_ns.size]
+        begin += part.at_ns.size
+        for name, values in part.fields.items():
+            if name not in fields:
+                fields[name] = np.interp(at[order], part.at_ns, values, left=np.nan, right=np.nan)
+                fields[name][mine] = values
+    return Counters(at_ns=at[order], fields=fields)
+
+
+def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which samples of a tree with many threads only repeat what is counted per thread: nothing of it has changed."""
+    threads = fields.get("threads_now")
+    if threads is None:
+        return np.zeros(0, dtype=bool)
+    repeated = threads > MANY_THREADS
+    repeated[0] = False
+    for name in PER_THREAD:
+        if name in fields:
+            repeated[1:] &= np.diff(fields[name]) == 0
+    return repeated

@@ -1,0 +1,1 @@
+"""An analysis as JSON, JUnit XML and Markdown."""

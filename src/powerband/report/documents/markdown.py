@@ -1,0 +1,222 @@
+"""The answer for a pull request: `--format md`, GitHub's Markdown. Values enter, text leaves; nothing is computed.
+
+Short: the answer and how sure it is, the table of settings, the claims, what to mind; folded away, what does not count
+and how to repeat it. Every word that is not our own passes `markdown_text`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.settings.standing import metric_words
+from powerband.base.units import plural
+from powerband.model.plan import format_level
+from powerband.model.results import Analysis, SettingResult
+from powerband.report.documents.markdown_text import block, code, prose
+from powerband.report.html.gather import read_host
+from powerband.report.wording.comparison import change_cells, comparison_notes, headings
+from powerband.report.wording.findings import bottleneck_short, capacity_words, state_words
+from powerband.report.wording.numbers import format_estimate, format_interval, format_share
+from powerband.report.wording.standings import ranked
+from powerband.report.wording.words import (
+    change_words,
+    factor_names,
+    not_allowed,
+    present_columns,
+    short_id,
+    trial_counts,
+    unusable_trials,
+    verdict_note,
+)
+from powerband.store import RunDir
+
+_ROWS_MOST = 20
+_UNUSABLE_MOST = 10
+_FACTOR_COLUMNS = 5
+_COLUMNS = (
+    "response_time_ns_p99",
+    "error_rate",
+    "subject_cpu_cores",
+    "rss_bytes_max",
+)  # what a narrow page has room for
+
+
+def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
+    """The answer of a run; without one, nothing is said of how to repeat it."""
+    parts = [
+        _title(analysis),
+        *_answer(analysis.answer.sentences),
+        *_settings(analysis),
+        *_claims(analysis),
+        *_warnings(analysis.warnings),
+        *_unusable(analysis),
+        *_repeat(run),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
+    """Two runs, or two revisions of a server; `run`: in which the revisions were measured."""
+    first, second = comparison.names
+    heads = headings(comparison)
+    found = (change_cells(change, comparison) for change in comparison.changes)
+    rows = [[code(name), *cells] for name, *cells in found]
+    parts = [
+        f"### powerband: {code(first)} and {code(second)}",
+        f"**{prose(comparison.sentence)}**",
+        *([_table(heads, rows, left=(0, len(heads) - 1))] if rows else []),
+        *map(prose, comparison_notes(comparison)),
+        *_warnings(comparison.warnings),
+        *_repeat(run),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(analysis: Analysis) -> str:
+    return f"### powerband: {prose(analysis.question or analysis.name)}"
+
+
+def _answer(sentences: Sequence[str]) -> Iterator[str]:
+    first, *rest = sentences or ("No answer.",)
+    yield f"**{prose(first)}**"
+    if rest:
+        yield prose(" ".join(rest))
+
+
+def _settings(analysis: Analysis) -> Iterator[str]:
+    """Every setting in plan order; of many the best."""
+    if not analysis.settings:
+        return
+    rows: Sequence[SettingResult] = analysis.settings
+    if len(rows) > _ROWS_MOST:
+        rows = ranked(analysis)[:_ROWS_MOST]
+    names = factor_names(analysis)
+    whole = not 0 < len(names) <= _FACTOR_COLUMNS or bool(analysis.changes)
+    columns = [column for column in present_columns(analysis) if column.metric in _COLUMNS]
+    named = any(row.bottleneck is not None for row in rows)
+    heads = [
+        *(["setting"] if whole else map(code, names)),
+        metric_words(analysis.objective), "interval", "change", "verdict",
+        *(column.short for column in columns), *(["limit"] if named else []), "trials",
+    ]  # fmt: skip
+
+    def cells(row: SettingResult) -> Iterator[str]:
+        levels = (
+            [short_id(row.setting, analysis)] if whole else [format_level(level) for _, level in row.setting.levels]
+        )
+        chosen = row.setting == analysis.answer.setting
+        yield from (f"**{code(level)}**" if chosen else code(level) for level in levels)
+        estimate = row.estimates.get(analysis.objective)
+        yield _unbroken(format_estimate(estimate, analysis.objective))
+        yield _unbroken(format_interval(estimate, analysis.objective))
+        yield _unbroken(change_words(row, analysis))
+        yield state_words(row, analysis)
+        for column in columns:
+            yield _unbroken(format_estimate(row.estimates.get(column.metric), column.metric, digits=3))
+        if named:
+            yield bottleneck_short(row.bottleneck)
+        yield f"{row.trials} of {row.trials + row.invalid}" if row.invalid else str(row.trials)
+
+    factors = 1 if whole else len(names)
+    left = [*range(factors), factors + 3, *([len(heads) - 2] if named else [])]
+    yield _table(heads, (list(cells(row)) for row in rows), left=left)
+    more = len(analysis.settings) - len(rows)
+    yield " ".join(
+        part for part in (f"And {plural(more, 'setting')} more." if more else "", _footnote(analysis)) if part
+    )
+    noted = [(row.setting.id, row.capacity) for row in rows if row.capacity is not None and row.capacity.note]
+    items = [f"- {code(name)} is not allowed: {prose(why)}" for name, why in not_allowed(analysis)]
+    items += [f"- {code(name)}: {capacity_words(found)}; {prose(found.note)}" for name, found in noted]
+    if items:
+        yield "\n".join(items)
+
+
+def _footnote(analysis: Analysis) -> str:
+    bold = "Bold: the answer. " if analysis.answer.setting else ""
+    where = f" where {' and '.join(analysis.constraints)}" if analysis.constraints else ""
+    goal = f"Objective: {analysis.direction} {metric_words(analysis.objective)}{where}."
+    intervals = f"Intervals: {format_share(analysis.confidence)}."
+    return f"<sub>{bold}{prose(f'{verdict_note(analysis)} {intervals} {goal} {trial_counts(analysis)}.')}</sub>"
+
+
+def _claims(analysis: Analysis) -> Iterator[str]:
+    if analysis.claims:
+        rows = [
+            [prose(claim.says), prose(claim.published or ""), f"**{claim.verdict.value}**", prose(claim.sentence)]
+            for claim in analysis.claims
+        ]
+        yield _table(("claim", "published", "here", "measured"), rows, left=range(4))
+
+
+def _warnings(warnings: Iterable[str]) -> Iterator[str]:
+    items = [f"- {prose(warning)}" for warning in warnings]
+    if items:
+        yield "\n".join(["To mind:", "", *items])
+
+
+def _unusable(analysis: Analysis) -> Iterator[str]:
+    trials = unusable_trials(analysis.trials)
+    if not trials:
+        return
+    items = [
+        f"- trial {trial.number} ({code(trial.setting)}) {trial.status}: {prose('; '.join(trial.reasons))}"
+        for trial in trials[:_UNUSABLE_MOST]
+    ]
+    if len(trials) > _UNUSABLE_MOST:
+        items.append(f"- and {len(trials) - _UNUSABLE_MOST} more, in the report")
+    yield _folded(f"{plural(len(trials), 'trial')} not counted", "\n".join(items))
+
+
+def _repeat(run: RunDir | None) -> Iterator[str]:
+    """The command that was typed, the one that holds every default and the seed, and on what machine it was."""
+    if run is None:
+        return
+    host = read_host(run.host)
+    typed = host.get("command")
+    lines = ["# the same, with every default and the seed", f"powerband run {shlex.quote(str(run.experiment))}"]
+    if isinstance(typed, list) and typed:
+        program, *arguments = map(str, typed)
+        name = "powerband" if Path(program).name in ("powerband", "__main__.py") else program
+        lines = ["# as it was started", " ".join(shlex.join([name, *arguments]).split()), *lines]
+    yield _folded("How to repeat this", "\n\n".join([block("\n".join(lines)), prose("; ".join(_facts(host)))]))
+
+
+def _facts(host: Mapping[str, Any]) -> Iterator[str]:
+    def at(*keys: str) -> Any:
+        value: Any = host
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    if version := at("versions", "powerband"):
+        yield f"powerband {version}"
+    if model := at("cpu", "model"):
+        allowed = at("cpu", "allowed")
+        yield f"{model}{f', {len(allowed)} CPUs allowed' if isinstance(allowed, list) else ''}"
+    for fact in (at("distribution"), at("kernel")):
+        if fact:
+            yield str(fact)
+    if virtual := at("virtualisation"):
+        yield "a virtual machine" if virtual == "yes" else f"a virtual machine ({virtual})"
+    if container := at("container"):
+        yield f"in a container ({container})"
+    yield "another machine may answer otherwise"
+
+
+def _unbroken(figure: str) -> str:
+    """In one line, however narrow its column."""
+    return figure.replace(" ", "\u00a0").replace("–", "\u2060–\u2060")
+
+
+def _folded(summary: str, content: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], *, left: Iterable[int]) -> str:
+    """Names to the left, figures to the right. Cells are Markdown already."""
+    heads, on_left = list(heads), set(left)
+    rule = [":--" if place in on_left else "--:" for place in range(len(heads))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))

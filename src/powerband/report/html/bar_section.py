@@ -1,0 +1,75 @@
+"""The rate over time in bars of a given width, one picture a setting, as plain SVG: they are few, and need no script.
+
+Run directories enter through `gather`, escaped text leaves; the rates are those of `analyze.bars`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from powerband.analyze.trial.rate_bars import bar_rates
+from powerband.model.experiment import Measure
+from powerband.model.results import Analysis
+from powerband.readings.fleet import merge_fleet
+from powerband.report.html.figure_parts import foot, table
+from powerband.report.html.page import BarsView
+from powerband.report.html.verdict_charts import middle_trial
+from powerband.report.wording.numbers import format_number
+from powerband.store import RunDir, TrialRecord
+
+_WIDTH, _HEIGHT, _GAP = 100.0, 22.0, 0.15  # of a picture; of a bar's place
+
+
+def bars_views(
+    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], measured: Measure | None
+) -> tuple[BarsView, ...]:
+    """Of each setting its middle valid trial by throughput; empty where no bars were asked for."""
+    if measured is None or not measured.bars_ns:
+        return ()
+    by_number = {record.spec.number: record for record in records}
+    views = []
+    for result in analysis.settings:
+        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
+        fleet = None if trial is None or trial.number not in by_number else merge_fleet(by_number[trial.number].engines)
+        if trial is None or fleet is None:
+            continue
+        intervals = [event for event in run.trial(trial.number).read_events() if event.get("type") == "interval"]
+        if rates := bar_rates(intervals, fleet.start_ns, fleet.end_ns, measured.bars_ns):
+            views.append(BarsView(result.setting.id, trial.number, measured.bars_ns / 1e9, rates))
+    return tuple(views)
+
+
+def bars_section(views: Sequence[BarsView], analysis: Analysis) -> str:
+    """Each from 0 to its own highest bar, for settings may differ a hundredfold; with the same numbers as a table."""
+    if not views:
+        return ""
+    lead = (
+        f"Each bar is the mean rate of {views[0].width_s:g} s ({analysis.noun}s per second) in the middle trial of a "
+        "setting, from the start of its measured window. Each picture has its own scale, from 0 to its highest bar."
+    )
+    return f'<p class="lead">{escape(lead)}</p><div class="grid two">{"".join(map(_one, views))}</div>'
+
+
+def _one(view: BarsView) -> str:
+    low, high = min(view.rates_per_s), max(view.rates_per_s)
+    highest = high or 1.0
+    kept = f"lowest bar {format_number(low, 'per_s')}, highest {format_number(high, 'per_s')}"
+    kept += f": {100 * low / high:.0f} %" if high > 0 else ""
+    place = _WIDTH / len(view.rates_per_s)
+    bars = "".join(
+        f'<rect x="{index * place + place * _GAP / 2:.3f}" y="{_HEIGHT * (1 - rate / highest):.3f}" '
+        f'width="{place * (1 - _GAP):.3f}" height="{_HEIGHT * rate / highest:.3f}"></rect>'
+        for index, rate in enumerate(view.rates_per_s)
+    )
+    spoken = f"Bars: {view.setting}, {len(view.rates_per_s)} of {view.width_s:g} s; {kept}."
+    rows = [
+        (f"{index * view.width_s:g} s", format_number(rate, "per_s")) for index, rate in enumerate(view.rates_per_s)
+    ]
+    return (
+        f"<figure><figcaption><h3>{escape(view.setting)}</h3><p>{escape(f'trial {view.number}; {kept}')}</p>"
+        f'</figcaption><svg class="bars" data-width-s="{view.width_s:g}" data-rates="{json.dumps(view.rates_per_s)}" '
+        f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(spoken)}">{bars}</svg>'
+        f"{foot(table(['from', 'rate'], rows))}</figure>"
+    )

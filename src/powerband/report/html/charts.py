@@ -1,0 +1,321 @@
+"""Chart descriptions: which numbers go where, in which unit, with which words. Values in, values out; drawing them is
+templates/charts.js.
+
+Numbers are scaled here to one unit per chart and carry their text with them, so that the page formats nothing but
+round axis ticks. An axis has positions with labels: log2 of the level where a factor's levels are a geometric ladder,
+the level itself where they are numbers otherwise, and the index where they are not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from powerband.model.metrics import METRICS, OWN
+from powerband.model.plan import Level, format_level
+from powerband.model.results import Analysis, Estimate, SettingResult
+from powerband.report.wording.names import short_names
+from powerband.report.wording.numbers import format_estimate, format_interval, unit_scale
+from powerband.report.wording.words import is_as_good, margin_words
+
+LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
+LADDER_STEP = 1.5  # or every level over the one before, from three levels on
+LOG_VALUE_RATIO = 20.0  # the same for values
+FLAT_CHARACTERS = 40  # of all labels together, from which they are written down the side
+MAX_LINES = 6  # levels of a second factor that are drawn as lines of one chart
+
+
+@dataclass(frozen=True)
+class Axis:
+    name: str
+    positions: tuple[float, ...]
+    labels: tuple[str, ...]
+    ordered: bool  # neighbours may be joined by a line
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    setting: str
+    answer: bool
+    equal: bool = False  # as good as the answer, within the margin
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`kind`: estimates (points with intervals) or stack (shares of a whole)."""
+
+    id: str
+    kind: str
+    title: str
+    note: str
+    unit: str
+    axis: Axis
+    lines: tuple[Line, ...]
+    log_value: bool = False
+    flat: bool = False  # settings down the side, values across: for names too long to stand side by side
+    band: tuple[float, float] | None = None  # values that count as equally good
+    band_label: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How settings are laid out on an axis: by one factor, with the levels of another as lines, or by name."""
+
+    axis: Axis
+    across: int | None  # index of the factor on the axis; None: settings by name
+    lines: int | None  # index of the factor whose levels are lines
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands above a chart."""
+
+    id: str
+    title: str
+    note: str
+
+
+def layout(analysis: Analysis) -> Layout:
+    """One factor lies on the axis; of two the one with more levels, the other becoming lines; else settings by name."""
+    settings = [result.setting for result in analysis.settings]
+    factors = len(settings[0].levels) if settings else 0
+    levels = [_distinct([setting.levels[i][1] for setting in settings]) for i in range(factors)]
+    if factors == 1:
+        return Layout(_factor_axis(settings[0].levels[0][0], levels[0]), 0, None)
+    if factors == 2 and len(settings) == len(levels[0]) * len(levels[1]):
+        across = 0 if (_numeric(levels[0]), len(levels[0])) >= (_numeric(levels[1]), len(levels[1])) else 1
+        if len(levels[1 - across]) <= MAX_LINES:
+            return Layout(_factor_axis(settings[0].levels[across][0], levels[across]), across, 1 - across)
+    short = short_names(analysis)
+    names = tuple(map(short.of, settings))
+    return Layout(Axis(short.heading, tuple(map(float, range(len(names)))), names, ordered=False), None, None)
+
+
+def main_charts(analysis: Analysis) -> list[Chart]:
+    """The objective, throughput and response time against the setting."""
+    place = layout(analysis)
+    interval = "Whiskers are confidence intervals over the trials of a setting."
+    objective = analysis.objective
+    charts = []
+    if any(result.capacity for result in analysis.settings):
+        interval = "At rates near each setting’s capacity."
+    if objective != "goodput_per_s":
+        said = "Whiskers are the intervals of the search." if objective == "capacity_per_s" else interval
+        charts.append(_estimates(Head("objective", _title(objective), said), analysis, place, [objective]))
+    of = "goodput" if analysis.noun == "request" else f"{analysis.noun}s"
+    charts.append(_estimates(Head("goodput", f"Throughput ({of})", interval), analysis, place, ["goodput_per_s"]))
+    median, tail = "response_time_ns_p50", "response_time_ns_p99"
+    if place.lines is None:
+        charts.append(_estimates(Head("response-time", "Response time", interval), analysis, place, [median, tail]))
+    else:
+        charts.append(_estimates(Head("response-time", "Response time, p99", interval), analysis, place, [tail]))
+        charts.append(
+            _estimates(Head("response-time-p50", "Response time, median", interval), analysis, place, [median])
+        )
+    return [chart for chart in charts if _has_points(chart)]
+
+
+_RESOURCES = (
+    ("subject_cpu_cores", "CPU", "CPU seconds per second of the server, user and kernel"),
+    ("rss_bytes_max", "Memory", "largest resident set"),
+    ("threads_max", "Threads", "most alive at once"),
+    ("context_switches_per_request", "Context switches per {noun}", "of all threads, exited ones included"),
+    ("run_wait_cores", "Waiting for a CPU", "thread-seconds per second runnable but not running"),
+    ("thread_cpu_share_max", "Busiest thread", "CPU share of the busiest of its threads"),
+    ("gc_cpu_share", "Garbage collection", "share of its CPUs that the collector’s threads used"),
+    ("jvm_heap_used_bytes_max", "Java heap in use", "most, as the JVM last told"),
+    ("jvm_gc_share", "Java’s collections", "share of the time that they took"),
+    ("services_cpu_cores", "Beside the server", "CPU of what was started with it, such as a database"),
+    ("missing_at_acknowledgement_mean", "Missing when acknowledged", "of a write, what a read at once does not see"),
+    ("visible_delay_ns_p50", "Seen after the acknowledgement", "median time until a read sees the whole write"),
+    ("joined_users", "Users joined", "mean users that hold a WebSocket"),
+    ("join_time_ns_p99", "Joining, p99", "from a user’s start to its WebSocket being ready for messages"),
+    ("drop_rate", "Users lost", "connections lost by users who had joined, as a share of joins"),
+    ("delivery_time_ns_p99", "Delivery, p99", "from the writing of a message to its arrival at a subscriber"),
+    ("error_rate", "Errors", "share of requests that did not end well"),
+)
+
+
+def resource_charts(analysis: Analysis) -> list[Chart]:
+    """What each setting cost the server, one small chart for each measure that was taken, its own ones last."""
+    place = layout(analysis)
+    own = dict.fromkeys(name for row in analysis.settings for name in row.estimates if name.startswith(OWN))
+    shown = [*_RESOURCES, *((name, name, "the server’s own metric") for name in own)]
+    charts = [
+        _estimates(Head(f"cost-{name}", title.replace("{noun}", analysis.noun), note), analysis, place, [name])
+        for name, title, note in shown
+    ]
+    return [chart for chart in charts if _has_points(chart)]
+
+
+def state_chart(analysis: Analysis) -> Chart | None:
+    """Where threads spent their time, as shares: on a CPU, runnable but waiting for one, blocked (all the rest)."""
+    short = short_names(analysis)
+    names = [short.of(result.setting) for result in analysis.settings]
+    parts: dict[str, list[Point]] = {"on a CPU": [], "waiting for a CPU": [], "blocked": []}
+    for index, result in enumerate(analysis.settings):
+        needed = [result.estimates.get(name) for name in ("threads_mean", "subject_cpu_cores", "run_wait_cores")]
+        if any(estimate is None for estimate in needed):
+            continue
+        threads, cpu, wait = (estimate.value for estimate in needed if estimate is not None)
+        blocked = max(0.0, threads - cpu - wait)
+        whole = cpu + wait + blocked
+        for label, part in zip(parts, (cpu, wait, blocked), strict=True):
+            share = 100 * part / whole if whole else 0.0
+            text = f"{share:.1f} %" if share >= 0.1 or share == 0 else "< 0.1 %"
+            answer = result.setting == analysis.answer.setting
+            parts[label].append(Point(float(index), share, None, None, text, result.setting.id, answer))
+    if not parts["blocked"]:
+        return None
+    axis = Axis(short.heading, tuple(map(float, range(len(names)))), tuple(names), False)
+    lines = tuple(Line(label, tuple(points)) for label, points in parts.items())
+    return Chart(
+        "states", "stack", "Thread states", f"Share of the time of all its threads.{short.told}", "%", axis, lines
+    )
+
+
+def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
+    values = [
+        result.estimates[name].value for result in analysis.settings for name in metrics if name in result.estimates
+    ]
+    scale, unit = unit_scale(max(map(abs, values), default=0.0), METRICS[metrics[0]].unit)
+    lines = []
+    for metric in metrics:
+        label = METRICS[metric].name.rsplit("_", 1)[-1] if len(metrics) > 1 else ""
+        for name, results in _groups(analysis, place):
+            points = _points(results, analysis, place, metric, scale)
+            lines.append(Line(" ".join(part for part in (label, name) if part), points))
+    low = min((value for value in values if value > 0), default=1.0)
+    log_value = METRICS[metrics[0]].unit == "ns" and max(values, default=1.0) / low >= LOG_VALUE_RATIO
+    band = _margin_band(analysis, scale) if list(metrics) == [analysis.objective] else None
+    label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
+    flat = not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS
+    note = f"{head.note}{short_names(analysis).told}" if place.across is None else head.note
+    return Chart(
+        id=head.id,
+        kind="estimates",
+        title=head.title,
+        # A band that stands has no room for its label beside the settings' names.
+        note=f"{note} Shaded: {label}." if flat and label else note,
+        unit=unit,
+        axis=place.axis,
+        lines=tuple(lines),
+        log_value=log_value,
+        flat=flat,
+        band=band,
+        band_label=label,
+    )
+
+
+def _margin_band(analysis: Analysis, scale: float) -> tuple[float, float] | None:
+    leader = next((result for result in analysis.settings if result.setting == analysis.answer.leader), None)
+    if leader is None or analysis.objective not in leader.estimates:
+        return None
+    value = leader.estimates[analysis.objective].value
+    share = METRICS[analysis.objective].unit == "ratio"
+    margin = analysis.margin * (1.0 if share else abs(value))
+    edge = value - margin if analysis.direction == "maximise" else value + margin
+    if value == 0 and not share:
+        return None
+    return min(value, edge) / scale, max(value, edge) / scale
+
+
+def _points(
+    results: Sequence[tuple[float, SettingResult]], analysis: Analysis, place: Layout, metric: str, scale: float
+) -> tuple[Point, ...]:
+    points = []
+    for x, result in results:
+        estimate = result.estimates.get(metric)
+        if estimate is not None:
+            points.append(
+                Point(
+                    x,
+                    estimate.value / scale,
+                    None if estimate.low is None else estimate.low / scale,
+                    None if estimate.high is None else estimate.high / scale,
+                    estimate_words(estimate, metric),
+                    result.setting.id,
+                    result.setting == analysis.answer.setting,
+                    is_as_good(result.setting, analysis),
+                )
+            )
+    return tuple(points) if not place.axis.ordered else tuple(sorted(points, key=lambda point: point.x))
+
+
+def estimate_words(estimate: Estimate, metric: str) -> str:
+    """`1,481/s (1,466–1,496), 5 trials`."""
+    interval = format_interval(estimate, metric)
+    trials = f"{estimate.n} trial{'s' if estimate.n != 1 else ''}"
+    shown = f" ({interval})" if estimate.low is not None else ""
+    return f"{format_estimate(estimate, metric)}{shown}, {trials}"
+
+
+def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[float, SettingResult]]]]:
+    """Settings with their position on the axis, by the level of the factor that is drawn as lines."""
+    groups: dict[str, list[tuple[float, SettingResult]]] = {}
+    for index, result in enumerate(analysis.settings):
+        levels = result.setting.levels
+        name = "" if place.lines is None else "=".join((levels[place.lines][0], format_level(levels[place.lines][1])))
+        if place.across is None:
+            x = float(index)
+        else:
+            x = place.axis.positions[place.axis.labels.index(format_level(levels[place.across][1]))]
+        groups.setdefault(name, []).append((x, result))
+    return list(groups.items())
+
+
+def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:
+    numbers = _numbers(levels)
+    if numbers is None or len(levels) < 2:
+        return _index_axis(name, levels)
+    ladder = min(numbers) > 0 and (max(numbers) / min(numbers) >= LADDER_RATIO or _steps_like_a_ladder(numbers))
+    positions = tuple(math.log2(number) if ladder else number for number in numbers)
+    return Axis(name, positions, tuple(format_level(level) for level in levels), ordered=True)
+
+
+def _steps_like_a_ladder(numbers: Sequence[float]) -> bool:
+    steps = [after / before for before, after in itertools.pairwise(sorted(numbers))]
+    return len(steps) >= 2 and min(steps) >= LADDER_STEP
+
+
+def _index_axis(name: str, levels: Sequence[Level]) -> Axis:
+    labels = tuple(format_level(level) for level in levels)
+    return Axis(name, tuple(map(float, range(len(levels)))), labels, ordered=False)
+
+
+def _numbers(levels: Sequence[Level]) -> list[float] | None:
+    if any(isinstance(level, bool | str) for level in levels):
+        return None
+    return [float(level) for level in levels]
+
+
+def _numeric(levels: Sequence[Level]) -> bool:
+    return _numbers(levels) is not None
+
+
+def _distinct(levels: Sequence[Level]) -> list[Level]:
+    seen: dict[str, Level] = {}
+    for level in levels:
+        seen.setdefault(format_level(level), level)
+    return list(seen.values())
+
+
+def _title(metric: str) -> str:
+    words = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _has_points(chart: Chart) -> bool:
+    return any(line.points for line in chart.lines)

@@ -1,0 +1,97 @@
+"""A chart on the HTML page as text: its empty box, a sentence for those who do not see it, its numbers as a table.
+
+Every value from outside passes `escape`; templates/*.js fill the boxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from powerband.report.html.charts import Chart
+from powerband.report.wording.numbers import ABSENT
+
+
+def figure(chart: Chart) -> str:
+    """One chart of `charts.py`."""
+    down = len(chart.axis.positions)
+    rows_rem = {"stack": 5 + down * 1.75, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
+    unit = {"": "", "/s": "per second"}.get(chart.unit, chart.unit)
+    title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit and chart.kind != "stack" else "")
+    return boxed(chart.id, title, chart.note, _spoken(chart), _chart_table(chart), height_rem=rows_rem[chart.kind])
+
+
+def boxed(
+    name: str, title: str, note: str, spoken: str, numbers: str, *, height_rem: float = 0.0, controls: str = ""
+) -> str:
+    """The frame of any chart. `title`, `numbers` (a table) and `controls` (what a reader chooses by) are markup, the
+    others plain text; a height of 0 leaves it to the style sheet. Buttons to save it come by script."""
+    said = f"<p>{escape(note)}</p>" if note else ""
+    style = f' style="height:{height_rem:.2f}rem"' if height_rem else ""
+    return (
+        f'<figure><figcaption><h3 id="title-{name}">{title}</h3>{said}</figcaption>{controls}'
+        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(spoken)}"{style}></div>'
+        f"{foot(numbers)}</figure>"
+    )
+
+
+def foot(numbers: str, words: str = "As a table") -> str:
+    """What stands under a picture: its numbers, folded away. `numbers` is markup."""
+    return (
+        f'<div class="foot no-print"><details><summary>{escape(words)}</summary>'
+        f'<div class="scroll" tabindex="0">{numbers}</div></details></div>'
+    )
+
+
+def chooser(name: str, label: str, options: Sequence[str], chosen: int, *, kind: str = "") -> str:
+    """A list to choose one of, by its index."""
+    shown = "".join(
+        f'<option value="{index}"{" selected" if index == chosen else ""}>{escape(text)}</option>'
+        for index, text in enumerate(options)
+    )
+    marked = f' class="{kind}"' if kind else ""
+    return f'<label{marked}>{escape(label)} <select id="{name}">{shown}</select></label>'
+
+
+def wrapping(text: str) -> str:
+    """Text as markup in which the id of a setting of many factors may go on in the next line."""
+    return re.sub(r",(?=[A-Za-z_])", ",<wbr>", escape(text))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A plain table: first column names, the others values."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
+        for first, *rest in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def scrolling(label: str, content: str) -> str:
+    """A wide table in a frame of its own, which scrolls by keyboard too. `content` is markup."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
+
+
+def _spoken(chart: Chart) -> str:
+    parts = []
+    for line in chart.lines:
+        points = [f"{point.setting} {point.text}" for point in line.points]
+        parts.append(f"{line.name + ': ' if line.name else ''}{'; '.join(points[:12])}")
+    return f"Chart: {chart.title}. {'. '.join(parts)}. The values are in the table below."
+
+
+def _chart_table(chart: Chart) -> str:
+    heads = [line.name or chart.title for line in chart.lines]
+    by_setting: dict[str, dict[int, str]] = {}
+    for index, line in enumerate(chart.lines):
+        for point in line.points:
+            by_setting.setdefault(point.setting, {})[index] = point.text
+    used = [index for index in range(len(heads)) if any(index in row for row in by_setting.values())]
+    if len(used) > 1 and all(len(row) == 1 for row in by_setting.values()):
+        rows = [(setting, next(iter(row.values()))) for setting, row in by_setting.items()]
+        return table(["setting", chart.title], rows)
+    return table(
+        ["setting", *(heads[index] for index in used)],
+        [(setting, *(row.get(index, ABSENT) for index in used)) for setting, row in by_setting.items()],
+    )

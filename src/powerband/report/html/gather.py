@@ -1,0 +1,149 @@
+"""From a run directory and its Analysis to a `ReportPage`: reads files; series and histograms come through `tracks.py`.
+
+Nothing is judged or drawn here. A file that is missing or cut short leaves its part of the page empty."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from powerband.base.errors import PowerbandError
+from powerband.files.experiment_file import load_experiment
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis
+from powerband.report.html.bar_section import bars_views
+from powerband.report.html.inside import inside_views
+from powerband.report.html.page import Facts, ReportPage
+from powerband.report.html.tracks import distributions, trial_views
+from powerband.report.wording.numbers import format_number
+from powerband.store import RunDir, TrialRecord
+
+
+def gather(run: RunDir, analysis: Analysis) -> ReportPage:
+    """Everything that the page of this run shows."""
+    host = read_host(run.host)
+    records = run.records()
+    experiment = _experiment_of(run)
+    return ReportPage(
+        analysis=analysis,
+        run=str(run.path),
+        command=_command(run),
+        experiment_yaml=run.experiment.read_text(encoding="utf-8"),
+        when=_when(records),
+        facts=tuple(
+            facts
+            for facts in (*_host_facts(host), _pinning(records), _own_share(analysis), _started(run, host))
+            if facts.rows
+        ),
+        distributions=distributions(analysis, records),
+        trials=trial_views(run, analysis, records, experiment),
+        inside=inside_views(run, analysis, records),
+        bars=bars_views(run, analysis, records, None if experiment is None else experiment.measure),
+    )
+
+
+def _own_share(analysis: Analysis) -> Facts:
+    """What the bench itself used, so that a reader may judge how much it disturbed."""
+    rows = []
+    for metric, name in (("bench_cpu_cores", "control plane and probes"), ("engine_cpu_cores", "load engine")):
+        values = [trial.metrics[metric] for trial in analysis.trials if trial.valid and metric in trial.metrics]
+        if values:
+            rows.append((name, f"{statistics.median(values):.1%} of a CPU, at most {max(values):.1%}"))
+    return Facts("What the bench used itself", tuple(rows))
+
+
+def _experiment_of(run: RunDir) -> Experiment | None:
+    """None where its file cannot be read any more."""
+    try:
+        return load_experiment(run.experiment)
+    except PowerbandError:
+        return None
+
+
+def read_host(path: Path) -> Mapping[str, Any]:
+    """host.json; empty where it is missing or no JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _command(run: RunDir) -> str:
+    """The resolved experiment holds the seed and every default, so that it alone says all."""
+    return f"powerband run {shlex.quote(str(run.experiment))}"
+
+
+def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
+    command = host.get("command")
+    typed = shlex.join(map(str, command)) if isinstance(command, list) and command else ""
+    versions = host.get("versions")
+    rows = [(str(name), str(value)) for name, value in _items(versions) if value]
+    seeds = sorted({spec.seed for spec in run.planned()})
+    shown = ", ".join(map(str, seeds[:4])) + (f" and {len(seeds) - 4} more" if len(seeds) > 4 else "")
+    rows += [("seeds of the load", shown)] if seeds else []
+    rows += [("started as", typed)] if typed else []
+    return Facts("Versions and seeds", tuple(rows))
+
+
+def _when(records: list[TrialRecord]) -> str:
+    if not records:
+        return ""
+    first = min(record.wall_ns for record in records)
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(first / 1e9))
+
+
+def _pinning(records: list[TrialRecord]) -> Facts:
+    """The CPUs of each part; one row per part, all that occurred."""
+    seen: dict[str, list[str]] = {}
+    for record in records:
+        for part, cpus in record.cpus.items():
+            text = ", ".join(map(str, cpus)) or "any"
+            if text not in seen.setdefault(part, []):
+                seen[part].append(text)
+    return Facts("CPUs used", tuple((part, "; ".join(texts)) for part, texts in seen.items()))
+
+
+_HOST_ROWS = (
+    ("CPU", ("cpu", "model")),
+    ("CPUs allowed", ("cpu", "allowed")),
+    ("CPU governor", ("cpu", "governor")),
+    ("memory", ("memory", "total_bytes")),
+    ("system", ("distribution",)),
+    ("kernel", ("kernel",)),
+    ("machine", ("machine",)),
+    ("virtualisation", ("virtualisation",)),
+    ("container", ("container",)),
+    ("clock", ("clock_source",)),
+    ("descriptors", ("limits", "descriptors_soft")),
+    ("accept queue limit", ("network", "somaxconn")),
+    ("load average at the start", ("load_average",)),
+)
+
+
+def _host_facts(host: Mapping[str, Any]) -> Iterator[Facts]:
+    rows = []
+    for name, path in _HOST_ROWS:
+        value: Any = host
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value not in (None, [], ""):
+            rows.append((name, _text(path[-1], value)))
+    yield Facts("Host", tuple(rows))
+
+
+def _text(key: str, value: Any) -> str:
+    if key.endswith("_bytes") and isinstance(value, int | float):
+        return format_number(float(value), "bytes")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, Mapping) else []

@@ -1,0 +1,86 @@
+"""The subject from inside, on the HTML page: of one trial of each setting the busiest threads by their full names, and
+what its metrics page says by label. Run directories enter through `gather`, escaped text leaves; nothing is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from powerband.analyze.trial.threads import LabelTable, ThreadUse, is_counter, label_tables, thread_uses
+from powerband.model.results import Analysis, SettingResult
+from powerband.readings.fleet import merge_fleet
+from powerband.readings.probe_samples import read_probe
+from powerband.report.html.figure_parts import table
+from powerband.report.html.page import InsideView
+from powerband.report.html.verdict_charts import middle_trial
+from powerband.report.wording.numbers import ABSENT, format_number
+from powerband.store import RunDir, TrialRecord
+
+THREADS_SHOWN = 12
+ROWS_SHOWN = 40
+_BUSY_LEAST = 0.005  # of a CPU, waits for it included: others would fill the table with nothing
+
+
+def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[InsideView, ...]:
+    """Of each setting its middle valid trial by throughput; settings that tell nothing are left out."""
+    by_number = {record.spec.number: record for record in records}
+    views = []
+    for result in analysis.settings:
+        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
+        if trial is None or trial.number not in by_number:
+            continue
+        view = _view(run, result, by_number[trial.number])
+        if view.threads or view.tables:
+            views.append(view)
+    return tuple(views)
+
+
+def inside_section(views: Sequence[InsideView]) -> str:
+    """Empty where nothing is known."""
+    if not views:
+        return ""
+    lead = (
+        '<p class="lead">Of the middle trial of each setting, over the measured window: the busiest threads, and what '
+        "the server’s own page says by label. A thread that waits for a CPU about as long as it has one shares it.</p>"
+    )
+    return lead + "".join(map(_setting, views))
+
+
+def _setting(view: InsideView) -> str:
+    parts = []
+    if view.threads:
+        heads = ["thread", "on a CPU", "waiting for a CPU", "switches/s"]
+        rows = [
+            (use.name, _share(use.on_cpu), _share(use.run_wait), f"{use.switches_per_s:,.0f}") for use in view.threads
+        ]
+        parts.append(table(heads, rows))
+    parts += [_labelled(found) for found in view.tables]
+    body = "".join(f'<div class="scroll">{part}</div>' for part in parts)
+    return f"<details><summary>{escape(view.setting)} (trial {view.number})</summary>{body}</details>"
+
+
+def _labelled(found: LabelTable) -> str:
+    columns = [f"{name}/s" if is_counter(name) else name for name in found.columns]
+    heads = [", ".join(found.labels), *columns]
+    rows = [(", ".join(values), *map(_number, cells)) for values, cells in found.rows[:ROWS_SHOWN]]
+    more = f"<p>and {len(found.rows) - ROWS_SHOWN} more rows</p>" if len(found.rows) > ROWS_SHOWN else ""
+    return table(heads, rows) + more
+
+
+def _view(run: RunDir, result: SettingResult, record: TrialRecord) -> InsideView:
+    fleet, probe = merge_fleet(record.engines), read_probe(run.trial(record.spec.number).read_probe())
+    threads: list[ThreadUse] = []
+    tables: list[LabelTable] = []
+    if fleet is not None and probe is not None:
+        uses = thread_uses(probe.threads, record.thread_names, fleet.start_ns, fleet.end_ns)
+        threads = [use for use in uses if use.on_cpu + use.run_wait >= _BUSY_LEAST][:THREADS_SHOWN]
+        tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns)
+    return InsideView(result.setting.id, record.spec.number, tuple(threads), tuple(tables))
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else format_number(value, "count")

@@ -1,0 +1,95 @@
+"""What the HTML page is made from, as values: an Analysis, and beside it what a run directory holds for a reader.
+
+Reading a run directory into a `ReportPage` is `gather.py`; drawing one is `report.py` and `charts.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.analyze.trial.threads import LabelTable, ThreadUse
+from powerband.analyze.trial.timeline import LimitSpan
+from powerband.model.results import Analysis
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """One merged histogram: rising (quantile in [0, 1], ns) pairs for a line, and by name (`p99`) those for a table."""
+
+    count: int
+    points: tuple[tuple[float, float], ...]
+    named: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The times of one setting's requests, all its valid trials merged."""
+
+    setting: str
+    response_time: Quantiles
+    service_time: Quantiles
+
+
+@dataclass(frozen=True)
+class Track:
+    """One line over the time of a trial: seconds since go, and values in `unit` (None: not measured then)."""
+
+    panel: str  # tracks of one panel share a plot
+    label: str
+    unit: str
+    points: tuple[tuple[float, float | None], ...]
+    band: bool = False  # the tracks of its panel are parts of a whole, and stand on each other
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there.
+    `limits`: what held its throughput, without gaps."""
+
+    number: int
+    tracks: tuple[Track, ...] = ()
+    measured_s: tuple[float, float] | None = None
+    limits: tuple[LimitSpan, ...] = ()
+
+
+@dataclass(frozen=True)
+class InsideView:
+    """One trial of a setting from inside: its busiest threads, and the labelled series of its metrics page."""
+
+    setting: str
+    number: int
+    threads: tuple[ThreadUse, ...] = ()
+    tables: tuple[LabelTable, ...] = ()
+
+
+@dataclass(frozen=True)
+class BarsView:
+    """The middle trial of a setting: its mean rates in bars of one width, from the start of the measured window."""
+
+    setting: str
+    number: int
+    width_s: float
+    rates_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One titled list of name and value: the host, the pinning, versions."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """Everything on the page."""
+
+    analysis: Analysis
+    run: str
+    command: str  # what a person types to do it again
+    experiment_yaml: str
+    when: str
+    facts: tuple[Facts, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    trials: tuple[TrialView, ...] = ()
+    inside: tuple[InsideView, ...] = ()
+    bars: tuple[BarsView, ...] = ()

@@ -1,0 +1,98 @@
+"""What rules of thumb propose, on one line with the measured answer: an Analysis enters, a description of the picture
+leaves. templates/verdicts.js draws it; the table beside it is made in `verdicts.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.model.plan import Level, Setting
+from powerband.model.results import Analysis, Estimate, RuleVerdict
+from powerband.report.html.charts import LADDER_RATIO
+from powerband.report.wording.findings import proposal_words, ratio_phrase
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """`tone`: bad where following the rule is worse for certain, good where it is not, empty where neither is shown."""
+
+    name: str
+    proposal: float | None
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class RuleChart:
+    """`tried`: the levels that were measured beside the answer; `equal`: the least and the most of those that serve as
+    well."""
+
+    id: str
+    kind: str
+    title: str
+    note: str
+    factor: str
+    rows: tuple[RuleRow, ...]
+    tried: tuple[float, ...]
+    answer: float
+    equal: tuple[float, float] | None
+    log: bool
+
+
+def rule_chart(analysis: Analysis) -> RuleChart | None:
+    """None where no rule proposes anything, or nothing was named that it could be held against."""
+    against = analysis.answer.setting or analysis.answer.leader
+    factor = next((rule.factor for rule in analysis.rules if rule.factor is not None), None)
+    proposals = [rule.proposal for rule in analysis.rules if rule.proposal is not None]
+    if against is None or factor is None or not proposals:
+        return None
+    answer = _number(against.as_dict().get(factor))
+    if answer is None:
+        return None
+    line = [row.setting for row in analysis.settings if _beside(row.setting, against, factor)]
+    tried = sorted(level for of in line if (level := _number(of.as_dict()[factor])) is not None)
+    as_good = [level for of in analysis.answer.equivalent if of in line and (level := _number(of.as_dict()[factor]))]
+    spread = [*proposals, *tried]
+    return RuleChart(
+        "rules",
+        "rules",
+        "Rules of thumb beside the measured answer",
+        f"The line is the answer, {against.id}, the band what serves as well; small strokes: levels that were tried.",
+        factor,
+        tuple(_row(rule, analysis) for rule in analysis.rules),
+        tuple(tried),
+        answer,
+        (min(as_good), max(as_good)) if as_good else None,
+        min(spread) > 0 and max(spread) / min(spread) >= LADDER_RATIO,
+    )
+
+
+def rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
+    """Red where the whole interval is worse than the margin allows, green where none of it is."""
+    if cost is None or cost.low is None or cost.high is None:
+        return ""
+    if analysis.direction == "minimise":
+        edge = 1 + analysis.margin
+        return "bad" if cost.low > edge else "good" if cost.high < edge else ""
+    edge = 1 - analysis.margin
+    return "bad" if cost.high < edge else "good" if cost.low > edge else ""
+
+
+def _row(rule: RuleVerdict, analysis: Analysis) -> RuleRow:
+    if rule.proposal is None:
+        return RuleRow(rule.name, None, "refused", "")
+    tone = rule_tone(rule.cost, analysis)
+    phrase = "" if rule.cost is None else ratio_phrase(rule.cost)
+    # What is not shown either way stands with its interval.
+    changes = phrase.partition(" (")[0] if tone else phrase
+    text = f"{proposal_words(rule)}: {changes}" if changes else proposal_words(rule)
+    return RuleRow(rule.name, rule.proposal, text, tone)
+
+
+def _beside(setting: Setting, against: Setting, factor: str) -> bool:
+    """The same but for this factor."""
+    mine, theirs = setting.as_dict(), against.as_dict()
+    return factor in mine and {**mine, factor: 0} == {**theirs, factor: 0}
+
+
+def _number(level: Level | None) -> float | None:
+    return None if level is None or isinstance(level, bool | str) else float(level)

@@ -1,0 +1,397 @@
+"""The body of the HTML page: each section as text. Every value from outside passes `escape`; charts are empty boxes
+here, filled by templates/report.js, and each has its numbers in a table as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import zip_longest
+
+from powerband.base.units import joined, plural
+from powerband.model.plan import format_level
+from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
+from powerband.report.html.bar_section import bars_section
+from powerband.report.html.charts import Chart
+from powerband.report.html.claim_rows import claims_table, found_section
+from powerband.report.html.figure_parts import figure, foot, scrolling, table, wrapping
+from powerband.report.html.inside import inside_section
+from powerband.report.html.limit_lanes import LimitChart
+from powerband.report.html.memory import memory_section
+from powerband.report.html.page import Distribution, Facts, ReportPage
+from powerband.report.html.rule_chart import RuleChart
+from powerband.report.html.surface import SurfaceChart, surface_section
+from powerband.report.html.trade_off_chart import TradeOffChart, trade_off_section
+from powerband.report.html.trial_map import trial_map
+from powerband.report.html.verdict_charts import AnyChart, CapacityChart, RaceChart
+from powerband.report.html.verdicts import (
+    capacity_section,
+    changes_section,
+    race_section,
+    rules_section,
+    why_section,
+    words_table,
+)
+from powerband.report.wording.findings import (
+    VISITOR_HEADS,
+    bottleneck_short,
+    restless_settings,
+    state_words,
+    visitor_rows,
+)
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
+from powerband.report.wording.words import (
+    change_words,
+    counted,
+    error_rows,
+    factor_names,
+    is_as_good,
+    margin_words,
+    not_allowed,
+    present_columns,
+    standing_words,
+    unusable_trials,
+    verdict_note,
+    verdict_words,
+)
+
+Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Every chart of a page but the ones that a reader's choices fill."""
+
+    main: tuple[Chart, ...]
+    surface: SurfaceChart | None
+    trade_offs: TradeOffChart | None
+    race: RaceChart | None
+    exploration: Chart | None
+    capacity: tuple[CapacityChart, ...]
+    pools: Chart | None
+    limits: LimitChart | None
+    rules: RuleChart | None
+    costs: tuple[Chart, ...]
+    states: Chart | None
+
+    def all(self) -> list[Drawn]:
+        """In the order of the page, so that what is seen first is drawn first."""
+        single = [self.surface, self.trade_offs, self.race, self.exploration]
+        behind = [self.limits, self.pools, self.rules]
+        drawn = [*self.main, *single, *self.capacity, *behind, *self.costs, self.states]
+        return [chart for chart in drawn if chart is not None]
+
+
+def body(page: ReportPage, charts: Charts) -> str:
+    """The whole body, the answer first."""
+    analysis = page.analysis
+    sections = [
+        ("settings", "Settings compared", _settings(page, charts.main)),
+        ("surface", "Two factors at once", surface_section(charts.surface)),
+        ("trade-offs", "What is bought with what", trade_off_section(charts.trade_offs)),
+        ("changes", "What each change costs", changes_section(analysis)),
+        ("bars", "Rate over time", bars_section(page.bars, analysis)),
+        ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
+        ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
+        ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
+        ("rules", "Rules of thumb", rules_section(analysis, charts.rules)),
+        ("found", "What we found", found_section(analysis)),
+        ("claims", "Claims", claims_table(analysis)),
+        ("times", "Response times", _distributions(page)),
+        ("person", "A person in the crowd", _person(analysis)),
+        ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
+        ("inside", "From inside", inside_section(page.inside)),
+        ("memory", "What grew in memory", memory_section(analysis)),
+        ("errors", "Requests that failed", _errors(analysis)),
+        ("trials", "Every trial", trial_map(analysis)),
+        ("not-counted", "Not counted", _not_counted(analysis)),
+        ("again", "How it was measured", _again(page)),
+    ]
+    shown = [(name, title, content) for name, title, content in sections if content]
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in shown)
+    parts = "".join(
+        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{title}</h2>{content}</section>'
+        for name, title, content in shown
+    )
+    foot = f"<footer>Made by powerband from {escape(page.run)}.</footer>"
+    return (
+        f'{_top(page)}<nav class="toc top-nav" aria-label="Contents">{links}</nav></header><main>{parts}</main>{foot}'
+    )
+
+
+def _person(analysis: Analysis) -> str:
+    """What a real browser saw; empty where nobody visited."""
+    rows = visitor_rows(analysis)
+    if not rows:
+        return ""
+    lead = (
+        "A real browser kept a page of the server open while the load ran, and asked now and then. Its times are as "
+        "the page saw them, the browser’s own work included."
+    )
+    return f'<p class="lead">{lead}</p>{scrolling("Visits", table(list(VISITOR_HEADS), rows))}'
+
+
+def _top(page: ReportPage) -> str:
+    analysis = page.analysis
+    first, *rest = analysis.answer.sentences or ("No answer.",)
+    # The figures behind the colon are for reading, not for display type.
+    headline, _, figures = first.partition(": ")
+    headline = headline if headline.endswith(".") else f"{headline}."
+    because = "".join(_because(label, text) for label, text in _reasons(analysis, figures, rest) if text)
+    size = " long" if len(headline) > _HEADLINE_CHARACTERS else ""
+    question = f"<h1>{escape(analysis.question or analysis.name)}</h1>"
+    notes = "".join(f"<li>{escape(warning)}</li>" for warning in analysis.warnings)
+    notes = f'<ul class="notes" aria-label="What to keep in mind">{notes}</ul>' if notes else ""
+    when = f" · {escape(page.when)}" if page.when else ""
+    return (
+        f'<header class="top" id="content"><p class="eyebrow"><b>{escape(analysis.name)}</b>{when}</p>{question}'
+        f'<p class="answer{size}">{wrapping(headline)}</p>{because}{_keys(analysis)}{notes}'
+    )
+
+
+def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
+    """What follows the headline. Of a setting that is named it is said how sure that is, and why."""
+    labels = ["How sure: ", "Why: ", "But: "] if analysis.answer.setting is not None else []
+    return [("", _capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
+
+
+def _because(label: str, text: str) -> str:
+    strong = f"<b>{label}</b>" if label else ""
+    return f'<p class="because">{strong}{wrapping(text)}</p>'
+
+
+_HEADLINE_CHARACTERS = 48
+
+_KINDS = {
+    AnswerKind.BEST: "one setting is best",
+    AnswerKind.EQUIVALENT_SET: "several are as good",
+    AnswerKind.NOT_ENOUGH_DATA: "not decided yet",
+    AnswerKind.NONE_FEASIBLE: "none is allowed",
+    AnswerKind.NONE_VALID: "nothing could be measured",
+}
+
+
+def _keys(analysis: Analysis) -> str:
+    """A few figures of the answer: the setting's objective and tail, what else is as good, what stands behind it."""
+    answer = analysis.answer
+    chosen = next((result for result in analysis.settings if result.setting == answer.setting), None)
+    items: list[tuple[str, str, str]] = []
+    if chosen is not None:
+        shown = [analysis.objective]
+        shown += [name for name in ("goodput_per_s", "response_time_ns_p99") if name != analysis.objective]
+        for name in shown[:2]:
+            estimate = chosen.estimates.get(name)
+            if estimate is not None:
+                interval = format_interval(estimate, name)
+                small = (
+                    f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
+                )
+                items.append((_label(name), format_estimate(estimate, name), small))
+    if chosen is not None and chosen.bottleneck is not None:
+        proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
+        items.append(("Limit", _capital(bottleneck_short(chosen.bottleneck)), proof))
+    items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
+    trials = counted(analysis.trials)
+    valid = sum(trial.valid for trial in trials)
+    left = len(trials) - valid
+    rest = f"{left} more not counted" if left else "every trial was valid" if valid else "nothing was run yet"
+    items.append(("Evidence", plural(valid, "trial"), rest))
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{wrapping(small)}</small></dd></div>"
+        for name, value, small in items
+    )
+    return f'<dl class="keys">{cells}</dl>'
+
+
+def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
+    if not page.analysis.settings:
+        return ""
+    charts = f'{_marks(page.analysis)}<div class="grid two">{"".join(map(figure, main))}</div>' if main else ""
+    rules = [
+        f"{'Most' if page.analysis.direction == 'maximise' else 'Least'} {_label(page.analysis.objective).lower()}"
+    ]
+    rules += page.analysis.constraints
+    lead = (
+        f'<p class="lead">{escape(" where ".join([rules[0], " and ".join(rules[1:])]) if rules[1:] else rules[0])}.</p>'
+    )
+    return f"{lead}{charts}{_table(page.analysis)}"
+
+
+def _marks(analysis: Analysis) -> str:
+    """What the points of all charts say of a setting."""
+    answer = analysis.answer
+    parts = [('<i class="dot big full"></i>the answer', answer.setting is not None)]
+    margin = escape(margin_words(analysis.margin, analysis.objective))
+    parts.append((f'<i class="dot full"></i>as good, within {margin}', len(answer.equivalent) > 1))
+    parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(answer.equivalent)))
+    shown = "".join(f"<span>{part}</span>" for part, told in parts if told)
+    if sum(told for _, told in parts) < 2:
+        return ""  # one mark needs no key
+    return f'<p class="key standing">{shown}</p>'
+
+
+def _errors(analysis: Analysis) -> str:
+    rows = [(row.setting, row.kind, row.cause or ABSENT, f"{row.count:,}") for row in error_rows(analysis)]
+    if not rows:
+        return ""
+    lead = '<p class="lead">Of all valid trials, with their warm-ups; causes are read from what the trial left.</p>'
+    return lead + words_table("Requests that failed", ("setting", "how", "cause", "requests"), rows, numbers=(3,))
+
+
+def _table(analysis: Analysis) -> str:
+    """All settings with all columns; the interval stands under its value."""
+    names = factor_names(analysis) or ("setting",)
+    extra = present_columns(analysis)
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    heads += f'<th scope="col">{escape(_label(analysis.objective))}</th><th scope="col">change</th>'
+    heads += '<th scope="col" class="words">verdict</th>'
+    limited = any(result.bottleneck is not None for result in analysis.settings)
+    heads += '<th scope="col" class="words">bottleneck</th>' if limited else ""
+    heads += "".join(f'<th scope="col">{escape(column.heading)}</th>' for column in extra)
+    heads += '<th scope="col">trials</th>'
+    rows = "".join(
+        _row(result, analysis, [column.metric for column in extra], limited=limited) for result in analysis.settings
+    )
+    allowed = "".join(f"<li>{wrapping(said)}</li>" for said in _not_allowed(analysis))
+    allowed = f'<ul class="notes">{allowed}</ul>' if allowed else ""
+    shown = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    return (
+        f'<p class="under">{wrapping(verdict_note(analysis))} '
+        f"Small figures: {format_share(analysis.confidence)} intervals.</p>"
+        f"{scrolling('All settings', shown)}{allowed}"
+    )
+
+
+def _not_allowed(analysis: Analysis) -> list[str]:
+    """A line for each reason, with all settings that have it."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in not_allowed(analysis):
+        by_reason.setdefault(why, []).append(name)
+    return [
+        f"{joined(names)} {'is' if len(names) == 1 else 'are'} not allowed: {why}" for why, names in by_reason.items()
+    ]
+
+
+def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, limited: bool) -> str:
+    levels = [format_level(level) for _, level in result.setting.levels] or [result.setting.id]
+    cells = f'<th scope="row">{escape(levels[0])}</th>' + "".join(f"<td>{escape(level)}</td>" for level in levels[1:])
+    cells += _estimate_cell(result, analysis.objective, 4)
+    words = state_words(result, analysis)
+    cells += f"<td>{escape(change_words(result, analysis))}</td>"
+    mark = "<small>the answer</small>" if result.setting == analysis.answer.setting else ""
+    cells += f'<td class="words {_tone(result, analysis)}">{escape(words)}{mark}</td>'
+    cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
+    cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
+    invalid = f"<small>+{result.invalid} not counted</small>" if result.invalid else ""
+    moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
+    equal = ' class="equal"' if is_as_good(result.setting, analysis) else ""
+    chosen = ' class="chosen"' if result.setting == analysis.answer.setting else equal
+    return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{moving}</td></tr>"
+
+
+def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
+    estimate = result.estimates.get(metric)
+    interval = format_interval(estimate, metric, digits=digits)
+    low, _, high = interval.partition("–")
+    varies = interval != ABSENT and low != high
+    small = f"<small>{escape(interval)}</small>" if varies else ""
+    return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"
+
+
+def _tone(result: SettingResult, analysis: Analysis) -> str:
+    if not result.feasible or not result.trials:
+        return "bad"
+    if result.setting == analysis.answer.leader:
+        return "good"
+    if verdict_words(result, analysis) == "undecided":
+        return "unsure"
+    return "bad" if result.verdict is Verdict.WORSE else "good"
+
+
+def _distributions(page: ReportPage) -> str:
+    if not page.distributions:
+        return ""
+    choice = (
+        '<fieldset class="no-print"><legend>Show</legend>'
+        '<label><input type="radio" name="times" value="response_time" checked>'
+        "response time (from intended to done)</label>"
+        '<label><input type="radio" name="times" value="service_time">service time (from sent to done)</label>'
+        "</fieldset>"
+    )
+    chart = (
+        '<div class="chart tall" id="chart-distribution" role="img" '
+        'aria-label="Chart: time against percentile, one line per setting. The values are in the table below."></div>'
+        '<fieldset class="key toggles no-print" id="distribution-key" hidden><legend>Lines</legend></fieldset>'
+    )
+    tables = _quantile_table("Response time", page.distributions, response=True)
+    tables += _quantile_table("Service time", page.distributions, response=False)
+    return (
+        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of all '
+        "valid trials of a setting, merged. The answer is drawn thick; each further nine takes the same room, so that "
+        "the slowest requests are seen.</p>"
+        f'<figure><figcaption><h3 id="title-distribution">Time by percentile</h3></figcaption>'
+        f"{choice}{chart}{foot(tables, 'As tables')}</figure>"
+    )
+
+
+def _quantile_table(title: str, distributions: Sequence[Distribution], *, response: bool) -> str:
+    rows = []
+    for each in distributions:
+        times = each.response_time if response else each.service_time
+        rows.append((each.setting, f"{times.count:,}", *(format_number(ns, "ns") for _, ns in times.named)))
+    heads = ["setting", "requests", *(name for name, _ in distributions[0].response_time.named)]
+    return f'<h3 style="margin-top:0.8rem">{title}</h3><div class="scroll">{table(heads, rows)}</div>'
+
+
+def _costs(costs: Sequence[Chart], states: Chart | None) -> str:
+    if not costs and states is None:
+        return ""
+    small = f'<div class="grid three">{"".join(map(figure, costs))}</div>' if costs else ""
+    if states is None:
+        return small
+    return f'{small}<div style="margin-top:1.25rem">{figure(states)}</div>'
+
+
+def _not_counted(analysis: Analysis) -> str:
+    trials = unusable_trials(analysis.trials)
+    if not trials:
+        return '<p class="bare">Every trial was valid.</p>' if analysis.trials else ""
+    rows = "".join(
+        f'<tr><th scope="row">trial {trial.number}</th><td class="words">{escape(trial.setting)}</td>'
+        f'<td class="words">{escape(trial.status)}</td><td class="words">{escape("; ".join(trial.reasons))}</td></tr>'
+        for trial in trials
+    )
+    return (
+        '<p class="lead">'
+        "Trials that failed or were cut short, or in which the generator or the machine would have been "
+        "measured instead of the server. They are kept on disk and never averaged in.</p>"
+        '<div class="scroll"><table><thead><tr><th scope="col">trial</th><th scope="col" class="words">setting</th>'
+        f'<th scope="col" class="words">status</th><th scope="col" class="words">why</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _again(page: ReportPage) -> str:
+    facts = "".join(_facts(each) for each in page.facts)
+    return (
+        f'<h3>To run it again</h3><pre class="command" tabindex="0">{escape(page.command)}</pre>'
+        '<p class="under">Elsewhere: save the experiment below, which has every default and the seed, and give its '
+        "file to <code>powerband run</code>.</p>"
+        f'<div class="facts">{facts}</div>'
+        '<details style="margin-top:1.4rem"><summary>The experiment as resolved</summary>'
+        f'<pre tabindex="0" id="experiment">{escape(page.experiment_yaml)}</pre></details>'
+    )
+
+
+def _facts(facts: Facts) -> str:
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.rows)
+    return f"<div><h3>{escape(facts.title)}</h3><dl>{rows}</dl></div>" if rows else ""
+
+
+def _capital(text: str) -> str:
+    """Names such as `threads=4` stay as they are."""
+    return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
+def _label(metric: str) -> str:
+    return _capital(metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " "))

@@ -1,0 +1,246 @@
+"""The response surface: each measure over any two factors, the others held. An Analysis enters, a description of the
+picture and its section as escaped text leave; templates/surface.js draws it and obeys the choosers.
+
+Cells are measured settings and nothing between them: no fit is drawn. Of a space too large to race whole, the first
+look at each setting that did not race stands for it, and is marked as one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import combinations
+
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Level, Setting, Stage, format_level
+from powerband.model.results import Analysis, Estimate, SettingResult
+from powerband.report.html.charts import estimate_words
+from powerband.report.html.figure_parts import boxed, chooser, table
+from powerband.report.wording.numbers import ABSENT, format_number, unit_scale
+from powerband.report.wording.standings import metric_name
+from powerband.report.wording.words import is_as_good
+
+_MEASURES = ("goodput_per_s", "response_time_ns_p50", "response_time_ns_p99", "subject_cpu_cores", "rss_bytes_max")
+_LEAST_MEASURED = 0.5  # of the grid of the first pair: a cross of changes is no surface
+_LEAST_CELLS = 4
+
+
+@dataclass(frozen=True)
+class SurfaceFactor:
+    """`answer`: index of the level that the answer has, or the leader where nothing was decided."""
+
+    name: str
+    labels: tuple[str, ...]
+    answer: int
+
+
+@dataclass(frozen=True)
+class SurfaceMeasure:
+    """`most`: more of it is better; None: neither is."""
+
+    title: str
+    unit: str
+    most: bool | None
+
+
+@dataclass(frozen=True)
+class SurfaceCell:
+    """One setting: an index into the levels of each factor, and a value for each measure. `standing`: answer, equal,
+    other, not_allowed or look (tried once, before the race)."""
+
+    at: tuple[int, ...]
+    setting: str
+    standing: str
+    values: tuple[float | None, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SurfaceChart:
+    id: str
+    kind: str
+    title: str
+    note: str
+    factors: tuple[SurfaceFactor, ...]
+    measures: tuple[SurfaceMeasure, ...]
+    cells: tuple[SurfaceCell, ...]
+    first: tuple[int, int]  # the factors across and up that are shown first
+
+
+def surface_chart(analysis: Analysis) -> SurfaceChart | None:
+    """None unless two factors or more vary, and half of the grid of some two of them was measured, the others held at
+    the answer; nor where factors vary one at a time, which makes a cross and no surface."""
+    held = analysis.answer.setting or analysis.answer.leader
+    settings = [*_tried(analysis)]
+    if held is None or held not in settings or analysis.changes:
+        return None
+    varied = [
+        (place, name, levels)
+        for place, (name, _) in enumerate(held.levels)
+        if len(levels := _levels(settings, place)) > 1
+    ]
+    if len(varied) < 2:
+        return None
+    factors = tuple(
+        SurfaceFactor(name, tuple(map(format_level, levels)), _index(held.levels[place][1], levels))
+        for place, name, levels in varied
+    )
+    measures = _measures(analysis)
+    scales = [_scale(metric, analysis) for metric in measures]
+    cells = tuple(_cells(analysis, varied, measures, [scale for scale, _ in scales]))
+    first = _first(factors, cells)
+    if first is None:
+        return None
+    kinds = tuple(
+        SurfaceMeasure(_title(metric), unit, _better(metric, analysis))
+        for metric, (_, unit) in zip(measures, scales, strict=True)
+    )
+    note = "Each cell is a setting that was measured; the stronger its colour, the better."
+    return SurfaceChart("surface", "surface", "Response surface", note, factors, kinds, cells, first)
+
+
+def surface_section(chart: SurfaceChart | None) -> str:
+    """The choosers, the picture and its numbers; empty where there is none."""
+    if chart is None:
+        return ""
+    several = len(chart.factors) > 2
+    lead = "Two factors at once: how each measure changes with both."
+    if several:
+        lead += " Choose which two; the others stand at the answer’s levels until you choose others."
+    choosers = chooser("surface-measure", "Colour", [measure.title for measure in chart.measures], 0)
+    if several:
+        names = [factor.name for factor in chart.factors]
+        choosers += chooser("surface-across", "Across", names, chart.first[0])
+        choosers += chooser("surface-up", "Up", names, chart.first[1])
+        for place, factor in enumerate(chart.factors):
+            choosers += chooser(f"surface-held-{place}", factor.name, factor.labels, factor.answer, kind="held")
+    key = (
+        '<p class="key standing"><span><i class="cell best"></i>the answer</span>'
+        '<span><i class="cell equal"></i>as good</span>'
+        '<span><i class="cell barred"></i>not allowed</span>'
+        + ('<span><i class="cell look"></i>tried once</span>' if _looks(chart) else "")
+        + "</p>"
+    )
+    heads = ["setting", *(measure.title for measure in chart.measures), ""]
+    words = {"answer": "the answer", "equal": "as good", "not_allowed": "not allowed", "look": "tried once"}
+    rows = [(cell.setting, *cell.texts, words.get(cell.standing, "")) for cell in chart.cells]
+    spoken = (
+        f"Chart: a map of {chart.measures[0].title} over {chart.factors[chart.first[0]].name} and "
+        f"{chart.factors[chart.first[1]].name}. The values are in the table below."
+    )
+    # As high as its rows want, for the factor that has most of them.
+    height = max(16.0, 7.0 + 2.4 * max(len(factor.labels) for factor in chart.factors))
+    figure = boxed(
+        chart.id,
+        escape(chart.title),
+        chart.note,
+        spoken,
+        table(heads, rows),
+        height_rem=min(height, 40.0),
+        controls=f'<div class="choosers no-print">{choosers}</div>{key}',
+    )
+    return f'<p class="lead">{lead}</p>{figure}'
+
+
+def _looks(chart: SurfaceChart) -> bool:
+    return any(cell.standing == "look" for cell in chart.cells)
+
+
+def _tried(analysis: Analysis) -> Iterator[Setting]:
+    """Those that were compared, then those of a first look that were not."""
+    compared = dict.fromkeys(row.setting for row in analysis.settings)
+    yield from compared
+    looks = dict.fromkeys(t.setting for t in analysis.trials if t.stage is Stage.EXPLORE and t.valid)
+    yield from (setting for setting in looks if setting not in compared)
+
+
+def _levels(settings: Sequence[Setting], place: int) -> list[Level]:
+    """Numbers rise; anything else keeps the order of the plan."""
+    levels: dict[str, Level] = {}
+    for setting in settings:
+        levels.setdefault(format_level(setting.levels[place][1]), setting.levels[place][1])
+    found = list(levels.values())
+    if all(isinstance(level, int | float) and not isinstance(level, bool) for level in found):
+        return sorted(found, key=float)
+    return found
+
+
+def _index(level: Level, levels: Sequence[Level]) -> int:
+    return [format_level(each) for each in levels].index(format_level(level))
+
+
+def _measures(analysis: Analysis) -> tuple[str, ...]:
+    wanted = dict.fromkeys((analysis.objective, *_MEASURES))
+    return tuple(metric for metric in wanted if any(metric in row.estimates for row in analysis.settings))
+
+
+def _better(metric: str, analysis: Analysis) -> bool | None:
+    if metric == analysis.objective:
+        return analysis.direction == "maximise"
+    return metric == "goodput_per_s"
+
+
+def _scale(metric: str, analysis: Analysis) -> tuple[float, str]:
+    values = [abs(row.estimates[metric].value) for row in analysis.settings if metric in row.estimates]
+    return unit_scale(max(values), METRICS[metric].unit)
+
+
+def _cells(
+    analysis: Analysis,
+    varied: Sequence[tuple[int, str, Sequence[Level]]],
+    measures: Sequence[str],
+    scales: Sequence[float],
+) -> Iterator[SurfaceCell]:
+    def at(setting: Setting) -> tuple[int, ...]:
+        return tuple(_index(setting.levels[place][1], levels) for place, _, levels in varied)
+
+    compared = set()
+    for row in analysis.settings:
+        compared.add(row.setting)
+        found = [row.estimates.get(metric) for metric in measures]
+        if any(found):
+            values = [None if e is None else e.value / scale for e, scale in zip(found, scales, strict=True)]
+            texts = [_words(e, metric) for e, metric in zip(found, measures, strict=True)]
+            yield SurfaceCell(at(row.setting), row.setting.id, _standing(row, analysis), tuple(values), tuple(texts))
+    for trial in analysis.trials:
+        if trial.stage is Stage.EXPLORE and trial.valid and trial.setting not in compared:
+            compared.add(trial.setting)
+            seen = [trial.metrics.get(metric) for metric in measures]
+            values = [None if v is None else v / scale for v, scale in zip(seen, scales, strict=True)]
+            texts = [
+                ABSENT if v is None else format_number(v, METRICS[m].unit) for v, m in zip(seen, measures, strict=True)
+            ]
+            yield SurfaceCell(at(trial.setting), trial.setting.id, "look", tuple(values), tuple(texts))
+
+
+def _standing(row: SettingResult, analysis: Analysis) -> str:
+    if not row.feasible:
+        return "not_allowed"
+    if row.setting == analysis.answer.setting:
+        return "answer"
+    return "equal" if is_as_good(row.setting, analysis) else "other"
+
+
+def _words(estimate: Estimate | None, metric: str) -> str:
+    return ABSENT if estimate is None else estimate_words(estimate, metric)
+
+
+def _first(factors: Sequence[SurfaceFactor], cells: Sequence[SurfaceCell]) -> tuple[int, int] | None:
+    """The pair with most cells measured while the others are held; the factor with more levels lies across."""
+    counted = []
+    for a, b in combinations(range(len(factors)), 2):
+        held = [place for place in range(len(factors)) if place not in (a, b)]
+        here = sum(all(cell.at[place] == factors[place].answer for place in held) for cell in cells)
+        counted.append((here, (a, b)))
+    most, (a, b) = max(counted, key=lambda pair: pair[0])
+    if most < max(_LEAST_CELLS, _LEAST_MEASURED * len(factors[a].labels) * len(factors[b].labels)):
+        return None
+    return (a, b) if len(factors[a].labels) >= len(factors[b].labels) else (b, a)
+
+
+def _title(metric: str) -> str:
+    if metric.startswith("response_time_ns_"):
+        return f"response time {metric.rpartition('_')[2]}"
+    return {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}.get(
+        metric, metric_name(metric)
+    )

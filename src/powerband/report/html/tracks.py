@@ -1,0 +1,218 @@
+"""The series and histograms of a run as the page wants them: scaled to one unit a panel, thinned where very long.
+
+Series and quantiles come from `analyze`; nothing is computed here but the change of unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from powerband.analyze.trial.measure import quantile_table
+from powerband.analyze.trial.series import TrialSeries, series_of
+from powerband.analyze.trial.thread_states import ThreadStates
+from powerband.analyze.trial.threads import LabelledSeries, is_counter
+from powerband.analyze.trial.timeline import LimitSpan, limits_over_time
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, TrialResult
+from powerband.readings.fleet import MergedTimes, merge_fleet
+from powerband.readings.probe_samples import read_probe
+from powerband.report.html.page import Distribution, Quantiles, Track, TrialView
+from powerband.report.wording.numbers import unit_scale
+from powerband.report.wording.words import STATES
+from powerband.store import RunDir, TrialRecord
+
+POINTS_MAX = 400  # of one line; a longer one keeps every n-th
+POINTS_LEAST = 60  # however many trials there are
+POINTS_OF_ALL = 20_000  # of one line in all trials together, so that the file of a long run stays small
+POINTS_OF_PAGE = 450_000  # of all lines: about 4 MB of the file
+TRIALS_MAX = 200  # with series on the page; 500 of them would make it three times as long to open
+_UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # as Prometheus' names end
+POOLS_SHOWN = 2  # the busiest
+NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
+
+Values = Sequence[float | None]
+
+
+def trial_views(
+    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], experiment: Experiment | None = None
+) -> tuple[TrialView, ...]:
+    """The recorded trials over time: all of them, or of a long run those of `trials_shown`. Without the experiment
+    neither the subject's own metrics nor what was the limit is known."""
+    shown = trials_shown(analysis, TRIALS_MAX)
+    points_max = max(POINTS_LEAST, min(POINTS_MAX, POINTS_OF_ALL // max(1, len(shown))))
+    results = {trial.number: trial for trial in analysis.trials}
+    views = [
+        _read(run, record, results.get(record.spec.number), experiment, points_max)
+        for record in records
+        if record.spec.number in shown
+    ]
+    return _within(views, POINTS_OF_PAGE)
+
+
+def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
+    """All lines thinned alike, where there are so many of them that the page would be too long to open."""
+    step = -(-sum(len(track.points) for view in views for track in view.tracks) // most)
+    if step <= 1:
+        return tuple(views)
+    return tuple(
+        replace(view, tracks=tuple(replace(track, points=track.points[::step]) for track in view.tracks))
+        for view in views
+    )
+
+
+def _read(
+    run: RunDir, record: TrialRecord, result: TrialResult | None, experiment: Experiment | None, points_max: int
+) -> TrialView:
+    """Each file is read once: they are long."""
+    directory = run.trial(record.spec.number)
+    events, probe = list(directory.read_events()), read_probe(directory.read_probe())
+    series = series_of(record, events, probe, None if experiment is None else experiment.measure)
+    if result is None or experiment is None:
+        return _view(series, record.spec.number, (), points_max)
+    limits = limits_over_time(result, record, events, probe, experiment)
+    return _view(series, record.spec.number, limits, points_max)
+
+
+def trials_shown(analysis: Analysis, most: int) -> frozenset[int]:
+    """Numbers of at most so many trials: a quarter for those that do not count, as somebody will ask about them, the
+    others dealt out to the settings in turn, so that each has its share."""
+    trials = analysis.trials
+    if len(trials) <= most:
+        return frozenset(trial.number for trial in trials)
+    chosen = [trial.number for trial in trials if not trial.valid][: most // 4]
+    turns: dict[Setting, int] = {}
+    waiting = []
+    for trial in trials:
+        if trial.valid:
+            turns[trial.setting] = turns.get(trial.setting, 0) + 1
+            waiting.append((turns[trial.setting], trial.number))
+    chosen += [number for _, number in sorted(waiting)[: most - len(chosen)]]
+    return frozenset(chosen)
+
+
+def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[Distribution, ...]:
+    """Per setting, in plan order, the times of its comparable trials in one histogram; settings without are left
+    out."""
+    valid = _comparable(analysis)
+    by_setting: dict[str, list[TrialRecord]] = {}
+    for record in records:
+        if record.spec.number in valid:
+            by_setting.setdefault(record.spec.setting.id, []).append(record)
+    made = []
+    for result in analysis.settings:
+        mine = by_setting.get(result.setting.id, [])
+        response, service = (_merged(mine, name) for name in ("response_time_ns", "service_time_ns"))
+        if response.count and service.count:
+            made.append(Distribution(result.setting.id, _quantiles(response), _quantiles(service)))
+    return tuple(made)
+
+
+def _comparable(analysis: Analysis) -> set[int]:
+    """Trials whose requests may stand in one histogram: those of blocks, which had one load; of a capacity search those
+    at the highest rate at which the constraints held each time."""
+    highest = {
+        result.setting: max((p.rate_per_s for p in result.capacity.curve if p.held == p.trials), default=None)
+        for result in analysis.settings
+        if result.capacity is not None
+    }
+    return {
+        trial.number
+        for trial in analysis.trials
+        if trial.valid
+        and (
+            trial.stage is Stage.COMPARE
+            or (trial.stage is Stage.CAPACITY and trial.rate_per_s == highest.get(trial.setting, trial.rate_per_s))
+        )
+    }
+
+
+def _merged(records: Iterable[TrialRecord], name: str) -> MergedTimes:
+    fleets = [fleet for record in records if (fleet := merge_fleet(record.engines)) is not None]
+    return MergedTimes(summary["cohort_times"][name] for fleet in fleets for summary in fleet.summaries)
+
+
+def _quantiles(times: MergedTimes) -> Quantiles:
+    named = tuple((name, times.maximum if q == 1.0 else times.quantile(q)) for name, q in NAMED)
+    return Quantiles(times.count, quantile_table(times), named)
+
+
+def _view(
+    series: TrialSeries, number: int, limits: tuple[LimitSpan, ...] = (), points_max: int = POINTS_MAX
+) -> TrialView:
+    load, subject, host, jvm, counter = series.load, series.subject, series.host, series.jvm, series.counter
+    start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
+    failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
+    lost = [("dropped", load.drops_per_s), ("failed to join", load.joins_failed_per_s)]
+    panels = (
+        _panel("Rate", "per_s", load.t_s, [("ok", load.rate_per_s), *failed]),
+        _panel("Users", "count", load.t_s, [("joined", load.joined)]),
+        _panel("Users lost", "per_s", load.t_s, [line for line in lost if any(line[1])]),
+        _panel("Deliveries", "per_s", load.t_s, [("", load.delivered_per_s)] if any(load.delivered_per_s) else []),
+        _panel(
+            "Response time", "ns", load.t_s, [("p50", load.response_time_ns_p50), ("p99", load.response_time_ns_p99)]
+        ),
+        _panel(
+            "Server’s CPU",
+            "cores",
+            subject.t_s,
+            [("user", subject.cpu_user_cores), ("kernel", subject.cpu_system_cores)],
+        ),
+        _panel("Memory", "bytes", subject.t_s, [("resident", subject.rss_bytes)]),
+        _panel("Java heap", "bytes", jvm.t_s, [("in use", jvm.heap_used_bytes), ("taken", jvm.heap_committed_bytes)]),
+        _panel("Garbage collection", "ratio", jvm.t_s, [("share of the time", jvm.gc_share)]),
+        _panel(
+            "As a rate counter prints it",
+            "per_s",
+            counter.t_s,
+            [("windows of 3 s", counter.window_per_s), ("since the first answer", counter.cumulative_per_s)],
+        ),
+        *(_panel(own.name, METRICS[own.name].unit, own.t_s, [("", own.values)]) for own in series.own),
+        *map(_labelled_panel, series.labelled),
+        _panel("Threads", "count", subject.t_s, [("alive", subject.threads)]),
+        _bands("Thread states", series.states),
+        *(_bands(f"Threads named {pool.pool}", pool.states) for pool in series.pools[:POOLS_SHOWN]),
+        _panel("Context switches", "per_s", subject.t_s, [("all", subject.context_switches_per_s)]),
+        _panel("In flight", "count", load.t_s, [("requests", load.in_flight)]),
+        _panel("Whole machine", "ratio", host.t_s, [("CPU in use", host.busy_share), ("stolen", host.steal_share)]),
+    )
+    return TrialView(
+        number,
+        tuple(_thinned(track, points_max) for panel in panels for track in panel),
+        None if start is None or end is None else (start, end),
+        limits,
+    )
+
+
+def _labelled_panel(found: LabelledSeries) -> list[Track]:
+    """The unit by the end of the name; seconds a second, as a counter of CPU time has them, are CPUs."""
+    name = found.name.removesuffix("_total")
+    unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "count")
+    if is_counter(found.name):
+        return _panel(f"{found.name}/s", "cores" if unit == "s" else "per_s", found.t_s, found.lines)
+    return _panel(found.name, unit, found.t_s, found.lines)
+
+
+def _bands(name: str, states: ThreadStates) -> list[Track]:
+    """What threads did, in threads, each state on top of the others. Sampled once a second: run-queue waits and what
+    blocked threads wait on are read then."""
+    lines = [(STATES.get(state, STATES["other"]), values) for state, values in states.bands]
+    return [replace(track, band=True) for track in _panel(name, "count", states.t_s, lines)]
+
+
+def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str, Values]]) -> list[Track]:
+    """Lines that share a plot, and so a unit; those without any value are left out. Only the time since go is shown."""
+    present = [(label, values) for label, values in lines if any(value is not None for value in values)]
+    largest = max((abs(value) for _, values in present for value in values if value is not None), default=0.0)
+    scale, suffix = unit_scale(largest, unit)
+    tracks = []
+    for label, values in present:
+        points = [(t, None if value is None else value / scale) for t, value in zip(t_s, values, strict=True) if t >= 0]
+        tracks.append(Track(name, label, {"cores": "cores"}.get(unit, suffix), tuple(points)))
+    return tracks
+
+
+def _thinned(track: Track, points_max: int) -> Track:
+    step = -(-len(track.points) // points_max) or 1
+    return track if step == 1 else replace(track, points=track.points[::step])

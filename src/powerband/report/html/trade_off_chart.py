@@ -1,0 +1,196 @@
+"""Throughput, tail, CPU and memory against each other: which settings no other beats in all. What `analyze.trade_offs`
+found enters, a description of the picture and its section as escaped text leave; templates/surface.js draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from powerband.analyze.settings.trade_offs import CPU_EACH, TradeOff, TradeOffMeasure, TradeOffStanding, trade_offs
+from powerband.base.units import joined
+from powerband.model.metrics import METRICS
+from powerband.model.results import Analysis, Estimate
+from powerband.report.html.charts import LOG_VALUE_RATIO, estimate_words
+from powerband.report.html.figure_parts import boxed, chooser, table
+from powerband.report.wording.names import short_names
+from powerband.report.wording.numbers import unit_scale
+from powerband.report.wording.standings import metric_name
+from powerband.report.wording.words import is_as_good
+
+_NAMES = {
+    "goodput_per_s": "throughput",
+    "capacity_per_s": "capacity",
+    "response_time_ns_p99": "response time p99",
+    "subject_cpu_cores": "CPU",
+    "rss_bytes_max": "memory",
+}
+
+
+@dataclass(frozen=True)
+class TradeOffAxis:
+    """`most`: more of it is better. `log`: its values lie far apart."""
+
+    title: str
+    unit: str
+    most: bool
+    log: bool
+
+
+@dataclass(frozen=True)
+class TradeOffPoint:
+    """One setting, with its value and interval on each axis. `label`: a short name; `standing`: a `TradeOffStanding`;
+    `mark`: answer, equal or other."""
+
+    setting: str
+    label: str
+    standing: str
+    mark: str
+    words: str
+    values: tuple[float, ...]
+    lows: tuple[float | None, ...]
+    highs: tuple[float | None, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TradeOffFront:
+    """Of two axes (`pair`, the first below the second) the points that no other beats in these two, in order."""
+
+    pair: tuple[int, int]
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TradeOffChart:
+    id: str
+    kind: str
+    title: str
+    note: str
+    axes: tuple[TradeOffAxis, ...]
+    points: tuple[TradeOffPoint, ...]
+    fronts: tuple[TradeOffFront, ...]
+
+
+def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
+    """None where there is nothing to weigh."""
+    found = trade_offs(analysis)
+    if found is None:
+        return None
+    scales = [
+        unit_scale(max(abs(row.estimates[place].value) for row in found.rows), METRICS[measure.metric].unit)
+        for place, measure in enumerate(found.measures)
+    ]
+    axes = tuple(
+        TradeOffAxis(
+            _name(measure, analysis), unit, measure.most, _wide([row.estimates[place].value for row in found.rows])
+        )
+        for place, (measure, (_, unit)) in enumerate(zip(found.measures, scales, strict=True))
+    )
+    short = short_names(analysis)
+    points = tuple(
+        _point(row, found.measures, [scale for scale, _ in scales], short.row(row.setting), analysis)
+        for row in found.rows
+    )
+    place = {row.setting: index for index, row in enumerate(found.rows)}
+    fronts = tuple(
+        TradeOffFront(pair, tuple(place[setting] for setting in front)) for pair, front in found.fronts.items()
+    )
+    note = (
+        "Filled: no other is as good or better in all of these. The line joins those that none beats in the two shown."
+    )
+    note += short.told
+    return TradeOffChart("trade-offs", "trade_offs", "What is bought with what", note, axes, points, fronts)
+
+
+def trade_off_section(chart: TradeOffChart | None) -> str:
+    """The choosers, the picture and its numbers; empty where there is none."""
+    if chart is None:
+        return ""
+    names = [axis.title for axis in chart.axes]
+    front = [point for point in chart.points if point.standing == TradeOffStanding.UNBEATEN]
+    unbeaten = [point.setting for point in front]
+    if len("".join(unbeaten)) > _LONG_NAMES:
+        unbeaten = [point.label for point in front]
+    which = f"{joined(names)}: " + (
+        f"no other setting beats {joined(unbeaten)} in all of them."
+        if 0 < len(unbeaten) <= _NAMED_MAX
+        else f"{len(unbeaten)} of {len(chart.points)} settings are beaten by no other in all of them."
+    )
+    lead = (
+        f"{which[:1].upper()}{which[1:]} What is beaten gives something away for nothing. "
+        "Which of the unbeaten to take is a choice between what they buy and what they cost; the answer above goes by "
+        "the objective alone."
+    )
+    choosers = chooser("trade-offs-across", "Across", names, min(1, len(names) - 1))
+    choosers += chooser("trade-offs-up", "Up", names, 0)
+    key = (
+        '<p class="key standing"><span><i class="dot full"></i>unbeaten</span>'
+        '<span><i class="dot open"></i>beaten, but not for certain</span>'
+        '<span><i class="dot pale"></i>beaten</span>'
+        + ('<span><i class="dot cross">×</i>not allowed</span>' if _barred(chart) else "")
+        + '<span><i class="dot ring"></i>the answer</span><span><i class="dot ring thin"></i>as good</span></p>'
+    )
+    heads = ["setting", *names, "in all"]
+    rows = [(point.setting, *point.texts, point.words) for point in chart.points]
+    told = "; ".join(f"{point.setting} {', '.join(point.texts)}" for point in chart.points[:12])
+    spoken = f"Chart: {names[0]} against {names[min(1, len(names) - 1)]}. {told}. The values are in the table below."
+    figure = boxed(
+        chart.id,
+        escape(chart.title),
+        chart.note,
+        spoken,
+        table(heads, rows),
+        height_rem=26.0,
+        controls=f'<div class="choosers no-print">{choosers}</div>{key}',
+    )
+    return f'<p class="lead">{escape(lead)}</p>{figure}'
+
+
+_NAMED_MAX = 4
+_LONG_NAMES = 100  # characters of all of them, from which short ones stand in the text
+_WORDS = {
+    TradeOffStanding.UNBEATEN: "unbeaten",
+    TradeOffStanding.CLOSE: "{} is as good or better, but not for certain",
+    TradeOffStanding.BEATEN: "{} is as good or better",
+    TradeOffStanding.NOT_ALLOWED: "not allowed",
+}
+
+
+def _point(
+    row: TradeOff, measures: Sequence[TradeOffMeasure], scales: Sequence[float], label: str, analysis: Analysis
+) -> TradeOffPoint:
+    def scaled(end: float | None, scale: float) -> float | None:
+        return None if end is None else end / scale
+
+    equal = "equal" if is_as_good(row.setting, analysis) else "other"
+    mark = "answer" if row.setting == analysis.answer.setting else equal
+    pairs: list[tuple[Estimate, float]] = list(zip(row.estimates, scales, strict=True))
+    return TradeOffPoint(
+        setting=row.setting.id,
+        label=label,
+        standing=row.standing,
+        mark=mark,
+        words=_WORDS[row.standing].format("" if row.beaten_by is None else row.beaten_by.id),
+        values=tuple(estimate.value / scale for estimate, scale in pairs),
+        lows=tuple(scaled(estimate.low, scale) for estimate, scale in pairs),
+        highs=tuple(scaled(estimate.high, scale) for estimate, scale in pairs),
+        texts=tuple(
+            estimate_words(estimate, measure.metric).rpartition(",")[0]
+            for estimate, measure in zip(row.estimates, measures, strict=True)
+        ),
+    )
+
+
+def _name(measure: TradeOffMeasure, analysis: Analysis) -> str:
+    if measure.metric == CPU_EACH:
+        return f"CPU per {analysis.noun}"
+    return _NAMES.get(measure.metric, metric_name(measure.metric))
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) >= LOG_VALUE_RATIO
+
+
+def _barred(chart: TradeOffChart) -> bool:
+    return any(point.standing == TradeOffStanding.NOT_ALLOWED for point in chart.points)

@@ -1,0 +1,94 @@
+"""Every trial on the HTML page: the map of the plan as buttons. An Analysis enters, escaped text leaves; what a button
+shows is drawn by templates/report.js."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, TrialResult
+from powerband.report.wording.findings import bottleneck_words
+from powerband.report.wording.numbers import format_number
+from powerband.report.wording.standings import metric_name
+
+
+def trial_map(analysis: Analysis) -> str:
+    """A button for each trial, and the empty places that the chosen one fills; empty where nothing ran."""
+    trials = analysis.trials
+    if not trials:
+        return ""
+    columns = _columns(trials)
+    first = next((trial for trial in trials if trial.valid and trial.setting == analysis.answer.setting), trials[0])
+    heads = "".join(f'<th scope="col">{name}</th>' for name in columns.values())
+    rows = []
+    for setting in _in_order(analysis):
+        cells = []
+        for column in columns:
+            here = [trial for trial in trials if trial.setting == setting and _column(trial) == column]
+            cells.append(f"<td>{''.join(_trial_button(trial, trial is first) for trial in here)}</td>")
+        rows.append(f'<tr><th scope="row">{escape(setting.id)}</th>{"".join(cells)}</tr>')
+    return (
+        '<p class="lead no-print">Choose a trial, with a click or the arrow keys, to see it second by second. A dashed '
+        "frame marks a trial that is not counted. Each button shows the trial’s place in the order of the run.</p>"
+        '<div class="chooser"><div class="scroll no-print"><table class="map" aria-label="Trials by setting and block">'
+        f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'
+        '<p id="trial-why" class="bad" hidden></p>'
+        '<p id="trial-none" hidden></p>'
+        '</div></div><div class="grid two" id="trial-panels"></div>'
+    )
+
+
+_STAGES = {
+    Stage.EXPLORE: "first look",
+    Stage.SATURATE: "full load",
+    Stage.CAPACITY: "capacity search",
+    Stage.COMPARE: "block",
+    Stage.CONFIRM: "confirmation",
+}
+
+
+def _column(trial: TrialResult) -> tuple[Stage, int]:
+    """Blocks stand apart; all other trials of one purpose stand together."""
+    return trial.stage, trial.block if trial.stage is Stage.COMPARE else 0
+
+
+def _columns(trials: Iterable[TrialResult]) -> dict[tuple[Stage, int], str]:
+    """In the order in which a run goes through them, with their headings."""
+    order = list(_STAGES)
+    keys = sorted({_column(trial) for trial in trials}, key=lambda key: (order.index(key[0]), key[1]))
+    return {key: f"block {key[1] + 1}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}
+
+
+def _trial_button(trial: TrialResult, first: bool) -> str:
+    state = "valid" if trial.valid else "invalid" if trial.status == "measured" else trial.status
+    about = [f"block {trial.block + 1}" if trial.stage is Stage.COMPARE else _STAGES[trial.stage]]
+    if trial.rate_per_s is not None:
+        about.append(f"offered {format_number(trial.rate_per_s, 'per_s')}")
+    if trial.attempt > 1:
+        about.append(f"attempt {trial.attempt}")
+    if trial.warmup_s is not None:
+        ended = {"steady": "when steady", "limit": "at its limit, not steady", "fixed": "after the set time"}
+        about.append(f"warm-up {trial.warmup_s:.1f} s, ended {ended.get(trial.warmup_ended_by or '', 'early')}")
+    for name in ("goodput_per_s", "response_time_ns_p99", "error_rate"):
+        if name in trial.metrics:
+            about.append(f"{metric_name(name)} {format_number(trial.metrics[name], METRICS[name].unit)}")
+    if trial.bottleneck is not None:
+        about.append(bottleneck_words(trial.bottleneck))
+    restless = ["it was still changing while measured"] if trial.steady is False else []
+    why = "; ".join([*(problem.message for problem in trial.problems), *restless])
+    title = f"Trial {trial.number}, {trial.setting.id}" + ("" if trial.valid else f" ({state})")
+    steady = "no" if restless else "yes"
+    return (
+        f'<button type="button" data-trial="{trial.number}" data-state="{escape(state)}" data-steady="{steady}" '
+        f'data-first="{"yes" if first else "no"}" tabindex="{0 if first else -1}" aria-pressed="false" '
+        f'aria-label="{escape(title)}" data-title="{escape(title)}" '
+        f'data-about="{escape(" · ".join(about))}" data-why="{escape(why)}">{trial.number}</button>'
+    )
+
+
+def _in_order(analysis: Analysis) -> list[Setting]:
+    planned = [result.setting for result in analysis.settings]
+    return planned + [s for s in dict.fromkeys(trial.setting for trial in analysis.trials) if s not in planned]

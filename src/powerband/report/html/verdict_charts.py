@@ -1,0 +1,292 @@
+"""Chart descriptions of what stands behind an answer: a race look by look, a capacity's curve, what the threads of a
+pool did. Values in, values out; drawing them is templates/verdicts.js.
+
+As in `charts.py` numbers carry their text with them. Nothing is computed but axis ranges, and which trial of a setting
+stands for all in the picture of its pools (the middle one)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from powerband.base.units import plural
+from powerband.model.experiment import parse_constraint
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
+from powerband.report.html.charts import Axis, Chart, Line, Point
+from powerband.report.wording.findings import capacity_words, departure_of, ratio_phrase, state_words
+from powerband.report.wording.names import short_names
+from powerband.report.wording.numbers import format_number, unit_scale
+from powerband.report.wording.standings import metric_name, ranked
+from powerband.report.wording.words import STATES, margin_words
+
+RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
+RACE_BARS = 10  # of one setting that are drawn; of more looks every second or third, the last one always
+POOL_ROWS = 12  # above so many only the busiest pool of each setting is drawn
+_BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
+
+
+@dataclass(frozen=True)
+class RaceBar:
+    """One look at one setting: its ratio to the leader."""
+
+    block: int
+    value: float
+    low: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True)
+class RaceRow:
+    setting: str
+    label: str
+    state: str
+    leads: bool
+    out: bool
+    bars: tuple[RaceBar, ...]
+
+
+@dataclass(frozen=True)
+class RaceChart:
+    """Settings down the side, ratios to the leader across, one bar a look; what lies outside of `span` is cut off."""
+
+    id: str
+    kind: str
+    title: str
+    note: str
+    rows: tuple[RaceRow, ...]
+    span: tuple[float, float]
+    band: tuple[float, float]
+    band_label: str
+    bars_max: int = RACE_BARS
+
+
+@dataclass(frozen=True)
+class CapacityMark:
+    rate_per_s: float
+    p50_ns: float | None
+    p99_ns: float | None
+    held: str  # all | some | none
+    text: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A response time that the constraints set."""
+
+    ns: float
+    label: str
+
+
+@dataclass(frozen=True)
+class CapacityChart:
+    """Response time against the offered rate, for one setting. `band`: the interval of the capacity."""
+
+    id: str
+    kind: str
+    title: str
+    note: str
+    marks: tuple[CapacityMark, ...]
+    band: tuple[float, float] | None
+    limits: tuple[Limit, ...]
+    span_ns: tuple[float, float]  # of the vertical axis, the same for all settings
+
+
+AnyChart = Chart | RaceChart | CapacityChart
+
+
+def race_chart(analysis: Analysis) -> RaceChart | None:
+    """None where there was no race, or no block of it ended."""
+    race = analysis.race
+    if race is None or not race.looks:
+        return None
+    leader = race.looks[-1].leader
+    short = short_names(analysis)
+    rows = tuple(
+        RaceRow(
+            result.setting.id,
+            short.row(result.setting),
+            "leader" if result.setting == leader else state_words(result, analysis),
+            result.setting == leader,
+            departure_of(result.setting, race) is not None,
+            tuple(_bars(result.setting, analysis)),
+        )
+        for result in ranked(analysis)
+    )
+    shown = tuple(row for row in rows if row.bars or row.leads)
+    margin = (1 - analysis.margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + analysis.margin)
+    note = f"Each block adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
+    label = f"within {margin_words(analysis.margin, analysis.objective)}"
+    return RaceChart("race", "race", "Ratio to the leader, block by block", note, shown, _span(analysis), margin, label)
+
+
+def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
+    """One for each look in which the setting was live and did not lead."""
+    for look in analysis.race.looks if analysis.race else ():
+        effect = look.effects.get(setting.id)
+        if effect is not None and setting != look.leader:
+            low = effect.value if effect.low is None else effect.low
+            high = effect.value if effect.high is None else effect.high
+            yield RaceBar(look.block + 1, effect.value, low, high, ratio_phrase(effect))
+
+
+def _span(analysis: Analysis) -> tuple[float, float]:
+    """Around the leader: far enough for the intervals that are near it, without those that are hopeless."""
+    assert analysis.race is not None
+    least, most = (reach * analysis.margin for reach in RACE_REACH)
+    ends = [
+        end
+        for look in analysis.race.looks[-1:]
+        for effect in look.effects.values()
+        for end in (effect.low, effect.high)
+        if end is not None and abs(end - 1) <= most
+    ]
+    return min([1 - least, *ends]), max([1 + least, *ends])
+
+
+def exploration_chart(analysis: Analysis) -> Chart | None:
+    """The objective of every setting that was tried once, in the order of the trials; None where nothing was explored
+    or no trial measured it."""
+    metric = analysis.objective
+    looks = [
+        trial for trial in analysis.trials if trial.stage is Stage.EXPLORE and trial.valid and metric in trial.metrics
+    ]
+    if not looks:
+        return None
+    raced = {result.setting for result in analysis.settings}
+    scale, unit = unit_scale(max(abs(trial.metrics[metric]) for trial in looks), METRICS[metric].unit)
+    points = [
+        Point(
+            float(trial.number),
+            trial.metrics[metric] / scale,
+            None,
+            None,
+            format_number(trial.metrics[metric], METRICS[metric].unit) + (", raced" if trial.setting in raced else ""),
+            trial.setting.id,
+            trial.setting in raced,
+        )
+        for trial in looks
+    ]
+    axis = Axis("trial", tuple(p.x for p in points), tuple(f"{p.x:.0f}" for p in points), ordered=False)
+    note = "Filled points went into the race; the others were not among the best."
+    title = f"First look: {metric_name(metric)} of each setting tried"
+    return Chart("exploration", "estimates", title, note, unit, axis, (Line("", tuple(points)),))
+
+
+def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
+    """One for each setting whose curve was measured, in plan order."""
+    found = [(row.setting, row.capacity) for row in analysis.settings if row.capacity and row.capacity.curve]
+    limits = tuple(_limits(analysis.constraints))
+    times = [ns for _, capacity in found for point in capacity.curve for ns in (point.p50_ns, point.p99_ns) if ns]
+    times += [limit.ns for limit in limits]
+    if not times:
+        return []
+    span = min(times), max(times)
+    return [
+        CapacityChart(
+            f"capacity-{index}",
+            "capacity",
+            setting.id,
+            capacity.note or f"holds up to {capacity_words(capacity)}",
+            tuple(_mark(point) for point in capacity.curve),
+            _capacity_band(capacity),
+            limits,
+            span,
+        )
+        for index, (setting, capacity) in enumerate(found)
+    ]
+
+
+def _mark(point: CapacityPoint) -> CapacityMark:
+    held = "all" if point.held == point.trials else "some" if point.held else "none"
+    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, held_words(point))
+
+
+def held_words(point: CapacityPoint) -> str:
+    """`held in 3 of 5 trials`."""
+    return f"held in {point.held} of {plural(point.trials, 'trial')}"
+
+
+def _capacity_band(capacity: Capacity) -> tuple[float, float] | None:
+    estimate = capacity.estimate
+    if estimate is None:
+        return None
+    return (
+        estimate.value if estimate.low is None else estimate.low,
+        estimate.value if estimate.high is None else estimate.high,
+    )
+
+
+def _limits(constraints: Sequence[str]) -> Iterator[Limit]:
+    for text in constraints:
+        try:
+            constraint = parse_constraint(text)
+        except ValueError:
+            continue  # words of an analysis that another version wrote
+        if str(constraint["metric"]).startswith("response_time_ns"):
+            yield Limit(float(constraint["threshold"]), text)
+
+
+def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
+    """The trial that stands for the setting: of those that name its bottleneck the middle one by throughput."""
+    mine = [
+        trial for trial in analysis.trials if trial.setting == result.setting and trial.valid and trial.pools
+    ]  # fmt: skip
+    compared = [trial for trial in mine if trial.stage in (Stage.COMPARE, Stage.CONFIRM)] or mine
+    name = result.bottleneck.name if result.bottleneck else None
+    agreeing = [trial for trial in compared if trial.bottleneck and trial.bottleneck.name is name] or compared
+    return middle_trial(agreeing)
+
+
+def middle_trial(trials: Iterable[TrialResult]) -> TrialResult | None:
+    """By throughput; the upper one of two."""
+    ranked = sorted(trials, key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
+    return ranked[len(ranked) // 2] if ranked else None
+
+
+def pool_chart(analysis: Analysis) -> Chart | None:
+    """What the threads of each setting's busiest pools did, as shares; None where no trial tells."""
+    rows: list[tuple[Setting, PoolUse]] = []
+    for result in analysis.settings:
+        trial = pool_trial(result, analysis)
+        rows += [(result.setting, pool) for pool in (trial.pools[:2] if trial else ()) if pool.threads > 0]
+    if len(rows) > POOL_ROWS:
+        firsts: dict[str, tuple[Setting, PoolUse]] = {}
+        for row in rows:
+            firsts.setdefault(row[0].id, row)
+        rows = list(firsts.values())
+    if not rows:
+        return None
+    parts: dict[str, list[Point]] = {}
+    labels = []
+    short = short_names(analysis)
+    for index, (setting, pool) in enumerate(rows):
+        name = f"{setting.id}: {pool.pool}"
+        labels.append(f"{short.row(setting)}: {pool.pool}")
+        for label, threads in pool_parts(pool):
+            share = 100 * threads / pool.threads
+            text = f"{format_number(threads, 'count')} threads, {share:.1f} %"
+            point = Point(float(index), share, None, None, text, name, setting == analysis.answer.setting)
+            parts.setdefault(label, []).append(point)
+    order = ["on a CPU", "waiting for a CPU", *_BLOCKED.values(), "blocked"]
+    lines = tuple(Line(label, tuple(parts[label])) for label in order if label in parts)
+    heading = short.heading if short.has_parts else ""
+    axis = Axis(heading, tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
+    note = f"Share of the time of a pool’s threads, in each setting’s middle trial.{short.told}"
+    return Chart("pools", "stack", "What the threads of a pool did", note, "%", axis, lines)
+
+
+def pool_parts(pool: PoolUse) -> list[tuple[str, float]]:
+    """In threads, by what they did; they add up to the pool's. What the kernel does not tell apart is `blocked`."""
+    parts = {"on a CPU": pool.on_cpu, "waiting for a CPU": pool.run_wait}
+    known = {kind: share for kind, share in pool.blocked_on.items() if share > 0}
+    for kind, share in known.items():
+        words = _BLOCKED.get(kind, _BLOCKED["other"])
+        parts[words] = parts.get(words, 0.0) + share * pool.blocked
+    rest = pool.blocked * (1 - sum(known.values()))
+    if rest > 1e-6 * pool.threads:
+        words = _BLOCKED["other"] if known else "blocked"
+        parts[words] = parts.get(words, 0.0) + rest
+    return list(parts.items())

@@ -1,0 +1,274 @@
+"""What stands behind the answer on the HTML page: the race, capacities, bottlenecks, rules of thumb. An Analysis and
+chart descriptions enter, escaped text leaves; nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from powerband.base.units import plural
+from powerband.model.results import Analysis, BottleneckName, Confirmation, Race, SettingResult
+from powerband.report.html.charts import Chart
+from powerband.report.html.figure_parts import boxed, figure, scrolling, table, wrapping
+from powerband.report.html.limit_lanes import LimitChart, limit_figure
+from powerband.report.html.rule_chart import RuleChart, rule_tone
+from powerband.report.html.verdict_charts import RACE_BARS, CapacityChart, RaceChart, pool_trial
+from powerband.report.wording.findings import (
+    CHANGE_HEADS,
+    bottleneck_words,
+    capacity_trials,
+    capacity_words,
+    change_rows,
+    changes_lead,
+    estimate_phrase,
+    exploration_words,
+    proposal_words,
+    race_words,
+    ratio_phrase,
+    rule_nearest,
+    rule_result,
+    whole_sentence,
+)
+from powerband.report.wording.numbers import ABSENT, format_number
+
+
+def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
+    """How the race went, who left when and why, and whether fresh starts uphold its winner."""
+    race = analysis.race
+    if race is None:
+        return ""
+    said = [race_words(race)]
+    if analysis.exploration is not None:
+        said.insert(0, exploration_words(analysis.exploration))
+    picture = "" if chart is None else _race_figure(chart)
+    before = "" if exploration is None else f'<div class="below">{figure(exploration)}</div>'
+    return f'<p class="lead">{escape(" ".join(said))}</p>{picture}{_left(race)}{_confirmation(race, analysis)}{before}'
+
+
+def _race_figure(chart: RaceChart) -> str:
+    blocks = sorted({bar.block for row in chart.rows for bar in row.bars})
+    heads = ["setting", *(f"block {block}" for block in blocks), "then"]
+    rows = [
+        (row.setting, *({bar.block: bar.text for bar in row.bars}.get(block, ABSENT) for block in blocks), row.state)
+        for row in chart.rows
+    ]
+    last = "; ".join(
+        f"{row.setting} {row.bars[-1].text if row.bars else ''} {row.state}".strip() for row in chart.rows[:12]
+    )
+    spoken = f"Chart: {chart.title}. At the end: {last}. The values are in the table below."
+    each_rem = max(1.75, 0.34 * min(len(blocks), RACE_BARS))
+    height = 4.5 + each_rem * len(chart.rows)
+    return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows), height_rem=height)
+
+
+def _left(race: Race) -> str:
+    if not race.departures:
+        return '<p class="under">No setting left before the end.</p>'
+    rows = [
+        (left.setting.id, f"block {left.block + 1}", ratio_phrase(left.effect), left.reason) for left in race.departures
+    ]
+    return words_table("Settings that left the race", ("setting", "left after", "ratio to the leader", "why"), rows)
+
+
+def _confirmation(race: Race, analysis: Analysis) -> str:
+    found = race.confirmation
+    if found is None:
+        return ""
+    tone = "good" if found.upheld else "bad"
+    verdict = "upheld" if found.upheld else "not upheld"
+    rows = list(_confirmation_rows(found, analysis.objective))
+    cells = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
+    return (
+        f'<h3 class="sub">Fresh starts of {escape(found.setting.id)}: <span class="{tone}">{verdict}</span></h3>'
+        f'<p class="bare">{escape(found.sentence)}</p><div class="facts"><dl>{cells}</dl></div>'
+    )
+
+
+def _confirmation_rows(found: Confirmation, objective: str) -> Iterable[tuple[str, str]]:
+    yield "in the race", f"{estimate_phrase(found.race, objective)}, {plural(found.race.n, 'trial')}"
+    yield "confirmed", f"{estimate_phrase(found.confirmed, objective)}, {plural(found.trials, 'fresh start')}"
+    yield "shrinkage", _share(found.shrinkage.value, found.shrinkage.low, found.shrinkage.high)
+    if found.rival is not None:
+        yield f"to {found.rival.id}", ratio_phrase(found.advantage)
+
+
+def _share(value: float, low: float | None, high: float | None) -> str:
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}".replace("-", "−")
+
+    between = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
+    return f"{percent(value)} %{between}"
+
+
+def changes_section(analysis: Analysis) -> str:
+    """What each change of one factor costs; empty unless factors vary one at a time."""
+    rows = change_rows(analysis)
+    if not rows:
+        return ""
+    return f'<p class="lead">{escape(changes_lead(analysis))}</p>' + words_table(
+        "What each change costs", CHANGE_HEADS, rows, numbers=(1,)
+    )
+
+
+def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str:
+    """Per setting the highest rate at which the constraints hold, and the curve of response times below and above."""
+    found = [(row.setting, row.capacity) for row in analysis.settings if row.capacity is not None]
+    if not found:
+        return ""
+    rows = [
+        (setting.id, capacity_words(capacity), str(capacity_trials(capacity)), capacity.note)
+        for setting, capacity in found
+    ]
+    slo = " and ".join(analysis.constraints)
+    pictures = "".join(map(_capacity_figure, charts))
+    return (
+        f'<p class="lead">The highest rate of Poisson arrivals at which {escape(slo or "the constraints")} holds. '
+        "Each dot is one offered rate: filled where it held in all trials, hollow where in some, a cross where in "
+        "none. The shaded band is the interval of the capacity, the dashed line the limit.</p>"
+        f'<div class="grid two">{pictures}</div>'
+        + words_table("Capacities", ("setting", "capacity", "trials", ""), rows, numbers=(1, 2))
+    )
+
+
+def _capacity_figure(chart: CapacityChart) -> str:
+    heads = ("offered rate", "p50", "p99", "SLO")
+    rows = [
+        (
+            format_number(mark.rate_per_s, "per_s"),
+            ABSENT if mark.p50_ns is None else format_number(mark.p50_ns, "ns"),
+            ABSENT if mark.p99_ns is None else format_number(mark.p99_ns, "ns"),
+            mark.text,
+        )
+        for mark in chart.marks
+    ]
+    tried = "; ".join(f"{rate}: p99 {p99}, {held}" for rate, _, p99, held in rows[:12])
+    spoken = f"Chart: {chart.title}, {chart.note}. {tried}. The values are in the table below."
+    return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows))
+
+
+def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | None) -> str:
+    """Each setting's bottleneck with its proof and what to do, the same by trial, and what its threads did."""
+    named = [row for row in analysis.settings if row.bottleneck is not None]
+    if not named and pools is None:
+        return ""
+    lead = (
+        '<p class="lead">What limits each setting, named from the threads’ states, the CPU’s use and the operating '
+        "system’s counters in its trials, with the figures that prove it.</p>"
+        if named
+        else ""
+    )
+    rows = "".join(_bottleneck_row(row, analysis) for row in named)
+    heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("bottleneck", "proof", "what to do"))
+    head = f'<tr><th scope="col">setting</th>{heads}</tr>'
+    shown = f'<table class="claims brief"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    named_table = scrolling("Bottlenecks", shown) if named else ""
+    picture = "" if pools is None else f'<div class="below">{figure(pools)}</div>{_pool_table(analysis)}'
+    over_the_run = "" if limits is None else f'<div class="below">{limit_figure(limits, analysis)}</div>'
+    return lead + named_table + over_the_run + picture
+
+
+def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
+    found = result.bottleneck
+    assert found is not None
+    valid = [t for t in analysis.trials if t.setting == result.setting and t.valid and t.bottleneck is not None]
+    agree = sum(trial.bottleneck is not None and trial.bottleneck.name is found.name for trial in valid)
+    share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if valid else ""
+    proof = "".join(f"<li>{escape(figure)}</li>" for figure in found.evidence)
+    tone = "good" if found.name is BottleneckName.NONE else "unsure"
+    chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
+    name = bottleneck_words(found)
+    return (
+        f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
+        f'<td class="words"><b class="{tone}">{escape(name[:1].upper() + name[1:])}</b>{share}</td>'
+        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(whole_sentence(found.advice))}</td></tr>'
+    )
+
+
+def _pool_table(analysis: Analysis) -> str:
+    """Every pool of every setting's middle trial, in threads, the blocked ones by what they wait on."""
+    rows = []
+    for result in analysis.settings:
+        trial = pool_trial(result, analysis)
+        for pool in trial.pools if trial else ():
+            kinds = sorted(pool.blocked_on.items(), key=lambda item: -item[1])
+            on = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in kinds if share >= 0.005)
+            use = f"{100 * pool.on_cpu / pool.threads:.1f} %" if pool.threads else ABSENT
+            figures = (pool.threads, pool.on_cpu, pool.run_wait, pool.blocked)
+            rows.append(
+                (
+                    result.setting.id,
+                    pool.pool,
+                    *(format_number(n, "count") for n in figures),
+                    use,
+                    ABSENT if pool.held_ns is None else format_number(pool.held_ns, "ns"),
+                    on or ABSENT,
+                )
+            )
+    heads = (
+        "setting",
+        "pool",
+        "threads",
+        "on a CPU",
+        "waiting for a CPU",
+        "blocked",
+        "CPU use of a thread",
+        "held by a request",
+        "blocked on",
+    )
+    inner = words_table("Pools", heads, rows, numbers=(2, 3, 4, 5, 6, 7))
+    return f'<details class="no-print"><summary>All pools, in threads</summary>{inner}</details>'
+
+
+def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
+    """Each rule of thumb: what it proposes with the measured figures, and what following it would change."""
+    if not analysis.rules:
+        return ""
+    rows = []
+    for rule in analysis.rules:
+        nearest = rule_nearest(rule)
+        rows.append(
+            f'<tr><th scope="row">{escape(rule.name)}<small>{escape(rule.source)}</small></th>'
+            f'<td class="words">{escape(rule.formula)}</td><td>{escape(proposal_words(rule))}</td>'
+            f'<td class="words">{wrapping(nearest)}</td>'
+            f'<td class="words {rule_tone(rule.cost, analysis)}">{escape(rule_result(rule))}</td></tr>'
+        )
+    heads = (
+        '<th scope="col">rule</th><th scope="col" class="words">with the figures measured here</th>'
+        '<th scope="col">proposes</th><th scope="col" class="words">nearest setting tried</th>'
+        '<th scope="col" class="words">following it changes</th>'
+    )
+    shown = f'<table class="claims brief"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    chosen = f"; the measured answer is {analysis.answer.setting.id}" if analysis.answer.setting else ""
+    return (
+        '<p class="lead">What common rules say for this server, with the figures measured here, beside the measured '
+        f"answer{escape(chosen)}. The last column is the objective at the nearest setting that was tried, towards the "
+        "answer’s. A rule whose conditions are not met is refused.</p>"
+        + ("" if chart is None else _rule_figure(chart))
+        + f'<div class="below">{scrolling("Rules of thumb", shown)}</div>'
+    )
+
+
+def _rule_figure(chart: RuleChart) -> str:
+    numbers = table(["rule", "proposes"], [(row.name, row.text) for row in chart.rows])
+    told = "; ".join(f"{row.name} {row.text}" for row in chart.rows)
+    spoken = f"Chart: {chart.title}: {chart.factor}={chart.answer:g}. {told}. The values are in the table below."
+    return boxed(chart.id, escape(chart.title), chart.note, spoken, numbers, height_rem=4.5 + 1.9 * len(chart.rows))
+
+
+def words_table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
+    """A table of words, which wrap; the columns in `numbers` stand to the right."""
+
+    def kind(place: int) -> str:
+        return "" if place in numbers or place == 0 else ' class="words"'
+
+    head = "".join(f'<th scope="col"{kind(place)}>{escape(name)}</th>' for place, name in enumerate(heads))
+    lines = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td{kind(place)}>{escape(cell)}</td>" for place, cell in enumerate(rest, 1))
+        + "</tr>"
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="scroll below" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )

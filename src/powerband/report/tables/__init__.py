@@ -1,0 +1,1 @@
+"""A run as tables: CSV, Parquet, data frames."""

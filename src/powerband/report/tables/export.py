@@ -1,0 +1,67 @@
+"""A table into a file or onto stdout, as csv or Parquet: a file has its old content or the whole new one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO
+
+from powerband.base.errors import UsageError, did_you_mean
+from powerband.report.tables.csv import write_csv
+from powerband.report.tables.parquet import need_arrow, write_parquet
+from powerband.report.tables.rows import Table
+
+FORMS = ("csv", "parquet")
+
+
+def export(table: Table, file: Path, form: str | None = None) -> Path:
+    """Writes the table and returns the file. `form`: None: by the end of the file's name.
+
+    Raises UsageError for an unknown form, where a library is missing, and where the disk refuses."""
+    form = form or file.suffix.removeprefix(".").lower()
+    if form not in FORMS:
+        raise UsageError(f"{file}: tables are written as csv or parquet, not as {form or 'nothing'}; "
+                         f"{did_you_mean(form, FORMS)}")  # fmt: skip
+    temporary = file.with_name(f".{file.name}.tmp")
+    try:
+        with temporary.open("wb") as out:
+            _write(table, out, form)
+        temporary.replace(file)
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}: choose another file") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return file
+
+
+def export_to_stdout(table: Table, form: str) -> None:
+    """csv as its rows are made; Parquet, whose end tells where its parts are, by way of a temporary file."""
+    if form == "csv":
+        write_csv(table, sys.stdout)
+        return
+    check_stdout(form)
+    with tempfile.TemporaryFile() as made:
+        write_parquet(table, made)
+        made.seek(0)
+        sys.stdout.flush()
+        shutil.copyfileobj(made, sys.stdout.buffer)
+
+
+def check_stdout(form: str) -> None:
+    """Raises UsageError where stdout cannot take this form, or what writes it is missing."""
+    if form == "parquet":
+        need_arrow()
+        if sys.stdout.isatty():
+            raise UsageError("Parquet is no text for a terminal: redirect the output, or use `powerband export -o`")
+
+
+def _write(table: Table, out: IO[bytes], form: str) -> None:
+    if form == "parquet":
+        write_parquet(table, out)
+        return
+    text = TextIOWrapper(out, encoding="utf-8", errors="replace", newline="")
+    write_csv(table, text)
+    text.detach()  # which writes what is left, and leaves the file to its owner

@@ -1,0 +1,416 @@
+"""A run, or a comparison, as tidy tables: one row for each trial, setting, estimate, second or interval.
+
+Values of `analyze` and lines of a run directory enter, typed rows leave; `csv.py`, `parquet.py` and `frames.py` all
+write these. Numbers are as they were computed, in base units that the columns' names say; what is not known is None,
+never 0. Long tables are generators: no more than one trial is held at once. Nothing is computed or rounded here.
+
+What each column holds: docs/reference/tables.md, held against this module by a test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.analyze.trial.series import TrialSeries, seconds_of_load, series_of
+from powerband.analyze.trial.threads import is_counter
+from powerband.base.errors import UsageError, did_you_mean
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.metrics import METRICS, OWN
+from powerband.model.plan import Setting, format_level
+from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
+from powerband.readings.fleet import SECOND_NS
+from powerband.readings.probe_samples import read_probe
+from powerband.store import RunDir, TrialDir, TrialRecord
+
+Cell = str | int | float | bool | None
+Row = tuple[Cell, ...]
+What = Literal["settings", "trials", "estimates", "series", "intervals"]
+
+WHOLE_MAX = 2**63 - 1  # what a column of whole numbers holds
+
+
+class Kind(StrEnum):
+    """What the cells of a column are, None apart."""
+
+    TEXT = "text"
+    WHOLE = "whole"
+    NUMBER = "number"
+    TRUTH = "truth"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`unit` as in `powerband.model.metrics`; empty for texts and truths, and where the rows have different ones."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` can be read once; each has a cell for every column."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Iterator[Row] = field(compare=False)
+
+
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name) for name in names)
+
+
+def _wholes(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, Kind.WHOLE, "count") for name in names)
+
+
+def _numbers(unit: str, *names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, Kind.NUMBER, unit) for name in names)
+
+
+def _truths(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, Kind.TRUTH) for name in names)
+
+
+# Of each table the columns before the factors, and those after them. Metrics follow, in the order of `METRICS`.
+LEADING: dict[str, tuple[Column, ...]] = {
+    "settings": _texts("run", "setting"),
+    "trials": (*_texts("run"), *_wholes("trial", "block", "attempt"), *_texts("stage", "setting")),
+    "estimates": _texts("run", "setting"),
+    "series": (*_texts("run"), *_wholes("trial", "block"), *_texts("setting")),
+    "intervals": (*_texts("run"), *_wholes("trial", "block"), *_texts("setting")),
+    "changes": _texts("first", "second", "setting"),
+}
+_BOUNDS = ("objective_value", "objective_low", "objective_high")
+_ENDS = ("value", "low", "high")
+FOLLOWING: dict[str, tuple[Column, ...]] = {
+    "settings": (
+        *_truths("answer"),
+        *_texts("verdict"),
+        *_truths("feasible"),
+        *_wholes("trials", "invalid"),
+        *_texts("objective"),
+        *_numbers("", *_BOUNDS),
+        *_numbers("ratio", "effect", "effect_low", "effect_high"),
+        *_texts("bottleneck", "infeasible_because", "uncertain_because"),
+    ),
+    "trials": (
+        *_texts("status"),
+        *_truths("valid"),
+        *_texts("problems"),
+        *_numbers("s", "warmup_s"),
+        *_texts("warmup_ended_by"),
+        *_truths("steady"),
+        *_numbers("s", "took_s"),
+        *_numbers("per_s", "rate_per_s"),
+        *_texts("bottleneck"),
+    ),
+    "estimates": (*_texts("metric", "unit"), *_numbers("", *_ENDS, "confidence"), *_wholes("n")),
+    "series": (*_numbers("s", "t_s"), *_texts("phase", "series", "label"), *_numbers("", "value")),
+    "intervals": (
+        *_wholes("engine"),
+        *_texts("phase"),
+        *_numbers("s", "start_s", "end_s"),
+        *_wholes("scheduled", "sent", "dropped", "ok", "failed"),
+        *_wholes("in_flight_now", "connections_now", "users_now"),
+        *_wholes("response_time_ns_sum", "response_time_ns_max", "service_time_ns_sum", "send_lag_ns_max", "cpu_ns"),
+        *_wholes("joined_now", "drops", "joins_failed", "delivered"),
+    ),
+    "changes": (
+        *_texts("objective", "verdict"),
+        *_numbers("", *(f"{which}_{end}" for which in ("first", "second") for end in _ENDS)),
+        *_numbers("ratio", "ratio", "ratio_low", "ratio_high"),
+        *_numbers("", "smallest_difference"),
+        *_texts("because"),
+    ),
+}
+RUN_TABLES: tuple[What, ...] = ("settings", "trials", "estimates", "series", "intervals")
+
+
+def run_table(what: str, run: RunDir, experiment: Experiment, analysis: Callable[[], Analysis]) -> Table:
+    """One table of a run. `analysis` is called only where the table needs it. Raises UsageError where there is no such
+    table, and while its rows are read where a file of the run is damaged."""
+    name = run.path.resolve().name
+    match what:
+        case "settings":
+            return settings_table(analysis(), name)
+        case "trials":
+            return trials_table(analysis(), name)
+        case "estimates":
+            return estimates_table(analysis(), name)
+        case "series":
+            return series_table(run, experiment)
+        case "intervals":
+            return intervals_table(run)
+    raise UsageError(f"there is no table {what}; {did_you_mean(what, RUN_TABLES)}")
+
+
+def settings_table(analysis: Analysis, run: str) -> Table:
+    """A row for each setting, in plan order: how it was judged, its objective with its interval, and the estimate of
+    every metric."""
+    factors = _Factors("settings", (row.setting for row in analysis.settings))
+    metrics = _metric_names(row.estimates for row in analysis.settings)
+
+    def cells(row: SettingResult) -> Row:
+        return (
+            run, row.setting.id, *factors.cells(row.setting),
+            row.setting == analysis.answer.setting, row.verdict.value, row.feasible, row.trials, row.invalid,
+            analysis.objective, *_ends(row.estimates.get(analysis.objective)), *_ends(row.effect),
+            None if row.bottleneck is None else row.bottleneck.name.value,
+            _joined(row.infeasible_because), _joined(row.uncertain_because),
+            *(None if (found := row.estimates.get(name)) is None else found.value for name in metrics),
+        )  # fmt: skip
+
+    return _table("settings", factors, map(cells, analysis.settings), metrics)
+
+
+def trials_table(analysis: Analysis, run: str) -> Table:
+    """A row for each trial, in the order they ran, those that do not count too: `valid` says which do."""
+    factors = _Factors("trials", (trial.setting for trial in analysis.trials))
+    metrics = _metric_names(trial.metrics for trial in analysis.trials)
+
+    def cells(trial: TrialResult) -> Row:
+        return (
+            run, trial.number, trial.block, trial.attempt, trial.stage.value, trial.setting.id,
+            *factors.cells(trial.setting),
+            trial.status, trial.valid, _joined(problem.message for problem in trial.problems),
+            trial.warmup_s, trial.warmup_ended_by, trial.steady, trial.took_s, trial.rate_per_s,
+            None if trial.bottleneck is None else trial.bottleneck.name.value,
+            *(trial.metrics.get(name) for name in metrics),
+        )  # fmt: skip
+
+    return _table("trials", factors, map(cells, analysis.trials), metrics)
+
+
+def estimates_table(analysis: Analysis, run: str) -> Table:
+    """A row for each setting and metric: the estimate with its interval."""
+    factors = _Factors("estimates", (row.setting for row in analysis.settings))
+    metrics = _metric_names(row.estimates for row in analysis.settings)
+    rows: Iterator[Row] = (
+        (
+            run, row.setting.id, *factors.cells(row.setting),
+            name, METRICS[name].unit, *_ends(found), found.confidence, found.n,
+        )
+        for row in analysis.settings
+        for name in metrics
+        if (found := row.estimates.get(name)) is not None
+    )  # fmt: skip
+    return _table("estimates", factors, rows)
+
+
+def series_table(run: RunDir, experiment: Experiment) -> Table:
+    """Everything over time, one value a row: the load by the second, what the probe saw at each of its samples."""
+    records = run.records()
+    factors = _Factors("series", (record.spec.setting for record in records))
+
+    def rows() -> Iterator[Row]:
+        for lead, record, directory in _recorded(run, records, factors):
+            phase = _Phases(record)
+            for point in _points(directory, record, experiment):
+                yield (*lead, point.t_s, phase.at(point.t_s), point.series, point.label, point.value)
+
+    return _table("series", factors, _explained(rows(), run))
+
+
+def intervals_table(run: RunDir) -> Table:
+    """What each engine counted, some ten times a second, as it said it; times from `go`."""
+    records = run.records()
+    factors = _Factors("intervals", (record.spec.setting for record in records))
+    told = [column.name for column in FOLLOWING["intervals"]]
+    told = told[told.index("in_flight_now") :]
+
+    def rows() -> Iterator[Row]:
+        for lead, record, directory in _recorded(run, records, factors):
+            origin_ns = _origin_ns(record)
+            for event in directory.read_events():
+                if event.get("type") != "interval":
+                    continue
+                ok = event["outcomes"].get("ok", 0)
+                yield (
+                    *lead, event.get("engine", 0), event["phase"],
+                    (event["start_ns"] - origin_ns) / SECOND_NS, (event["end_ns"] - origin_ns) / SECOND_NS,
+                    event["scheduled"], event["sent"], event["dropped"], ok, sum(event["outcomes"].values()) - ok,
+                    *(event.get(name) for name in told),
+                )  # fmt: skip
+
+    return _table("intervals", factors, _explained(rows(), run))
+
+
+def changes_table(comparison: RunComparison) -> Table:
+    """A row for each setting that was compared: both estimates, their ratio, the verdict on the second."""
+    factors = _Factors("changes", (change.setting for change in comparison.changes))
+
+    def cells(change: Change) -> Row:
+        return (
+            *comparison.names, change.setting.id, *factors.cells(change.setting),
+            comparison.objective, change.verdict.value,
+            *_ends(change.first), *_ends(change.second), *_ends(change.ratio),
+            change.smallest_difference, change.because or None,
+        )  # fmt: skip
+
+    return _table("changes", factors, map(cells, comparison.changes))
+
+
+@dataclass(frozen=True)
+class _SeriesPoint:
+    t_s: float
+    series: str
+    label: str | None
+    value: float
+
+
+def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> Iterator[_SeriesPoint]:
+    """One trial's series, one after the other; what was not known at an instant has no row."""
+    for second in seconds_of_load(directory.read_events(), _origin_ns(record)):
+        for name, value in second.values.items():
+            if value is not None:
+                yield _SeriesPoint(second.t_s, name, None, value)
+    sampled = _sampled(directory, record, experiment.measure)
+    for prefix, part in (
+        ("subject_", sampled.subject),
+        ("host_", sampled.host),
+        ("jvm_", sampled.jvm),
+        ("rate_counter_", sampled.counter),
+    ):
+        columns = {name: values for name, values in vars(part).items() if name != "t_s"}
+        for name, values in columns.items():
+            yield from _line(part.t_s, f"{prefix}{name}", None, values)
+    for name, values in sampled.states.bands:
+        yield from _line(sampled.states.t_s, f"threads_{name}", None, values)
+    for pool in sampled.pools:
+        for name, values in pool.states.bands:
+            yield from _line(pool.states.t_s, f"pool_threads_{name}", pool.pool, values)
+    for own in sampled.own:
+        yield from _line(own.t_s, own.name, None, own.values)
+    for labelled in sampled.labelled:
+        name = f"{labelled.name}_per_s" if is_counter(labelled.name) else labelled.name
+        for label, values in labelled.lines:
+            yield from _line(labelled.t_s, name, label or None, values)
+
+
+def _sampled(directory: TrialDir, record: TrialRecord, measured: Measure) -> TrialSeries:
+    """Everything but the load. What would fill the memory in hours and is no part of it is left unread: the threads
+    one by one, and unless a rate counter wants them, the intervals of the load."""
+    probe = read_probe(_without(directory.read_probe(), "threads"))
+    counted = _without(directory.read_events(), "response_time_ns") if measured.rate_counter else ()
+    return series_of(record, [event for event in counted if event.get("type") == "interval"], probe, measured)
+
+
+def _without(events: Iterable[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
+    for event in events:
+        yield {name: value for name, value in event.items() if name != key} if key in event else event
+
+
+def _line(
+    t_s: Sequence[float], series: str, label: str | None, values: Sequence[float | None]
+) -> Iterator[_SeriesPoint]:
+    for at, value in zip(t_s, values, strict=True):
+        if value is not None:
+            yield _SeriesPoint(at, series, label, float(value))
+
+
+class _Phases:
+    """Which phase of a trial an instant lies in; the end of a phase is its last instant."""
+
+    def __init__(self, record: TrialRecord) -> None:
+        origin_ns = _origin_ns(record)
+        at = {name: (ns - origin_ns) / SECOND_NS for name, ns in record.phases.items()}
+        names = (("warmup", "go", "measure"), ("measure", "measure", "drain"), ("drain", "drain", "end"))
+        self._spans = [(phase, at[begin], at.get(end, math.inf)) for phase, begin, end in names if begin in at]
+
+    def at(self, t_s: float) -> str | None:
+        return next((phase for phase, begin, end in self._spans if begin < t_s <= end), None)
+
+
+def _origin_ns(record: TrialRecord) -> int:
+    """The instant that times are from: `go`, or the first that was reached."""
+    return record.phases.get("go", min(record.phases.values(), default=0))
+
+
+def _recorded(
+    run: RunDir, records: Sequence[TrialRecord], factors: _Factors
+) -> Iterator[tuple[Row, TrialRecord, TrialDir]]:
+    """Each trial that happened, with the cells before the table's own."""
+    name = run.path.resolve().name
+    for record in records:
+        spec = record.spec
+        directory = run.trial(spec.number)
+        yield (name, spec.number, spec.block, spec.setting.id, *factors.cells(spec.setting)), record, directory
+
+
+def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
+    """Lines that are whole, but not such as this version's engine and probe write, end in a sentence."""
+    try:
+        yield from rows
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"cannot read the trials of {run.path}: their files are damaged, or another version of powerband wrote "
+            f"them ({type(error).__name__}: {error})"
+        ) from error
+
+
+class _Factors:
+    """The columns of the factors. One that is called like another column of its table is `factor_NAME`; levels of
+    different kinds are texts."""
+
+    def __init__(self, table: str, settings: Iterable[Setting]) -> None:
+        levels: dict[str, dict[Any, None]] = {}
+        for setting in settings:
+            for name, level in setting.levels:
+                levels.setdefault(name, {})[(type(level), level)] = None
+        taken = {column.name for column in (*LEADING[table], *FOLLOWING[table])} | set(METRICS)
+        self.columns: tuple[Column, ...] = ()
+        for name, found in levels.items():
+            shown = name
+            while shown in taken or shown.startswith(OWN):
+                shown = f"factor_{shown}"
+            taken.add(shown)
+            self.columns += (Column(shown, _kind_of(level for _, level in found)),)
+        self._names = tuple(levels)
+
+    def cells(self, setting: Setting) -> Row:
+        of = setting.as_dict()
+        return tuple(
+            None if name not in of else format_level(of[name]) if column.kind is Kind.TEXT else of[name]
+            for name, column in zip(self._names, self.columns, strict=True)
+        )
+
+
+def _kind_of(levels: Iterable[Any]) -> Kind:
+    kinds = set()
+    for level in levels:
+        if isinstance(level, bool):
+            kinds.add(Kind.TRUTH)
+        elif isinstance(level, int) and abs(level) <= WHOLE_MAX:
+            kinds.add(Kind.WHOLE)
+        elif isinstance(level, float) and math.isfinite(level):
+            kinds.add(Kind.NUMBER)
+        else:
+            kinds.add(Kind.TEXT)
+    if kinds == {Kind.WHOLE, Kind.NUMBER}:
+        return Kind.NUMBER
+    return kinds.pop() if len(kinds) == 1 else Kind.TEXT
+
+
+def _metric_names(found: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Those that occur: in the order of the vocabulary, then the subject's own by name."""
+    present = {name for each in found for name in each}
+    known = [name for name in METRICS if name in present]
+    return (*known, *sorted(present - set(known)))
+
+
+def _table(name: str, factors: _Factors, rows: Iterator[Row], metrics: Sequence[str] = ()) -> Table:
+    measured = tuple(Column(metric, Kind.NUMBER, METRICS[metric].unit) for metric in metrics)
+    return Table(name, (*LEADING[name], *factors.columns, *FOLLOWING[name], *measured), rows)
+
+
+def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+
+
+def _joined(texts: Iterable[str]) -> str | None:
+    return "; ".join(texts) or None

@@ -1,0 +1,1 @@
+"""What the terminal shows: progress, the answer, the result of a load."""

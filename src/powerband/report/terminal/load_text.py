@@ -1,0 +1,112 @@
+"""The summary of `powerband load`, for people and for machines. A merged fleet enters; nothing is computed here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from powerband.base.units import format_duration, significant
+from powerband.loads.websocket.crowd import Crowd, codes_text, counted
+from powerband.readings.fleet import QUANTILES, MergedFleet, MergedTimes
+
+if TYPE_CHECKING:
+    from powerband.processes.engine_fleet import FleetInterval
+
+_TIMES = {
+    "response_time_ns": "response time",
+    "service_time_ns": "service time",
+    "send_lag_ns": "send lag",
+}
+
+
+def load_text(fleet: MergedFleet, crowd: Crowd | None = None) -> str:
+    """A few aligned lines: rates, times, outcomes, what became of WebSocket users, and what the engine itself used."""
+    lines = [
+        f"goodput        {significant(fleet.goodput_per_s)}/s  "
+        f"(ended {significant(fleet.achieved_per_s)}/s, offered {significant(fleet.offered_per_s)}/s)",
+        f"{'':13} {'mean':>9} {'p50':>9} {'p90':>9} {'p95':>9} {'p99':>9} {'p99.9':>9} {'max':>9}",
+    ]
+    for name, label in _TIMES.items():
+        times = fleet.times(name)
+        figures = [times.moment(1), *(times.quantile(q) for q in QUANTILES.values()), times.maximum]
+        shown = [format_duration(figure) if times.count else "-" for figure in figures]
+        lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
+    outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
+    lines.append(f"outcomes      {outcomes}" + (f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""))
+    if crowd is not None:
+        lines += _crowd_lines(crowd)
+    lines.append(
+        f"engine        {significant(fleet.cpu_cores)} cores, busiest thread {fleet.cpu_share_max:.0%} of one; "
+        f"{fleet.connections_opened:,} connections opened"
+    )
+    return "\n".join(lines)
+
+
+def interval_text(interval: FleetInterval, began_ns: int) -> str:
+    """What happens now, on one short line. `began_ns`: start of the first interval."""
+    elapsed_s = (interval.end_ns - began_ns) / 1e9
+    mean = interval.response_time_ns_mean
+    shown = "-" if math.isnan(mean) else format_duration(mean)
+    joined = "" if interval.joined is None else f", {interval.joined:,} users joined"
+    rate = significant(interval.rate_per_s)
+    return f"{elapsed_s:6.1f} s  {rate}/s, mean {shown}, {interval.in_flight:,} in flight{joined}"
+
+
+def _crowd_lines(crowd: Crowd) -> Iterator[str]:
+    """What joining took, and what came of those who had joined."""
+    times = crowd.join_times
+    took = (
+        f", in {format_duration(times.quantile(0.5))} at the median, {format_duration(times.quantile(0.99))} at p99"
+        if times.count
+        else ""
+    )
+    failed = f"; {crowd.failed:,} joins failed ({counted(crowd.joins_failed)})" if crowd.failed else ""
+    yield f"joined        {crowd.joined:,}{took}{failed}"
+    if crowd.dropped:
+        codes = f"; {codes_text(crowd.close_codes)}" if crowd.close_codes else ""
+        yield f"lost          {crowd.dropped:,} ({counted(crowd.drops)}{codes}), joined again {crowd.rejoined:,}"
+
+
+def load_document(fleet: MergedFleet, crowd: Crowd | None = None) -> dict[str, Any]:
+    """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window; of
+    WebSocket users those of the whole run."""
+    return {
+        "format": 1,
+        "window_s": fleet.window_s,
+        "goodput_per_s": fleet.goodput_per_s,
+        "achieved_rate_per_s": fleet.achieved_per_s,
+        "offered_rate_per_s": fleet.offered_per_s,
+        "scheduled": fleet.cohort.scheduled,
+        "sent": fleet.cohort.sent,
+        "dropped": fleet.cohort.dropped,
+        "outcomes": dict(fleet.cohort.outcomes),
+        **{name: _times(fleet.times(name)) for name in _TIMES},
+        "engine_cpu_cores": fleet.cpu_cores,
+        "engine_cpu_share_max": fleet.cpu_share_max,
+        "connections_opened": fleet.connections_opened,
+        **({} if crowd is None else {"websocket": _crowd(crowd)}),
+    }
+
+
+def _crowd(crowd: Crowd) -> dict[str, Any]:
+    return {
+        "joins_started": crowd.started,
+        "joined": crowd.joined,
+        "rejoined": crowd.rejoined,
+        "joins_failed": dict(crowd.joins_failed),
+        "join_time_ns": _times(crowd.join_times),
+        "drops": dict(crowd.drops),
+        "close_codes": dict(crowd.close_codes),
+        "published": crowd.published_in_window,
+        "delivered": crowd.delivered_in_window,
+        "delivery_time_ns": _times(crowd.delivery_times),
+        "tallies": dict(crowd.tallies),
+    }
+
+
+def _times(times: MergedTimes) -> dict[str, float | None]:
+    """Null, and not 0, where there are none."""
+    quantiles = {name: times.quantile(q) for name, q in QUANTILES.items()}
+    figures = {"mean": times.moment(1), **quantiles, "max": times.maximum}
+    return {"count": times.count, **(figures if times.count else dict.fromkeys(figures))}

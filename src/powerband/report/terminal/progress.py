@@ -1,0 +1,222 @@
+"""The live view of a run on stderr: an Observer that draws. Events enter, a table leaves; it computes no statistic.
+
+On a terminal: progress, time left, what runs now, and the ranking with its intervals, redrawn at most twice a
+second, and only when something has happened. Elsewhere (a pipe, a CI log): one line per trial and one per block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from powerband.base.units import plural
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis, TrialResult
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_number
+from powerband.report.wording.standings import left_line, metric_name, race_line, ranking
+from powerband.search.observer import Observer
+from powerband.store import RunDir, TrialRecord
+
+REDRAW_S = 0.5  # one redraw costs 3 to 4 ms of CPU: 0.7 % of a core
+_START_AND_STOP_S = 2.0  # first guess of what a trial takes beyond warm-up and window
+
+
+class LiveView(Observer):
+    """Use as a context manager around a run; `analysed` of the final answer is for the caller to print."""
+
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = console or Console(stderr=True)
+        self._clock = clock
+        self._lines = not self.console.is_terminal
+        self._live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._state = _Progress(clock)
+        self._drawn_at = float("-inf")
+        self._told_at = -1
+
+    def __enter__(self) -> LiveView:
+        if not self._lines:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._lines:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
+        self._state.begin(experiment, planned_total, done)
+        if self._lines:
+            again = f", {done} of them done already" if done else ""
+            self._line(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
+        self._redraw(now=True)
+
+    def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
+        self._state.start_trial(spec, planned_total)
+        self._redraw(now=True)
+
+    def phase(self, name: str) -> None:
+        self._state.phase = name
+        self._redraw(now=True)
+
+    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
+        self._state.rate_per_s = rate_per_s
+        self._state.response_time_ns = response_time_ns_mean
+        self._state.in_flight = in_flight
+        self._redraw()
+
+    def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
+        self._state.end_trial()
+        if self._lines:
+            self._line(self._state.trial_line(result))
+        elif not result.valid:
+            # Above the moving part, so that it stays to be read.
+            self._line(self._state.trial_line(result), style="yellow")
+        self._redraw(now=True)
+
+    def analysed(self, analysis: Analysis) -> None:
+        self._state.analysis = analysis
+        if self._lines and analysis.answer.leader is not None and self._state.done != self._told_at:
+            self._told_at = self._state.done
+            leader = next(r for r in analysis.settings if r.setting == analysis.answer.leader)
+            estimate = leader.estimates.get(analysis.objective)
+            figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
+            told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
+            self._line("; ".join(part for part in (told, left_line(analysis)) if part))
+        self._redraw(now=True)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style), soft_wrap=True)
+
+    def _redraw(self, *, now: bool = False) -> None:
+        """`now` for changes of state, which are rare; figures wait for their turn."""
+        if self._lines:
+            return
+        moment = self._clock()
+        if now or moment - self._drawn_at >= REDRAW_S:
+            self._drawn_at = moment
+            self._live.update(self._state.render(self.console.width), refresh=True)
+
+
+class _Progress:
+    """What is known of the run so far, and how it looks."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.experiment: Experiment | None = None
+        self.planned = self.done = self._done_here = 0
+        self._first_guess_s = 0.0
+        self._began_s = self._trial_began_s = clock()
+        self.spec: TrialSpec | None = None
+        self.phase = ""
+        self.rate_per_s: float | None = None
+        self.response_time_ns: float | None = None
+        self.in_flight = 0
+        self.analysis: Analysis | None = None
+
+    def begin(self, experiment: Experiment, planned: int, done: int) -> None:
+        self.experiment, self.planned, self.done = experiment, planned, done
+        measure = experiment.measure
+        warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
+        self._first_guess_s = (
+            experiment.load.joining_ns + warmup_ns + experiment.load.duration_ns
+        ) / 1e9 + _START_AND_STOP_S
+        self._began_s = self._clock()
+
+    def start_trial(self, spec: TrialSpec, planned: int) -> None:
+        self.spec, self.planned = spec, planned
+        self.phase, self.rate_per_s, self.response_time_ns, self.in_flight = "", None, None, 0
+        self._trial_began_s = self._clock()
+
+    def end_trial(self) -> None:
+        self.done += 1
+        self._done_here += 1
+        self.spec = None
+
+    def left(self) -> str:
+        """`about 2 min left`: the trials to come at the pace of those done here, or at a first guess."""
+        pace_s = (self._clock() - self._began_s) / self._done_here if self._done_here else self._first_guess_s
+        if self.spec is not None and self._done_here:
+            pace_s = (self._trial_began_s - self._began_s) / self._done_here
+        running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
+        left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
+        # What settles a race or a search early is not known before it happens: the plan holds the most it can take.
+        most = "at most " if self._may_end_early() else ""
+        return f"{most}about {_rough_time(left_s)} left"
+
+    def _may_end_early(self) -> bool:
+        experiment = self.experiment
+        return experiment is not None and (experiment.design.order == "race" or experiment.objective.is_capacity)
+
+    def trial_line(self, result: TrialResult) -> str:
+        """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or why it does not count."""
+        head = f"[{self.done}/{self.planned}] {result.setting.id}{_purpose(result.stage, result.rate_per_s)}"
+        if not result.valid:
+            word = "invalid" if result.status == "measured" else result.status
+            why = "; ".join(problem.message for problem in result.problems if problem.fatal)
+            return f"{head} {word}: {why}" if why else f"{head} {word}"
+        objective = self.experiment.objective.metric if self.experiment else "goodput_per_s"
+        names = dict.fromkeys((objective, "goodput_per_s", "response_time_ns_p99"))
+        measured = [name for name in names if name in result.metrics][:2]
+        shown = [f"{metric_name(n)} {format_number(result.metrics[n], METRICS[n].unit)}" for n in measured]
+        left = f"; {self.left()}" if self.done < self.planned else ""
+        return f"{head}: {', '.join(shown)}{left}"
+
+    def render(self, width: int) -> RenderableType:
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            Text(self.experiment.name if self.experiment else "", style="bold"),
+            ProgressBar(
+                total=max(self.planned, 1), completed=min(self.done, self.planned), width=24, complete_style="cyan"
+            ),
+            Text(f"{self.done} of about {self.planned} trials"),
+            Text(self.left(), style="dim"),
+        )
+        parts: list[RenderableType] = [head, self._now()]
+        if self.analysis is not None and self.analysis.settings:
+            if self.experiment is not None and (standing := race_line(self.analysis, self.experiment)):
+                parts.append(Text(standing))
+            parts += [Text(), ranking(self.analysis, width)]
+        return Group(*parts)
+
+    def _now(self) -> Text:
+        if self.spec is None:
+            return Text("between trials", style="dim")
+        text = Text.assemble((f"trial {self.spec.number}  ", "dim"), (self.spec.setting.id, "cyan"))
+        text.append(_purpose(self.spec.stage, self.spec.rate_per_s))
+        text.append(f"  {self.phase or 'starting'} {self._clock() - self._trial_began_s:.0f} s")
+        if self.rate_per_s is not None:
+            text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
+            if self.experiment is not None and self.experiment.is_self_driven:
+                return text  # nobody waits for an answer
+            response = self.response_time_ns
+            text.append(f"  mean {ABSENT if response is None else format_number(response, 'ns')}")
+            text.append(f"  {self.in_flight:,} in flight")
+        return text
+
+
+_STAGES = {Stage.EXPLORE: "a first look", Stage.CONFIRM: "to confirm", Stage.SATURATE: "at full load"}
+
+
+def _purpose(stage: Stage, rate_per_s: float | None) -> str:
+    """What a trial is for, where it is no trial of a block: ` at 1,200/s`, ` (to confirm)`."""
+    said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
+    return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
+
+
+def _rough_time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

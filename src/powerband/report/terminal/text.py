@@ -1,0 +1,241 @@
+"""The answer for a terminal or a pipe. An Analysis enters, rich renderables leave; nothing is computed here.
+
+The table adapts to the width it is given: where one does not fit, the measures of the server follow in a second one, so
+that no cell is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from powerband.model.metrics import METRICS
+from powerband.model.plan import format_level
+from powerband.model.results import Analysis, ClaimVerdict, SettingResult, Verdict
+from powerband.report.terminal.text_findings import (
+    bare_table,
+    behind_the_answer,
+    capacities,
+    changes,
+    grown,
+    published,
+    rules_of_thumb,
+    visited,
+)
+from powerband.report.wording.findings import bottleneck_short, state_words
+from powerband.report.wording.numbers import format_estimate, format_interval, format_share
+from powerband.report.wording.words import (
+    MetricColumn,
+    change_words,
+    counted,
+    error_rows,
+    factor_names,
+    not_allowed,
+    present_columns,
+    short_id,
+    trial_counts,
+    unusable_trials,
+    verdict_note,
+)
+
+_UNUSABLE_SHOWN = 8
+_ERRORS_SHOWN = 8
+_FACTOR_COLUMNS = 3
+_FIRST_COLUMNS = 3  # measures of the server beside the verdict, where not all fit
+
+
+def print_answer(console: Console, analysis: Analysis, report: Path | None = None) -> None:
+    """The answer, and last where the report lies. Its path is never wrapped, so that it stays clickable."""
+    console.print(render_answer(analysis))
+    if report is not None:
+        console.print(Text(f"\nReport: {report}"), soft_wrap=True)
+
+
+def render_answer(analysis: Analysis) -> RenderableType:
+    """The answer in words, how it was come by, the table of settings, capacities, rules of thumb, claims, what was not
+    used and why, warnings."""
+    parts: list[RenderableType] = [Text(), *_sentences(analysis), *behind_the_answer(analysis)]
+    if analysis.settings:
+        parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
+        parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
+    parts += [
+        *changes(analysis),
+        *capacities(analysis),
+        *rules_of_thumb(analysis),
+        *_claims(analysis),
+        *published(analysis),
+    ]
+    parts += [*visited(analysis), *grown(analysis)]
+    if analysis.found:
+        parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
+    parts += list(_errors(analysis))
+    parts += list(_unusable(analysis))
+    parts += list(_warnings(analysis))
+    return Group(*parts)
+
+
+class SettingsTable:
+    """Every setting, in plan order, as one or two tables depending on the width."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        columns = present_columns(self.analysis)
+        named = any(result.bottleneck is not None for result in self.analysis.settings)
+
+        def fits(table: Table) -> bool:
+            return Measurement.get(console, options.update(max_width=1_000), table).maximum <= options.max_width
+
+        if fits(whole := self._table(columns, answer=True, bottleneck=named)):
+            yield whole
+            return
+        first = list(columns[:_FIRST_COLUMNS])
+        while first and not fits(self._table(first, answer=True, bottleneck=False)):
+            first.pop()
+        named_first = named and fits(self._table(first, answer=True, bottleneck=True))
+        yield self._table(first, answer=True, bottleneck=named_first)
+        yield Text()
+        yield self._table(columns[len(first) :], answer=False, bottleneck=named and not named_first)
+
+    def _table(self, columns: Iterable[MetricColumn], *, answer: bool, bottleneck: bool) -> Table:
+        columns = tuple(columns)
+        objective = self.analysis.objective
+        table = bare_table()
+        for name in _setting_columns(self.analysis):
+            # The only columns that fold, and only where the figures would be cut off otherwise.
+            table.add_column(Text(name), justify="right", overflow="fold")
+        if answer:
+            table.add_column(_heading(objective), justify="right", no_wrap=True)
+            table.add_column("interval", justify="right", no_wrap=True)
+        for column in columns:
+            table.add_column(column.short, justify="right", no_wrap=True)
+        if answer:
+            table.add_column("change", justify="right", no_wrap=True)
+            table.add_column("verdict", no_wrap=True)
+        if bottleneck:
+            table.add_column("bottleneck", no_wrap=True)
+        if not answer:
+            table.add_column("valid", justify="right")
+        for result in self.analysis.settings:
+            cells: list[str | Text] = [*_name(result, self.analysis)]
+            if answer:
+                estimate = result.estimates.get(objective)
+                cells += [format_estimate(estimate, objective), format_interval(estimate, objective)]
+            cells += [
+                format_estimate(result.estimates.get(column.metric), column.metric, digits=3) for column in columns
+            ]
+            if answer:
+                cells += [change_words(result, self.analysis), _verdict(result, self.analysis)]
+            if bottleneck:
+                cells.append(bottleneck_short(result.bottleneck))
+            if not answer:
+                cells.append(_trials(result))
+            table.add_row(*cells, style="bold" if result.setting == self.analysis.answer.setting else "")
+        return table
+
+
+def _sentences(analysis: Analysis) -> Iterator[RenderableType]:
+    first, *rest = analysis.answer.sentences or ("No answer.",)
+    yield Text(first, style="bold")
+    for sentence in rest:
+        yield Text(sentence)
+
+
+def _heading(metric: str) -> str:
+    return metric.removesuffix("_per_s").removesuffix("_rate").replace("_ns_", " ").replace("_", " ")
+
+
+def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
+    """One column per factor while that stays narrow, one of whole ids otherwise."""
+    names = factor_names(analysis)
+    return names if 0 < len(names) <= _FACTOR_COLUMNS and not analysis.changes else ("setting",)
+
+
+def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
+    """As text, not markup: a level may hold brackets."""
+    levels = [format_level(level) for _, level in result.setting.levels]
+    by_factor = _setting_columns(analysis) == factor_names(analysis)
+    # Where an id folds, it does so between its levels.
+    cells = levels if by_factor else [short_id(result.setting, analysis).replace(",", ", ")]
+    marker = "* " if result.setting == analysis.answer.setting else "  "
+    return [Text(marker + cells[0]), *map(Text, cells[1:])]
+
+
+def _verdict(result: SettingResult, analysis: Analysis) -> Text:
+    words = state_words(result, analysis)
+    if not result.feasible or not result.trials:
+        return Text(words, style="red")
+    if result.setting == analysis.answer.leader:
+        return Text(words, style="green")
+    if words == "undecided":
+        return Text(words, style="yellow")
+    return Text(words, style="red" if result.verdict is Verdict.WORSE else "green")
+
+
+def _trials(result: SettingResult) -> str:
+    return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
+
+
+def _footnote(analysis: Analysis) -> str:
+    confidence = format_share(analysis.confidence)
+    answer = "* the answer. " if analysis.answer.setting else ""
+    better = "most" if analysis.direction == "maximise" else "least"
+    rule = f"Objective: {better} {METRICS[analysis.objective].name}"
+    if analysis.constraints:
+        rule += " where " + " and ".join(analysis.constraints)
+    return f"{answer}{verdict_note(analysis)} Intervals: {confidence}. {rule}. {trial_counts(analysis)}."
+
+
+_CLAIM_STYLES = {ClaimVerdict.HELD: "green", ClaimVerdict.REFUTED: "red", ClaimVerdict.UNDECIDED: "yellow"}
+
+
+def _claims(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.claims:
+        yield Text()
+        yield Text("Claims:")
+    for claim in analysis.claims:
+        published = f" (published: {claim.published})" if claim.published else ""
+        said = Text.assemble((claim.verdict.value, _CLAIM_STYLES[claim.verdict]), f": {claim.says}{published}")
+        yield Padding(said, (0, 0, 0, 2))
+        yield Padding(Text(claim.sentence, style="dim"), (0, 0, 0, 4))
+
+
+def _errors(analysis: Analysis) -> Iterator[RenderableType]:
+    rows = error_rows(analysis)
+    if rows:
+        yield Text()
+        yield Text("Requests that failed, in all valid trials with their warm-ups:")
+    for row in rows[:_ERRORS_SHOWN]:
+        yield _bullet(f"{row.setting}: {row.count:,} {row.kind}" + (f": {row.cause}" if row.cause else ""))
+    if len(rows) > _ERRORS_SHOWN:
+        yield _bullet(f"and {len(rows) - _ERRORS_SHOWN} more kinds, in the report")
+
+
+def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
+    trials = unusable_trials(analysis.trials)
+    if not trials:
+        return
+    yield Text()
+    yield Text(f"Not counted ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
+    for trial in trials[:_UNUSABLE_SHOWN]:
+        yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {'; '.join(trial.reasons)}")
+    if len(trials) > _UNUSABLE_SHOWN:
+        yield _bullet(f"and {len(trials) - _UNUSABLE_SHOWN} more, in the report")
+
+
+def _warnings(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.warnings:
+        yield Text()
+    for warning in analysis.warnings:
+        yield Text.assemble(("Warning: ", "yellow"), warning)
+
+
+def _bullet(text: str) -> Padding:
+    return Padding(Text(text), (0, 0, 0, 2))

@@ -1,0 +1,183 @@
+"""What stands behind the answer, for a terminal: the race, the bottleneck, capacities, rules of thumb. An Analysis
+enters, rich renderables leave; the words are those of `findings`. The tables keep within any width from 80 columns on
+by folding their last column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from powerband.analyze.settings.standing import metric_words
+from powerband.model.results import Analysis
+from powerband.report.html.memory import GROWTH_HEADS, growth_cells, growth_sentence, snapshot_trial
+from powerband.report.wording.findings import (
+    CHANGE_HEADS,
+    VISITOR_HEADS,
+    bottleneck_sentence,
+    capacity_trials,
+    capacity_words,
+    change_rows,
+    changes_lead,
+    proposal_words,
+    published_cells,
+    race_words,
+    rates_tried,
+    ratio_phrase,
+    rule_nearest,
+    visitor_rows,
+)
+from powerband.report.wording.numbers import ABSENT
+
+LAST_COLUMN = 16
+TYPES_SHOWN = 8
+
+
+def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
+    """How the answer was come by and what limits it: lines without a heading, none of which says what the answer's own
+    sentences say; nothing where there is nothing to add."""
+    told = " ".join(analysis.answer.sentences)
+    lines = []
+    race = analysis.race
+    if race is not None:
+        if f"(the full grid: {race.grid_trials})" not in told:
+            lines.append(race_words(race))
+        if race.confirmation is not None and race.confirmation.sentence not in told:
+            lines.append(race.confirmation.sentence)
+    if said := _bottleneck(analysis, told):
+        lines.append(said)
+    if lines:
+        yield Text()
+    for line in lines:
+        yield Text(line)
+
+
+def capacities(analysis: Analysis) -> Iterator[RenderableType]:
+    """Each setting's capacity and how many trials found it; nothing where capacity was not the objective."""
+    found = [(result.setting, result.capacity) for result in analysis.settings if result.capacity is not None]
+    if not found:
+        return
+    table = _table("capacity", "holds up to", "tried", "trials", "")
+    for setting, capacity in found:
+        table.add_row(
+            Text(setting.id),
+            capacity_words(capacity),
+            rates_tried(capacity),
+            str(capacity_trials(capacity)),
+            Text(capacity.note),
+            style="bold" if setting == analysis.answer.setting else "",
+        )
+    yield Text()
+    yield table
+
+
+def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
+    """Each rule's proposal and what following it changes; nothing where no factor counts threads."""
+    if not analysis.rules:
+        return
+    table = _table("rule of thumb", "proposes", "nearest tried", "change", "by", folds=2)
+    for rule in analysis.rules:
+        table.add_row(
+            rule.name,
+            proposal_words(rule),
+            Text(rule_nearest(rule)),
+            ABSENT if rule.cost is None else ratio_phrase(rule.cost),
+            Text(f"refused: {rule.refused}" if rule.refused else rule.formula),
+        )
+    yield Text()
+    yield table
+
+
+def changes(analysis: Analysis) -> Iterator[RenderableType]:
+    """What each change costs; nothing unless factors vary one at a time."""
+    rows = change_rows(analysis)
+    if not rows:
+        return
+    table = _table("what each change costs", *CHANGE_HEADS[1:])
+    for change, ratio, verdict in rows:
+        table.add_row(Text(change), Text(ratio), Text(verdict))
+    yield Text()
+    yield table
+    yield Text(changes_lead(analysis), style="dim")
+
+
+def published(analysis: Analysis) -> Iterator[RenderableType]:
+    """A publication's figures beside ours; nothing where none are cited."""
+    for cited in analysis.published:
+        table = bare_table()
+        table.add_column(f"published: {metric_words(cited.metric)}", overflow="fold")
+        for heading in ("published", "here", "x published", "x here"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in cited.rows:
+            table.add_row(Text(row.name), *published_cells(row, cited))
+        base = f"Ratios (x) are to {cited.base}. " if cited.base else ""
+        yield Text()
+        yield table
+        yield Text(f"{base}{f'Published: {cited.note}.' if cited.note else ''}".strip(), style="dim")
+
+
+def visited(analysis: Analysis) -> Iterator[RenderableType]:
+    """A person in the crowd; nothing where nobody visited."""
+    rows = visitor_rows(analysis)
+    if not rows:
+        return
+    table = bare_table()
+    table.add_column("a person in the crowd", overflow="fold")
+    for heading in VISITOR_HEADS[1:]:
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, *cells in rows:
+        table.add_row(Text(name), *cells)
+    yield Text()
+    yield table
+
+
+def grown(analysis: Analysis) -> Iterator[RenderableType]:
+    """The types that grew most in memory; nothing where no snapshots were taken."""
+    found = snapshot_trial(analysis)
+    if found is None:
+        return
+    _, growth = found
+    yield Text()
+    yield Text(growth_sentence(*found))
+    if not growth.types:
+        return
+    table = bare_table()
+    table.add_column(GROWTH_HEADS[0], overflow="fold")
+    for heading in GROWTH_HEADS[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in growth.types[:TYPES_SHOWN]:
+        name, *cells = growth_cells(each)
+        table.add_row(Text(name), *cells)
+    yield table
+
+
+def bare_table() -> Table:
+    """Without lines; its columns are added by whoever fills it."""
+    return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
+
+
+def _bottleneck(analysis: Analysis, told: str) -> str:
+    """Of the answer, or of what leads without one; where its figures are `told` already, only what to do."""
+    answer = analysis.answer
+    chosen = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
+    if chosen is None or chosen.bottleneck is None:
+        return ""
+    found = chosen.bottleneck
+    if found.evidence and all(figure in told for figure in found.evidence):
+        return f"What to do: {found.advice.rstrip('.')}." if found.advice else ""
+    return bottleneck_sentence(chosen.setting, found)
+
+
+def _table(*headings: str, folds: int | None = None) -> Table:
+    """First and last column to the left, the last one folding; numbers between them to the right. `folds`: another
+    column of names, which may be long."""
+    table = bare_table()
+    for place, heading in enumerate(headings):
+        last = place == len(headings) - 1
+        table.add_column(
+            heading, justify="left" if place == 0 or last else "right", no_wrap=not last and place != folds,
+            overflow="fold", ratio=1 if last else None, min_width=LAST_COLUMN if last else None,
+        )  # fmt: skip
+    return table

@@ -1,0 +1,1 @@
+"""Values as words and numbers for people: names, units, verdicts, findings."""

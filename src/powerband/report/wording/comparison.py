@@ -1,0 +1,111 @@
+"""Two runs, or two revisions of a server, side by side for a terminal. Values enter, rich renderables leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.base.units import RATIO_SHOWN_MAX, signed_percent
+from powerband.model.metrics import METRICS
+from powerband.model.plan import Setting
+from powerband.model.results import Verdict
+from powerband.report.wording.numbers import ABSENT, format_estimate
+from powerband.report.wording.words import gap_words, margin_words
+
+
+def render_comparison(comparison: RunComparison) -> RenderableType:
+    """The verdict, a row for each setting that both measured, the names of the others, what to mind."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings(comparison):
+        name = heading == "setting"  # it alone folds where the terminal is narrow: no figure may be cut
+        justify: JustifyMethod = "left" if name or heading == "verdict" else "right"
+        table.add_column(heading, justify=justify, no_wrap=not name, overflow="fold")
+    for change in comparison.changes:
+        table.add_row(*map(Text, change_cells(change, comparison)))
+    warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
+    style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
+    notes = map(Text, comparison_notes(comparison))
+    return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *notes, *warnings)
+
+
+def headings(comparison: RunComparison) -> tuple[str, ...]:
+    """Of the table of changes."""
+    first, second = ("old", "new") if comparison.paired else ("first", "second")
+    return "setting", first, second, "change", "interval", "smallest", "verdict"
+
+
+def comparison_notes(comparison: RunComparison) -> list[str]:
+    """What the verdicts rest on and mean, and what was not compared."""
+    return [
+        *change_reasons(comparison),
+        comparison_note(comparison),
+        *_absent("first", comparison.only_first),
+        *_absent("second", comparison.only_second),
+    ]
+
+
+def change_reasons(comparison: RunComparison) -> list[str]:
+    """Why verdicts rest on something else than an interval, where the sentence does not say it already."""
+    return [
+        f"{change.setting.id}: {change.because}"
+        for change in comparison.changes
+        if change.because and change.because not in comparison.sentence
+    ]
+
+
+def comparison_note(comparison: RunComparison) -> str:
+    """What the verdicts mean."""
+    direction = "more" if comparison.direction == "maximise" else "less"
+    drift = (
+        "Both were measured in the same blocks, so that drift of the machine cancels."
+        if comparison.paired
+        else "What the machine did meanwhile counts as a difference too."
+    )
+    return (
+        f"Verdicts are on {comparison.names[1]} towards {comparison.names[0]}, at {comparison.confidence:.0%} "
+        f"confidence for all settings together; {direction} {METRICS[comparison.objective].name} is better; "
+        f"differences within {margin_words(comparison.margin, comparison.objective)} count as none, and those "
+        f"below `smallest` would most likely stay inconclusive. {drift}"
+    )
+
+
+def change_cells(change: Change, comparison: RunComparison) -> list[str]:
+    """Setting, first, second, change, its interval, the smallest difference that would be told, and the verdict."""
+    return [
+        change.setting.id,
+        format_estimate(change.first, comparison.objective),
+        format_estimate(change.second, comparison.objective),
+        gap_words(change.ratio, change.first, change.second, comparison.objective),
+        _interval(change, comparison.objective),
+        _smallest(change, comparison.objective),
+        change.verdict.value,
+    ]
+
+
+def _smallest(change: Change, objective: str) -> str:
+    found = change.smallest_difference
+    if found is None:
+        return ABSENT
+    most = RATIO_SHOWN_MAX - 1
+    shown = f"over {100 * most:.3g}" if found > most else f"{100 * found:.1f}"
+    return f"{shown} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
+
+
+def _interval(change: Change, objective: str) -> str:
+    """Of the change, in percent or percentage points; a dash where there are too few trials, or no ratio, for one."""
+    ratio = change.ratio
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ABSENT
+    share = METRICS[objective].unit == "ratio"
+    base = change.first.value if share and change.first is not None else 1.0
+    ends = " to ".join(signed_percent(end, base) for end in (ratio.low, ratio.high))
+    return f"{ends} {'pts' if share else '%'}"
+
+
+def _absent(which: str, settings: Iterable[Setting]) -> list[str]:
+    names = [setting.id for setting in settings]
+    return [f"Measured in the {which} run only: {'; '.join(names)}"] if names else []

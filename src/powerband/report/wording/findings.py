@@ -1,0 +1,254 @@
+"""What stands behind an answer, in words: bottlenecks, a race, its confirmation, an exploration, a capacity, a rule of
+thumb, what never stabilised. Values of `analyze.results` enter, text leaves; tables and charts are made elsewhere."""
+
+from __future__ import annotations
+
+from powerband.analyze.settings.found import ratio_words
+from powerband.analyze.settings.unsettled import never_stabilised
+from powerband.analyze.settings.why import WORDS
+from powerband.base.units import plural, signed_percent
+from powerband.model.plan import Setting, format_level
+from powerband.model.results import (
+    Analysis,
+    Bottleneck,
+    BottleneckName,
+    Capacity,
+    ChangeCost,
+    Departure,
+    Estimate,
+    Exploration,
+    PublishedRow,
+    PublishedTable,
+    Race,
+    RuleVerdict,
+    SettingResult,
+    Verdict,
+)
+from powerband.report.wording.numbers import (
+    ABSENT,
+    format_change,
+    format_estimate,
+    format_exact,
+    format_interval,
+    format_number,
+    format_share,
+)
+from powerband.report.wording.words import margin_words, verdict_words
+
+FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # beyond these a change is told as a factor
+# In a column of a table; a clause of a sentence is `why.WORDS`.
+_SHORT: dict[BottleneckName, str] = {
+    BottleneckName.GENERATOR: "load generator",
+    BottleneckName.HOST_CPU: "other programs",
+    BottleneckName.SUBJECT_CPU: "CPU",
+    BottleneckName.POOL_TOO_SMALL: "pool too small",
+    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads",
+    BottleneckName.LOCK: "lock",
+    BottleneckName.DOWNSTREAM: "downstream",
+    BottleneckName.GARBAGE_COLLECTION: "GC",
+    BottleneckName.MEMORY: "memory",
+    BottleneckName.ACCEPT_BACKLOG: "accept queue",
+    BottleneckName.DESCRIPTORS: "descriptors",
+    BottleneckName.EVENT_LOOP_BLOCKED: "event loop",
+    BottleneckName.WAKE_UPS: "wake-ups",
+    BottleneckName.ONE_THREAD: "one thread",
+    BottleneckName.NONE: "none",
+}
+_ENDED = {
+    "decided": "The race was decided after {blocks}",
+    "blocks": "The race was not decided after {blocks}, the most that were allowed",
+    "budget": "The race ended with its budget after {blocks}",
+    "stopped": "The race was interrupted after {blocks}",
+    "running": "The race goes on after {blocks}",
+}
+
+
+def bottleneck_short(bottleneck: Bottleneck | None) -> str:
+    """Two or three words for a column; a dash where nothing was named."""
+    return ABSENT if bottleneck is None else _SHORT[bottleneck.name]
+
+
+def bottleneck_words(bottleneck: Bottleneck) -> str:
+    """A clause: `the pool is too small`."""
+    return WORDS[bottleneck.name]
+
+
+def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
+    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
+    proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
+    advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
+    return f"At {setting.id} {bottleneck_words(bottleneck)}{proof}.{advice}"
+
+
+def departure_of(setting: Setting, race: Race | None) -> Departure | None:
+    """How this setting left the race; None while it is in."""
+    return next((left for left in race.departures if left.setting == setting), None) if race else None
+
+
+def state_words(result: SettingResult, analysis: Analysis) -> str:
+    """The verdict, or `out after block 2` for what left the race before its end; blocks count from 1 for people."""
+    left = departure_of(result.setting, analysis.race)
+    if left is None or not result.trials or not result.feasible:
+        return verdict_words(result, analysis)
+    return f"out after block {left.block + 1}"
+
+
+def race_words(race: Race) -> str:
+    """`The race was decided after 4 blocks: 41 trials, 64 % of the full grid's 64.`"""
+    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(race.blocks, "block"))
+    text += f": {plural(race.trials, 'trial')}"
+    if race.grid_trials:
+        text += f", {100 * race.trials / race.grid_trials:.0f} % of the full grid's {race.grid_trials}"
+    return text + "."
+
+
+def exploration_words(exploration: Exploration) -> str:
+    return (
+        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once each, "
+        f"and the best {exploration.raced:,} of them raced."
+    )
+
+
+def estimate_phrase(estimate: Estimate | None, metric: str) -> str:
+    """`1,481/s (1,466–1,496)`; the value alone where it has no interval."""
+    interval = format_interval(estimate, metric)
+    return format_estimate(estimate, metric) + (f" ({interval})" if interval != ABSENT else "")
+
+
+def capacity_words(capacity: Capacity) -> str:
+    """The capacity with its interval, or a dash: its `note` then says why."""
+    return estimate_phrase(capacity.estimate, "capacity_per_s")
+
+
+def capacity_trials(capacity: Capacity) -> int:
+    return sum(point.trials for point in capacity.curve)
+
+
+def rates_tried(capacity: Capacity) -> str:
+    """`100/s to 1,780/s`; a dash where no rate was tried yet."""
+    rates = [format_number(point.rate_per_s, "per_s") for point in capacity.curve]
+    if not rates:
+        return ABSENT
+    return rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}"
+
+
+def ratio_phrase(effect: Estimate | None) -> str:
+    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash where there is none."""
+    if effect is None:
+        return ABSENT
+    value = format_change(effect) or "0 %"
+    if effect.low is None or effect.high is None or effect.low == effect.high:
+        return value
+    return f"{value} ({_signed(effect.low)} to {_signed(effect.high)})"
+
+
+def range_phrase(effect: Estimate | None) -> str:
+    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone where there is no interval."""
+    if effect is None or effect.low is None or effect.high is None:
+        return ratio_phrase(effect)
+    return f"{_signed(effect.low)} to {_signed(effect.high)} %"
+
+
+def proposal_words(rule: RuleVerdict) -> str:
+    """How many threads the rule says; a dash where it was refused."""
+    if rule.proposal is None:
+        return ABSENT
+    return format_number(rule.proposal, "count")
+
+
+def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, str, str]:
+    """The published figure, ours, and both as ratios to the first: ours with its interval."""
+    theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
+    ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
+    return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
+
+
+CHANGE_HEADS = ("change", "to the baseline", "verdict")
+_CHANGE_VERDICTS = {
+    Verdict.WORSE: "costs",
+    Verdict.BETTER: "gains",
+    Verdict.EQUIVALENT: "makes no difference",
+    Verdict.INCONCLUSIVE: "undecided",
+}
+
+
+def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Each change of one factor, the dearest first: what is changed, its ratio to the baseline, the verdict."""
+    return [
+        (
+            f"{cost.factor}: {format_level(cost.baseline)} → {format_level(cost.level)}",
+            _change_ratio(cost),
+            _CHANGE_VERDICTS[cost.verdict] + (f": {cost.because}" if cost.because else ""),
+        )
+        for cost in analysis.changes
+    ]
+
+
+def _change_ratio(cost: ChangeCost) -> str:
+    """As a factor where percentages would be hard to read: `x0.019 (0.018 to 0.02)`."""
+    if cost.ratio is not None and not FACTOR_BELOW <= cost.ratio.value <= FACTOR_ABOVE:
+        return f"×{ratio_words(cost.ratio)}"
+    return ratio_phrase(cost.ratio)
+
+
+def changes_lead(analysis: Analysis) -> str:
+    """What the table of changes is of."""
+    metric = analysis.objective.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+    base = analysis.settings[0].setting.id if analysis.settings else ""
+    return (
+        f"One factor changed at a time, the dearest change first: {metric} towards the baseline ({base}), paired "
+        f"within blocks, with intervals that hold for all changes together at {format_share(analysis.confidence)}. "
+        f"A change within {margin_words(analysis.margin, analysis.objective)} makes no difference."
+    )
+
+
+VISITOR_HEADS = ("setting", "visits", "failed", "person’s p50", "person’s p90", "crowd’s p50", "crowd’s p99")
+_VISITOR_METRICS = (
+    "visits",
+    "visits_failed",
+    "visit_time_ns_p50",
+    "visit_time_ns_p90",
+    "response_time_ns_p50",
+    "response_time_ns_p99",
+)
+
+
+def visitor_rows(analysis: Analysis) -> list[tuple[str, ...]]:
+    """What a person in a browser saw of each setting, beside what the load engine measured; means of trials. Empty
+    where nobody visited."""
+    return [
+        (row.setting.id, *(format_estimate(row.estimates.get(metric), metric) for metric in _VISITOR_METRICS))
+        for row in analysis.settings
+        if "visits" in row.estimates
+    ]
+
+
+def rule_nearest(rule: RuleVerdict) -> str:
+    """The tried setting that stands for the rule's proposal, as its levels; a dash where the rule was refused."""
+    if rule.setting is None:
+        return ABSENT if rule.refused else "none is near"
+    return rule.setting.id
+
+
+def rule_result(rule: RuleVerdict) -> str:
+    """What following the rule would have changed, or why it has nothing to say."""
+    return f"refused: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
+
+
+def restless_settings(analysis: Analysis) -> dict[Setting, str]:
+    """Settings that never stabilised, with `in 3 of 5 trials`; the warnings say what to do about them."""
+    return {
+        setting: f"in {seen.times} of {plural(seen.trials, 'trial')}"
+        for setting, seen in never_stabilised(analysis.trials).items()
+    }
+
+
+def _signed(ratio: float) -> str:
+    text = signed_percent(ratio, places=0 if abs(ratio - 1) >= 0.1 else 1)
+    return text[1:] if text[1:] == "0.0" else text
+
+
+def whole_sentence(clause: str) -> str:
+    """With a capital and a full stop."""
+    text = clause[:1].upper() + clause[1:]
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,105 @@
+"""Numbers as people read them: never more digits than are known. Values in a metric's unit enter, text leaves.
+
+An interval says how many digits a value has, by the rounding rule of the Particle Data Group (Review of Particle
+Physics, 5.3): of the half-width two digits are kept where it begins with 100 to 354, one otherwise; never more than
+four digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of
+`powerband.base.units`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from powerband.model.metrics import METRICS
+from powerband.model.results import Estimate
+
+_NS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SINGLE = {"per_s": (1.0, "/s"), "ratio": (0.01, "%"), "cores": (1.0, ""), "count": (1.0, ""), "per_request": (1.0, "")}
+
+ABSENT = "–"
+
+
+def format_number(value: float, unit: str, *, place: int | None = None) -> str:
+    """`value` with its unit. `place`: power of ten of the last digit shown, in the scaled unit; None: three digits."""
+    scale, suffix = unit_scale(value, unit)
+    if unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value)):
+        place = 0  # a mean of equal counts, which logarithms leave a hair beside the whole number
+    return _join(_rounded(value / scale, place), suffix)
+
+
+def format_exact(value: float, unit: str) -> str:
+    """As a publication gives it: with all its digits, up to six."""
+    scale, suffix = unit_scale(value, unit)
+    return _join(f"{value / scale:,.6g}", suffix)
+
+
+def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
+    """The point value, with as many of `digits` digits as its interval knows; a dash where there is no estimate."""
+    if estimate is None:
+        return ABSENT
+    unit = METRICS[metric].unit
+    return format_number(estimate.value, unit, place=_place(estimate, unit, digits))
+
+
+def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
+    """`11,900–12,790`, in the unit that `format_estimate` shows; a dash where fewer than two trials back it."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ABSENT
+    unit = METRICS[metric].unit
+    scale, _ = unit_scale(estimate.value, unit)
+    place = _place(estimate, unit, digits)
+    return f"{_rounded(estimate.low / scale, place)}–{_rounded(estimate.high / scale, place)}"
+
+
+def format_change(effect: Estimate | None) -> str:
+    """A ratio to the leader as a signed percentage: `−12 %`; empty where it rounds to nothing."""
+    if effect is None:
+        return ""
+    percent = (effect.value - 1) * 100
+    text = f"{abs(percent):.0f}" if abs(percent) >= 10 else f"{abs(percent):.1f}"
+    return "" if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text} %"
+
+
+def format_share(share: float) -> str:
+    """A confidence or margin as set by a person: `95 %`, `2.5 %`."""
+    return f"{share * 100:.6g} %"
+
+
+def unit_scale(value: float, unit: str) -> tuple[float, str]:
+    """The divisor and the suffix that fit `value`: 12 ms as ns gives (1e6, "ms")."""
+    if unit in _SINGLE:
+        return _SINGLE[unit]
+    if unit == "s":
+        scale, suffix = unit_scale(value * 1e9, "ns")
+        return scale / 1e9, suffix
+    steps = _NS if unit == "ns" else _BYTES
+    return next((step for step in steps if abs(value) >= step[0]), steps[-1])
+
+
+def _place(estimate: Estimate, unit: str, digits: int = 4) -> int | None:
+    if estimate.low is None or estimate.high is None or estimate.high <= estimate.low:
+        return None
+    scale, _ = unit_scale(estimate.value, unit)
+    half = (estimate.high - estimate.low) / 2 / scale
+    exponent = math.floor(math.log10(half))
+    leading = half / 10.0**exponent
+    known = exponent - 1 if leading < 3.55 else exponent
+    if estimate.value == 0:
+        return known
+    first = math.floor(math.log10(abs(estimate.value) / scale))
+    return min(max(known, first + 1 - digits), first)
+
+
+def _rounded(value: float, place: int | None) -> str:
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else ABSENT
+    if place is None:
+        place = math.floor(math.log10(abs(value))) - 2
+    return f"{round(value, -place):,.{max(0, -place)}f}"
+
+
+def _join(text: str, suffix: str) -> str:
+    if text == ABSENT or not suffix:
+        return text
+    return text + suffix if suffix == "/s" else f"{text} {suffix}"

@@ -1,0 +1,145 @@
+"""The standing of a run that goes on, for the live view: a ranking, for a race one with intervals that narrow.
+
+An Analysis enters, rich renderables leave; nothing is computed but places on a bar of characters."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from powerband.base.units import plural
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis, Estimate, Look, SettingResult
+from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
+from powerband.report.wording.words import change_words, short_id
+
+RANKING_ROWS = 12
+_BAR_CELLS = 21
+_BESIDE_BAR = 69  # columns that the rest of a race's table takes, the names of the settings left out
+_BAR_MARGINS = (8.0, 4.0)  # how far a bar reaches from the leader, in margins: to the worse and to the better side
+
+
+def ranking(analysis: Analysis, width: int) -> Table:
+    """The best settings first; of a race with the last interval of each, drawn where `width` columns have room for
+    that; of a capacity search with the rates tried."""
+    look = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
+    if look is not None:
+        return _race(analysis, look, width)
+    capacity = any(result.capacity for result in analysis.settings)
+    extra = "rates tried" if capacity else "p99"
+    table = _table(metric_name(analysis.objective), "interval", extra, "change")
+    for result in ranked(analysis)[:RANKING_ROWS]:
+        objective = result.estimates.get(analysis.objective)
+        p99 = result.estimates.get("response_time_ns_p99")
+        third = format_estimate(p99, "response_time_ns_p99", digits=3)
+        if capacity:
+            third = ABSENT if result.capacity is None else rates_tried(result.capacity)
+        table.add_row(
+            Text(short_id(result.setting, analysis)),
+            format_estimate(objective, analysis.objective),
+            format_interval(objective, analysis.objective),
+            third,
+            change_words(result, analysis),
+            state_words(result, analysis),
+            style="bold" if result.setting == analysis.answer.setting else "",
+        )
+    return table
+
+
+def race_line(analysis: Analysis, experiment: Experiment) -> str:
+    """`block 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads`; empty before the first block."""
+    race = analysis.race
+    if race is None or not race.looks:
+        return ""
+    last = race.looks[-1]
+    live = len(last.effects) - len(last.left)
+    return (
+        f"block {last.block + 1} of at most {experiment.measure.repeats} done; {plural(live, 'setting')} live, "
+        f"{len(race.departures)} out; {last.leader.id} leads"
+    )
+
+
+def left_line(analysis: Analysis) -> str:
+    """`out: threads=1, threads=2`: who left after the last block; empty where nobody did."""
+    last = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
+    return f"out: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
+
+
+def ranked(analysis: Analysis) -> list[SettingResult]:
+    """Best first; then what left a race, the latest first; what broke a constraint or has no estimate last."""
+
+    def key(result: SettingResult) -> tuple[bool, int, float]:
+        estimate = result.estimates.get(analysis.objective)
+        left = departure_of(result.setting, analysis.race)
+        out = 0 if left is None else 1_000_000 - left.block
+        if estimate is None:
+            return True, out, 0.0
+        return not result.feasible, out, -estimate.value if analysis.direction == "maximise" else estimate.value
+
+    return sorted(analysis.settings, key=key)
+
+
+def metric_name(metric: str) -> str:
+    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").removeprefix("response time ")
+
+
+_BAR_LEAST = 0.001
+
+
+def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
+    """`···├─────●──┤│·····`: the interval of a ratio to the leader, whose place is the upright stroke. What lies
+    beyond the bar ends in an arrow."""
+    worse, better = (reach * max(margin, _BAR_LEAST) for reach in _BAR_MARGINS)
+    floor, ceiling = (1 - worse, 1 + better) if direction == "maximise" else (1 - better, 1 + worse)
+
+    def cell(ratio: float) -> int:
+        return round((ratio - floor) / (ceiling - floor) * (_BAR_CELLS - 1))
+
+    cells = ["·"] * _BAR_CELLS
+    cells[cell(1.0)] = "│"
+    low = effect.value if effect.low is None else effect.low
+    high = effect.value if effect.high is None else effect.high
+    for place in range(max(0, cell(low)), min(_BAR_CELLS - 1, cell(high)) + 1):
+        cells[place] = "─"
+    if 0 <= cell(low) < _BAR_CELLS:
+        cells[cell(low)] = "├"
+    if 0 <= cell(high) < _BAR_CELLS:
+        cells[cell(high)] = "┤"
+    if cell(low) < 0:
+        cells[0] = "◀"
+    if cell(high) >= _BAR_CELLS:
+        cells[-1] = "▶"
+    if 0 <= cell(effect.value) < _BAR_CELLS:
+        cells[cell(effect.value)] = "●"
+    return "".join(cells)
+
+
+def _race(analysis: Analysis, look: Look, width: int) -> Table:
+    shown = ranked(analysis)[:RANKING_ROWS]
+    drawn = max(len(short_id(result.setting, analysis)) for result in shown) + _BESIDE_BAR <= width
+    table = _table(metric_name(analysis.objective), "to the leader", *([""] if drawn else []))
+    for result in shown:
+        objective = result.estimates.get(analysis.objective)
+        leads = result.setting == look.leader
+        left = departure_of(result.setting, analysis.race)
+        effect = look.effects.get(result.setting.id) if left is None else left.effect
+        bar = "" if effect is None or leads else interval_bar(effect, analysis.margin, analysis.direction)
+        table.add_row(
+            Text(short_id(result.setting, analysis)),
+            format_estimate(objective, analysis.objective),
+            "" if leads else range_phrase(effect),
+            *([Text(bar)] if drawn else []),
+            "leader" if leads else state_words(result, analysis),
+            style="bold" if leads else "dim" if left is not None else "",
+        )
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("so far", overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    return table

@@ -1,0 +1,227 @@
+"""What a run can find out, and how long it takes: from its experiment and the machine's noise alone.
+
+An estimate for people, said before anything starts; no trial depends on it. The intervals are those of the race and of
+the fixed plan (`search/pilot.py` has their width), with the noise that is known of this machine or assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
+from powerband.base.machine import Noise
+from powerband.base.units import plural, significant
+from powerband.loads.engine_limits import foreseen
+from powerband.model.experiment import Experiment
+from powerband.model.load import Load
+from powerband.model.metrics import METRICS
+from powerband.search.explore import BUDGET_SHARE
+from powerband.search.pilot import blocks_to_find, smallest_difference
+
+_START_NS = 500_000_000  # until a lean server is ready
+_END_NS = 500_000_000  # drain, stop, and writing down
+_SNAPSHOTS_NS = 2_000_000_000  # of a small heap, mostly waits for the probe
+_JMETER_NS = 6_000_000_000  # its JVM starts, loads the plan and ends
+_STEADY_AFTER_NS = 2_000_000_000  # what an automatic warm-up takes beyond its minimum, where nothing is slow to settle
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What can be told apart. `blocks`: those that the plan and its budget leave time for. `finds`: the smallest
+    difference that they find (0.02: 2 %), None with fewer than two. `margin`: the difference that matters.
+    `margin_blocks`, `margin_ns`: what it takes to find that; None where no plan of reasonable length does."""
+
+    noise: Noise
+    blocks: int
+    finds: float | None
+    margin: float
+    margin_blocks: int | None
+    margin_ns: int | None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`trials`: at most, repeats of invalid ones apart. `expected_ns`: for a server that starts within a second and
+    settles soon, in a race if no setting leaves early. `longest_ns`: with the longest warm-up everywhere and the whole
+    retry budget spent (a server may still be slower to start). `reach`: None where there is nothing to compare, or its
+    noise is of another kind (shares, capacities)."""
+
+    trials: int
+    explored: int
+    raced: int
+    blocks: int
+    confirming: int
+    expected_ns: int
+    longest_ns: int
+    reach: Reach | None
+
+
+def forecast(experiment: Experiment, noise: Noise) -> Forecast:
+    """Over the whole run."""
+    parts = _Parts.of(experiment)
+    expected = parts.total_ns(longest=False)
+    longest = round(parts.total_ns(longest=True) * (1 + experiment.measure.retry_budget))
+    budget_ns = experiment.design.budget_ns
+    if budget_ns is not None:
+        expected, longest = min(expected, budget_ns), min(longest, budget_ns)
+    return Forecast(
+        parts.explored + parts.raced * parts.blocks + parts.confirming,
+        parts.explored,
+        parts.raced,
+        parts.blocks,
+        parts.confirming,
+        expected,
+        longest,
+        _reach(experiment, noise, parts),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Trials of each kind, and what one takes on average over the settings."""
+
+    explored: int
+    raced: int
+    blocks: int
+    confirming: int
+    trial_ns: float
+    longest_trial_ns: float
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> _Parts:
+        settings, design = experiment.settings(), experiment.design
+        loads = [experiment.load_for(setting) for setting in settings]
+        explored = min(design.explore_trials, len(settings)) if experiment.explores else 0
+        raced = min(design.finalists, explored) if explored else len(settings)
+        # The winner and its rival; a setting alone has nothing to be confirmed against, and nothing was picked.
+        confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
+        return cls(
+            explored,
+            raced,
+            blocks_most(experiment),
+            confirming,
+            sum(_trial_ns(experiment, load, longest=False) for load in loads) / len(loads),
+            sum(_trial_ns(experiment, load, longest=True) for load in loads) / len(loads),
+        )
+
+    def total_ns(self, *, longest: bool) -> int:
+        trial_ns = self.longest_trial_ns if longest else self.trial_ns
+        return round(trial_ns * (self.explored + self.raced * self.blocks + self.confirming))
+
+    def ns_of(self, blocks: int) -> int:
+        return round(self.trial_ns * (self.explored + self.raced * blocks + self.confirming))
+
+    def blocks_within(self, budget_ns: int | None) -> int:
+        if budget_ns is None:
+            return self.blocks
+        explored_ns = min(self.explored * self.trial_ns, BUDGET_SHARE * budget_ns)
+        left_ns = budget_ns - explored_ns - self.confirming * self.trial_ns
+        return max(0, min(self.blocks, int(left_ns // (self.raced * self.trial_ns))))
+
+
+def blocks_most(experiment: Experiment) -> int:
+    """Of a capacity search: its rounds, the first of which only looks."""
+    repeats = experiment.measure.repeats
+    return 1 + TRIALS_PER_REPEAT * repeats if experiment.objective.is_capacity else repeats
+
+
+def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
+    objective = experiment.objective
+    if parts.raced < 2 or objective.is_capacity or METRICS[objective.metric].unit == "ratio":
+        return None
+    race, confidence = experiment.design.order == "race", objective.confidence
+    blocks = parts.blocks_within(experiment.design.budget_ns)
+    most = parts.blocks if race else None
+    finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, most=most) if blocks >= 2 else None
+    enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
+    margin_ns = None if enough is None else parts.ns_of(enough)
+    return Reach(noise, blocks, finds, objective.margin, enough, margin_ns)
+
+
+def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
+    measure = experiment.measure
+    warmup = measure.warmup_ns
+    if warmup is None:
+        soon = measure.warmup_min_ns + _STEADY_AFTER_NS
+        warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
+    snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
+    jmeter = 0 if load.jmeter is None else _JMETER_NS
+    return _START_NS + jmeter + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
+
+
+def size_text(experiment: Experiment, expected: Forecast) -> str:
+    """`5 settings x 3 blocks = 15 trials`, or what a race takes at most."""
+    count, blocks = len(experiment.settings()), expected.blocks
+    if experiment.objective.is_capacity:
+        tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
+        return f"{plural(count, 'setting')}, {tried}: at most {plural(expected.trials, 'trial')}"
+    if not experiment.is_race or count == 1:
+        return f"{plural(count, 'setting')} x {plural(blocks, 'block')} = {plural(expected.trials, 'trial')}"
+    first = f"{plural(count, 'setting')}"
+    if expected.explored:
+        first += f", {expected.explored} of them tried once, then {expected.raced} of these"
+    confirmed = f" and {expected.confirming} to confirm the winner" if expected.confirming else ""
+    return (
+        f"{first} in a race of at most {plural(blocks, 'block')}{confirmed}: at most {plural(expected.trials, 'trial')}"
+    )
+
+
+ONE_SETTING = (
+    "There is one setting, so nothing can be compared: name more levels of what is to be chosen (-P threads=1..64, "
+    "factors in a file). It is measured all the same."
+)
+
+
+def words(experiment: Experiment, expected: Forecast) -> list[str]:
+    """What to know before it starts, besides its size and time: what it can find, or that there is nothing to; how long
+    users join, and what this machine can hold of them."""
+    joining = joining_text(experiment)
+    first = [f"In each trial {joining} first."] if joining else []
+    if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
+        found = [ONE_SETTING]
+    else:
+        found = [] if expected.reach is None else [reach_text(expected.reach)]
+    return [*found, *first, *foreseen(experiment)]
+
+
+def joining_text(experiment: Experiment) -> str:
+    """`42,000 users join over 4 min 22 s`, of the setting where that takes longest; empty where all begin at once."""
+    if experiment.load.websocket is None:
+        return ""
+    longest = max(map(experiment.load_for, experiment.settings()), key=lambda load: load.joining_ns)
+    if longest.users is None or not longest.joining_ns:
+        return ""
+    return f"{plural(longest.users, 'user')} join over {time_text(longest.joining_ns)}"
+
+
+def reach_text(reach: Reach) -> str:
+    """A sentence: what the plan finds, and what the margin would take if no setting leaves early."""
+    noise = f"With a noise of {reach.noise}"
+    matters = f"{100 * reach.margin:.6g} %"
+    if reach.margin_blocks is None or reach.margin_ns is None:
+        wanted = f"{matters} cannot be found by more blocks: measure longer, or quieten the machine"
+    else:
+        wanted = f"{matters} would take {plural(reach.margin_blocks, 'block')}, about {time_text(reach.margin_ns)}"
+    if reach.finds is None:
+        there = f"there is time for {plural(reach.blocks, 'block')}, and it takes two"
+        return f"{noise}, nothing can be told apart: {there}; {wanted}."
+    blocks = plural(reach.blocks, "block")
+    found = (
+        f"{noise}, {blocks} show a difference of {_difference(reach.finds)} half of the time, twice that nearly always"
+    )
+    if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
+        return f"{found}; for {matters} {reach.margin_blocks} would do."
+    return f"{found}; {wanted}."
+
+
+def _difference(found: float) -> str:
+    """Two digits; one so large that only its size is of interest as a factor: `3.1 %`, `a factor of 12`."""
+    return f"{100 * found:.2g} %" if found < 1 else f"a factor of {significant(1 + found)}"
+
+
+def time_text(ns: float) -> str:
+    """`50 s`, `4 min 10 s`, `2 h 5 min`."""
+    seconds = round(ns / 1e9)
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"

@@ -1,0 +1,1 @@
+"""Runs one trial and writes its directory; computes no statistics."""

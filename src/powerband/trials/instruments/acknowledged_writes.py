@@ -1,0 +1,116 @@
+"""After the load: how long after a write was acknowledged does a read see all of it? A server that works on after its
+answer is fast on paper only; this tells what its answer is worth.
+
+In: the requests of `measure.acknowledged` and a subject that has no load any more; what it still works at in the
+background is waited for, since a read would count it. Out: one `Round` for each write.
+What they say together is `analyze/trial/acknowledgements.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.model.experiment import Acknowledged
+from powerband.processes.requests import Client, HttpAnswer, RequestFailedError
+
+_PAUSE_FIRST_S = 0.001
+_PAUSE_LONGEST_S = 0.05
+_REQUEST_TIMEOUT_S = 60.0
+_SETTLED_S = 0.5  # a count that has not changed for so long is taken to stay
+_SETTLING_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Round:
+    """One write. `seen`: what the first read after its acknowledgement counted; `visible_ns`: from the acknowledgement
+    to the sending of the first read that saw all, None where none did in time; `read_ns`: how long that read took,
+    which is as exact as `visible_ns` can be. `failed`: why the round says nothing; empty where it does."""
+
+    acknowledged_ns: int | None = None
+    seen: int | None = None
+    visible_ns: int | None = None
+    read_ns: int | None = None
+    failed: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def check_acknowledged(of: Acknowledged, url: str, go_on: Callable[[], None]) -> list[Round]:
+    """`go_on` is called between reads; what it raises ends the check. Raises nothing of its own: what a subject does
+    wrong is said by the rounds."""
+    rounds: list[Round] = []
+    with Client(url, _REQUEST_TIMEOUT_S) as client:
+        for _ in range(of.rounds):
+            go_on()
+            if not rounds or rounds[-1].visible_ns is None:
+                _settle(of, client, go_on)
+            rounds.append(_round(of, client, go_on))
+    return rounds
+
+
+def _settle(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> None:
+    """Waits until reads count the same for a while: earlier writes that were acknowledged are done then. No longer than
+    a write may take; a read that fails is said by the round that follows."""
+    begun = unchanged_since = time.monotonic()
+    count: int | None = None
+    while time.monotonic() - begun < of.timeout_ns / 1e9:
+        try:
+            found = count_in(client.send(of.read).body, of.count)
+        except RequestFailedError:
+            return
+        if found != count:
+            count, unchanged_since = found, time.monotonic()
+        elif time.monotonic() - unchanged_since >= _SETTLED_S:
+            return
+        go_on()
+        time.sleep(_SETTLING_PAUSE_S)
+
+
+def _round(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> Round:
+    try:
+        if of.reset is not None:
+            client.send(of.reset)
+        written = client.send(of.write)
+        return _read_until_all(of, client, written, go_on)
+    except RequestFailedError as error:
+        return Round(failed=str(error))
+
+
+def _read_until_all(of: Acknowledged, client: Client, written: HttpAnswer, go_on: Callable[[], None]) -> Round:
+    acknowledged_ns = written.answered_ns - written.sent_ns
+    pause_s, first = _PAUSE_FIRST_S, None
+    while True:
+        answer = client.send(of.read)
+        seen = count_in(answer.body, of.count)
+        first = seen if first is None else first
+        after_ns = answer.sent_ns - written.answered_ns
+        if seen >= of.expect:
+            return Round(acknowledged_ns, first, after_ns, answer.answered_ns - answer.sent_ns)
+        if after_ns > of.timeout_ns:
+            return Round(acknowledged_ns, first)
+        go_on()
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.3, _PAUSE_LONGEST_S)
+
+
+def count_in(body: bytes, count: str) -> int:
+    """How many things an answer holds: elements of a JSON array (or the number itself), lines that are not empty, or
+    matches of a regular expression. An answer that is no JSON holds none."""
+    text = body.decode(errors="replace")
+    if count == "lines":
+        return sum(1 for line in text.splitlines() if line.strip())
+    if count != "json":
+        return sum(1 for _ in re.finditer(count, text))
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return 0
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return int(found)
+    return len(found) if isinstance(found, list | dict) else 0

@@ -1,0 +1,110 @@
+"""What lives on the heaps of a subject's JVMs just before the measured window, and just after it: class histograms.
+
+In: a running subject. Out: a file for each JVM and moment, and for the record when it was taken, how long that took, or
+why there is none. A histogram costs the JVM a full collection and stops it meanwhile: so it is taken while nothing is
+measured, with a reading of the probe between the two, lest a part of it be counted to the window. What grew is
+analysis.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from powerband.processes.engine_process import Pump
+from powerband.processes.jvm_attach import NotAnsweredError, asked
+from powerband.processes.subject_process import RunningSubject
+from powerband.store import disk_error, snapshot_file
+
+When = Literal["before", "after"]
+
+ANSWER_S = 20.0  # for all JVMs of a subject together
+READING_S = 2.5  # the probe reads JVMs once a second, and finds one within two looks
+LONGEST_S = 2 * ANSWER_S + 2 * READING_S
+_POLL_S = 0.02
+
+_Wait = Callable[[Callable[[], bool], float], bool]
+"""Waits until something is so, or for so many seconds: whether it was so."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`at_ns`: monotonic, when it was asked for. `pid` None: no JVM was found. `failed`: why there is none, else
+    empty."""
+
+    when: When
+    pid: int | None
+    at_ns: int
+    took_ns: int
+    failed: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump) -> list[Snapshot]:
+    """One of each JVM, which may be at work meanwhile; before a window it then has as much time again, to make up for
+    what it was kept from. A JVM that does not answer is told of, and no error.
+
+    Raises TrialFailed where the subject ends or a person wants to stop, MeasurementError where the disk refuses."""
+    wait = partial(_wait, subject, pump)
+    if when == "after":
+        _settle(subject, wait, 0)
+    taken = _of_all(when, subject, folder, wait)
+    if when == "before":
+        _settle(subject, wait, sum(snapshot.took_ns for snapshot in taken))
+    return taken
+
+
+def _of_all(when: When, subject: RunningSubject, folder: Path, wait: _Wait) -> list[Snapshot]:
+    if not wait(lambda: bool(subject.probe.jvms()), READING_S):
+        failed = "no JVM was found in the subject; one that was started with -XX:-UsePerfData cannot be seen"
+        return [Snapshot(when, None, time.monotonic_ns(), 0, failed)]
+    deadline_s = time.monotonic() + ANSWER_S
+    return [_of_one(when, jvm["pid"], folder, wait, deadline_s) for jvm in subject.probe.jvms()]
+
+
+def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) -> Snapshot:
+    begun_ns = time.monotonic_ns()
+    text = failed = ""
+    try:
+        with asked(pid, "jcmd", "GC.class_histogram") as answer:
+            # In short steps, since a wait looks again only when something else has happened: how long it took is told.
+            while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
+                pass
+            text = answer.text()
+    except NotAnsweredError as error:
+        failed = str(error)
+    took_ns = time.monotonic_ns() - begun_ns
+    if not failed:
+        _write(snapshot_file(folder, when, pid), text)
+    return Snapshot(when, pid, begun_ns, took_ns, failed)
+
+
+def _settle(subject: RunningSubject, wait: _Wait, at_least_ns: int) -> None:
+    """Until the probe has read the JVMs once more, where there are any, and for so long."""
+    begun_ns = time.monotonic_ns()
+    jvms = subject.probe.jvms
+    if jvms():
+        wait(lambda: bool(jvms()[-1]["at_ns"] >= begun_ns), READING_S)
+        wait(lambda: time.monotonic_ns() >= begun_ns + at_least_ns, at_least_ns / 1e9)
+
+
+def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout_s: float) -> bool:
+    def check() -> bool:
+        subject.check_alive()
+        return done()
+
+    return pump.wait(check, timeout_s)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise disk_error(path, error) from error

@@ -1,0 +1,165 @@
+"""A link between two network namespaces, for the length of one trial: `powerband-engine link` makes and keeps it.
+
+The trial itself moves to end A: whatever it starts and asks meanwhile (subject, probe, engines, the metrics page) is
+found on loopback as ever. Only what the subject starts with `nsenter --net={link_b}` is at the other end. Nothing of it
+has a name on this machine: once the processes are gone, after a kill too, so are devices and namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from powerband.base.errors import MeasurementError, SubjectError
+from powerband.processes.engine_process import EngineProcess, Pump, describe_status
+from powerband.processes.failures import Code, TrialFailed
+from powerband.wire import link_events as wire
+from powerband.wire.protocol import ErrorEvent, Stop, encode
+
+_UP_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 5.0
+_CLONE_NEWNET = 0x40000000
+_HERE = "/proc/thread-self/ns/net"
+
+
+class Link:
+    """A link that is up; make one with `link_up`."""
+
+    def __init__(self, process: EngineProcess, spec: wire.LinkSpec) -> None:
+        self.up: wire.LinkUp | None = None
+        self.summary: wire.LinkSummary | None = None
+        self.error: ErrorEvent | None = None
+        self.ended = False
+        self._spec = spec
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Of the process that carries the packets, or holds the namespaces."""
+        return self._process.pid
+
+    def given(self) -> dict[str, str]:
+        """What the placeholders of a link stand for."""
+        assert self.up is not None, "link_up yields it once it is up"
+        a, b = self.up.a, self.up.b
+        return {
+            "link_a": a.namespace,
+            "link_b": b.namespace,
+            "link_a_address": a.address,
+            "link_b_address": b.address,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """For the trial's record: the link as it was asked for and made, and what it carried."""
+        told = {} if self.up is None else self.up.model_dump(include={"form", "queue_bytes"})
+        if self.summary is not None:
+            told |= self.summary.model_dump(exclude={"type", "at_ns"})
+        return {**self._spec.model_dump(include={"delay_ns", "rate_bits_per_s"}), **told}
+
+    def on_line(self, line: bytes) -> None:
+        match wire.LINK_EVENT.validate_json(line):
+            case wire.LinkUp() as event:
+                self.up = event
+            case wire.LinkSummary() as event:
+                self.summary = event
+            case ErrorEvent() as event:
+                self.error = event
+
+    def on_end(self) -> None:
+        self.ended = True
+        if self.error is not None:
+            raise TrialFailed(Code.LINK_FAILED, f"the link between the two network namespaces: {self.error.message}")
+        if self.summary is None:
+            status = describe_status(self._process.wait(1.0))
+            raise TrialFailed(
+                Code.LINK_FAILED,
+                f"the link's process ended without a summary ({status}); its last words are in engine.log of the trial",
+            )
+
+
+@contextmanager
+def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) -> Iterator[Link]:
+    """Makes the link, and moves the calling thread to end A until the block is left; then the link is gone, and has
+    told what it carried.
+
+    Raises TrialFailed(link_failed), MeasurementError where the engine cannot be run."""
+    try:
+        process = EngineProcess([str(engine), "link"], stderr_file)
+    except OSError as error:
+        raise MeasurementError(f"cannot start the engine {engine}: {error.strerror}") from error
+    with process:
+        link = Link(process, spec)
+        process.send(spec)
+        pump.add(process, link.on_line, link.on_end)
+        try:
+            if not pump.wait(lambda: link.up is not None, _UP_TIMEOUT_S):
+                raise TrialFailed(Code.LINK_FAILED, f"the link was not up within {_UP_TIMEOUT_S:.0f} s")
+            assert link.up is not None
+            with _moved_to(link.up.a.namespace):
+                yield link
+            _end(link, process, pump)
+        except TrialFailed:
+            with suppress(TrialFailed):
+                _end(link, process, pump)
+            raise
+        finally:
+            pump.remove(process)
+
+
+def check_link(engine: Path) -> str:
+    """Makes a link and takes it away again; says in words who would hold the packets back. Takes about 0.1 s.
+
+    Raises SubjectError with what this machine lacks."""
+    if shutil.which("nsenter") is None:
+        raise SubjectError(
+            "a link between two network namespaces needs the program nsenter, by which a subject reaches the other "
+            "end: install util-linux"
+        )
+    done = subprocess.run(
+        [str(engine), "link"], input=encode(wire.LinkSpec(delay_ns=0)), capture_output=True, check=False
+    )
+    try:
+        first = wire.LINK_EVENT.validate_json(done.stdout.partition(b"\n")[0])
+    except ValidationError:
+        said = done.stderr.decode(errors="replace").strip()[-300:] or describe_status(done.returncode)
+        raise SubjectError(f"the engine {engine} makes no link ({said}): install powerband again") from None
+    if isinstance(first, wire.LinkUp):
+        return {"netem": "netem in the kernel", "bridge": "a bridge in user space (no netem)"}[first.form]
+    assert isinstance(first, ErrorEvent)
+    raise SubjectError(f"two network namespaces joined by a link cannot be made on this machine: {first.message}")
+
+
+@contextmanager
+def _moved_to(namespace: str) -> Iterator[None]:
+    """The calling thread, and with it what it starts meanwhile, is in another network namespace. Raises
+    TrialFailed(link_failed)."""
+    with Path(_HERE).open("rb") as home, Path(namespace).open("rb") as there:
+        _enter(there.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(namespace: int) -> None:
+    # os.setns came with Python 3.12.
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise TrialFailed(Code.LINK_FAILED, f"cannot enter a network namespace ({reason}): run as root")
+
+
+def _end(link: Link, process: EngineProcess, pump: Pump) -> None:
+    """Asks the link to end, and waits for its last line. Raises TrialFailed(link_failed)."""
+    if link.ended:
+        return
+    process.send(Stop())
+    if not pump.wait(lambda: link.ended, _END_TIMEOUT_S, stoppable=False):
+        raise TrialFailed(Code.LINK_FAILED, "the link did not report its end in time")

@@ -1,0 +1,131 @@
+"""`powerband load URL`: drives a load against a server that somebody else started, and hands back the summaries.
+
+The same engines as in a trial, without subject, probe, warm-up search or run directory. Merging and printing is for
+those who call. Only loopback is driven unless the host is allowed by name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.base.hosts import loadable_host, request_target
+from powerband.loads.engine_specs import fleet_specs
+from powerband.model.load import Load, Step
+from powerband.processes.engine_fleet import EngineFleet, FleetInterval, descriptor_limit, find_engine, fleet_up
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialFailed, TrialInterrupted
+from powerband.processes.line_file import LineFile
+from powerband.processes.ports import local_ports
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.trial import GATHER_S, REPORT_SLACK_S
+from powerband.wire import protocol as wire
+
+GO_LEAD_NS = 5_000_000
+_DEFAULT_SCENARIO = Load(users=1).scenario
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """One `summary` event per engine process (protocol/load-event.schema.json), and whether Ctrl-C cut it short."""
+
+    summaries: tuple[Mapping[str, Any], ...]
+    intervals: tuple[FleetInterval, ...]
+    interrupted: bool
+
+
+def run_load(
+    url: str,
+    load: Load,
+    *,
+    stop: StopRequest,
+    allow_hosts: Collection[str] = (),
+    warmup_ns: int = 0,
+    cpus: tuple[int, ...] = (),
+    seed: int = 0,
+    on_interval: Callable[[FleetInterval], None] = lambda interval: None,
+) -> LoadResult:
+    """Drives `load` for `warmup_ns` and its duration, once the users of a WebSocket load have joined. The URL's path is
+    requested where the load has no scenario.
+
+    A request to stop ends the measured window early and drains. Raises UsageError for a URL that is none or a host that
+    is not allowed, MeasurementError where the engine is missing or gives up."""
+    host = check_url(url, allow_hosts)
+    load = _with_path(load, url)
+    if load.websocket is not None:
+        warmup_ns += load.joining_ns
+    engine = find_engine()
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
+        stderr_file = Path(folder) / "engine.log"
+        try:
+            specs = fleet_specs(
+                load,
+                url=url,
+                seed=seed,
+                descriptor_limit=descriptor_limit(),
+                local_ports=local_ports(),
+                cpus=cpus,
+                allow_remote=host in allow_hosts,
+                warmup_ns=warmup_ns,
+            )
+            with (
+                Pump(stop) as pump,
+                LineFile(Path(os.devnull)) as events,
+                fleet_up(engine, specs, events, stderr_file, pump) as fleet,
+            ):
+                interrupted = _drive(pump, fleet, load, warmup_ns, on_interval)
+                return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted)
+        except TrialInterrupted:
+            return LoadResult((), (), interrupted=True)
+        except TrialFailed as failed:
+            words = stderr_file.read_text(errors="replace").strip() if stderr_file.is_file() else ""
+            raise MeasurementError(f"{failed}\n{words}" if words else str(failed)) from failed
+
+
+def check_url(url: str, allow_hosts: Collection[str]) -> str:
+    """The host of a URL that may be driven. Raises UsageError."""
+    try:
+        return loadable_host(url, allow_hosts)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _with_path(load: Load, url: str) -> Load:
+    path = request_target(url)
+    if path == "/" or load.scenario != _DEFAULT_SCENARIO:
+        return load
+    return load.model_copy(update={"scenario": (Step(name=f"GET {path}", path=path),)})
+
+
+def _drive(
+    pump: Pump, fleet: EngineFleet, load: Load, warmup_ns: int, on_interval: Callable[[FleetInterval], None]
+) -> bool:
+    """From go to the last summary; whether it was interrupted."""
+    shown = 0
+
+    def finished() -> bool:
+        nonlocal shown
+        for interval in fleet.intervals[shown:]:
+            on_interval(interval)
+        shown = len(fleet.intervals)
+        return fleet.finished
+
+    fleet.send(wire.Go(at_ns=time.monotonic_ns() + GO_LEAD_NS))
+    drain_s = load.drain_ns / 1e9 + REPORT_SLACK_S
+    interrupted = False
+    try:
+        done = pump.wait(finished, (warmup_ns + load.duration_ns) / 1e9 + drain_s, gather_s=GATHER_S)
+    except TrialInterrupted:
+        interrupted = True
+        fleet.send(wire.Drain())
+        done = pump.wait(finished, drain_s, stoppable=False)
+    if not done:
+        raise MeasurementError("the engine did not report the end of the run in time")
+    return interrupted

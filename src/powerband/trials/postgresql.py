@@ -1,0 +1,197 @@
+"""A private PostgreSQL for the length of a run: a cluster of its own from the installed binaries, on a free port of
+loopback, removed at the end. Its own defaults but for what keeps it private; nothing is tuned.
+
+PostgreSQL refuses to run as root: then it is run as the user `postgres`, or `nobody`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from powerband.base.errors import SubjectError
+from powerband.processes.ports import pick_port
+
+USER = "powerband"
+DATABASE = "powerband"
+_NEEDED = ("initdb", "postgres", "pg_isready", "createdb", "dropdb")
+_INSTALLED = ("/usr/lib/postgresql", "/usr/pgsql", "/usr/local/pgsql", "/opt/homebrew/opt")
+_SERVES_WITHIN_S = 30.0
+_STOPS_WITHIN_S = 20.0
+_CONNECTIONS_MAX = 300
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class _Account:
+    """Whom the cluster belongs to; `id` None: this user."""
+
+    id: int | None = None
+    group: int | None = None
+
+    def options(self) -> dict[str, object]:
+        return {} if self.id is None else {"user": self.id, "group": self.group, "extra_groups": []}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A PostgreSQL that serves."""
+
+    binaries: Path
+    port: int
+    pid: int
+    account: _Account
+
+    def renew(self) -> None:
+        """The database, empty as on the first day; who is still connected to the old one is sent away. Raises
+        SubjectError."""
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "--no-password"]
+        _run(self.binaries, ["dropdb", *where, "--if-exists", "--force", DATABASE], self.account)
+        _run(self.binaries, ["createdb", *where, DATABASE], self.account)
+
+
+@contextmanager
+def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cluster]:
+    """Makes a cluster in `folder` (elsewhere, where its user may not go there), serves, and removes it on leaving.
+
+    `cpus`: those that it may use; empty: all. Raises SubjectError where PostgreSQL is not installed, may not run here,
+    or does not serve: `log` holds what it said."""
+    binaries, account = find_binaries(), _account()
+    home = _home(folder, account)
+    try:
+        data = home / "data"
+        _run(binaries, ["initdb", "-D", str(data), "-U", USER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"],
+             account)  # fmt: skip
+        port = pick_port()
+        argv = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
+        argv += _settings(listen_addresses="127.0.0.1", unix_socket_directories="", max_connections=_CONNECTIONS_MAX)
+        with log.open("wb") as said:
+            # No other thread runs while a run is opened, so that code before exec is safe.
+            server = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=home, env=_ENVIRONMENT,
+                start_new_session=True, preexec_fn=lambda: _prepare(cpus), **account.options(),  # noqa: PLW1509
+            )  # type: ignore[call-overload]  # fmt: skip
+        try:
+            _wait_until_it_serves(binaries, port, server, log, account)
+            yield Cluster(binaries, port, server.pid, account)
+        finally:
+            _stop(server)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def find_binaries(environment: Mapping[str, str] | None = None, installed: Sequence[str] = _INSTALLED) -> Path:
+    """The folder with PostgreSQL's programs: POSTGRESQL_BIN, then PATH, then the newest of the usual places.
+
+    Raises SubjectError, which says where was looked."""
+    env = os.environ if environment is None else environment
+    places = [Path(env["POSTGRESQL_BIN"])] if env.get("POSTGRESQL_BIN") else []
+    if found := shutil.which("initdb", path=env.get("PATH", os.defpath)):
+        places.append(Path(found).parent)
+    for root in installed:
+        versions = [*Path(root).glob("*/bin"), *Path(root).parent.glob(f"{Path(root).name}-*/bin"), Path(root) / "bin"]
+        places += sorted(versions, key=_version, reverse=True)
+    for place in places:
+        if all(os.access(place / name, os.X_OK) for name in _NEEDED):
+            return place
+    looked = ", ".join(["POSTGRESQL_BIN", "PATH", *(f"{root}/*/bin" for root in installed)])
+    raise SubjectError(
+        f"this setting needs PostgreSQL, and its programs ({', '.join(_NEEDED)}) were not found (looked at {looked}): "
+        "install it (Debian, Ubuntu: postgresql), or set POSTGRESQL_BIN to the folder that holds them; with "
+        "--set subject.set.database=h2 the subject may do without, if it offers that"
+    )
+
+
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _settings(**settings: object) -> list[str]:
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
+def _version(folder: Path) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", str(folder))]
+
+
+def _account() -> _Account:
+    """Raises SubjectError where this is root and nobody else is there."""
+    if os.geteuid() != 0:
+        return _Account()
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return _Account(entry.pw_uid, entry.pw_gid)
+    raise SubjectError(
+        "PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: add one, or run "
+        "powerband as another user"
+    )
+
+
+def _home(folder: Path, account: _Account) -> Path:
+    """An empty folder that belongs to the account, below `folder` where it can get there."""
+    folder = folder.absolute()
+    if account.id is None or all(parent.stat().st_mode & 0o001 for parent in folder.parents):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        home = folder
+    else:
+        home = Path(tempfile.mkdtemp(prefix="powerband-postgresql-"))
+    if account.id is not None and account.group is not None:
+        os.chown(home, account.id, account.group)
+    return home
+
+
+def _prepare(cpus: Sequence[int]) -> None:
+    """In the new process: it ends at once if powerband is killed, and stays on its CPUs."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+
+
+def _run(binaries: Path, words: Sequence[str], account: _Account) -> None:
+    done = subprocess.run(
+        [str(binaries / words[0]), *words[1:]], capture_output=True, check=False, cwd="/", env=_ENVIRONMENT,
+        **account.options(),
+    )  # type: ignore[call-overload]  # fmt: skip
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
+        raise SubjectError(f"PostgreSQL's {words[0]} failed (exit code {done.returncode}): {said[-500:]}")
+
+
+def _wait_until_it_serves(
+    binaries: Path, port: int, server: subprocess.Popen[bytes], log: Path, account: _Account
+) -> None:
+    asked = [str(binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+    deadline = time.monotonic() + _SERVES_WITHIN_S
+    while subprocess.run(asked, check=False, cwd="/", env=_ENVIRONMENT, **account.options()).returncode != 0:  # type: ignore[call-overload]
+        ended = server.poll()
+        if ended is not None or time.monotonic() > deadline:
+            what = f"ended (exit code {ended})" if ended is not None else f"did not serve within {_SERVES_WITHIN_S:g} s"
+            said = log.read_text(errors="replace").strip().splitlines()[-4:]
+            raise SubjectError(f"the private PostgreSQL {what}; its last words: {' | '.join(said) or 'none'}")
+        time.sleep(0.05)
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """A fast shutdown, which ends its connections; then an immediate one; then none that it can refuse."""
+    for how in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+        if server.poll() is None:
+            server.send_signal(how)
+        try:
+            server.wait(_STOPS_WITHIN_S)
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,115 @@
+"""What runs beside a subject: for the length of a run the database that some of its settings need, for the length of a
+trial the link between its two processes.
+
+In: an experiment. Out: `Services`, which fill in placeholders, are renewed before each trial that uses them, and are
+watched as trees of their own. Which settings use one is said by `subject.services`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from powerband.base.errors import SubjectError
+from powerband.model.experiment import Experiment, Service, Subject
+from powerband.model.plan import Setting, format_level
+from powerband.model.subjects import link_of, values_of
+from powerband.processes.cpus import cpu_split
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.engine_process import Pump
+from powerband.processes.host import usable_cores
+from powerband.store import RunDir
+from powerband.trials.link_service import Link, check_link, link_up
+from powerband.trials.postgresql import DATABASE, USER, Cluster, cluster_up
+from powerband.wire.link_events import LinkSpec
+
+
+@dataclass(frozen=True)
+class Services:
+    """`toolchain`: values of the placeholders of `processes/toolchain.py`, found once for the run, so that sources
+    edited meanwhile are not measured. `postgresql` None: no setting of this run uses it."""
+
+    subject: Subject
+    toolchain: Mapping[str, str]
+    postgresql: Cluster | None = None
+
+    def given(self, setting: Setting) -> dict[str, str]:
+        """What the built-in placeholders stand for, ports apart; those of services that the setting does not use are
+        empty."""
+        cluster = self._used_by(setting)
+        if cluster is None:
+            return dict(self.toolchain)
+        return {
+            **self.toolchain,
+            "postgresql_port": str(cluster.port),
+            "postgresql_user": USER,
+            "postgresql_database": DATABASE,
+        }
+
+    def renew(self, setting: Setting) -> None:
+        """A trial is a fresh start, of its database too. Raises SubjectError."""
+        cluster = self._used_by(setting)
+        if cluster is not None:
+            cluster.renew()
+
+    def watched(self, setting: Setting) -> Mapping[str, int]:
+        """Trees to watch: name and pid."""
+        cluster = self._used_by(setting)
+        return {} if cluster is None else {"postgresql": cluster.pid}
+
+    @contextmanager
+    def linked(self, setting: Setting, engine: Path, stderr_file: Path, pump: Pump) -> Iterator[Link | None]:
+        """The link of a setting that uses one, until the block is left; meanwhile the calling thread is at its end A.
+
+        Raises TrialFailed(link_failed)."""
+        service = self.subject.services.get("link")
+        if service is None or not uses(self.subject, service, setting):
+            yield None
+            return
+        delay_ns, rate = link_of(self.subject, setting)
+        with link_up(engine, LinkSpec(delay_ns=delay_ns, rate_bits_per_s=rate), stderr_file, pump) as link:
+            yield link
+
+    def _used_by(self, setting: Setting) -> Cluster | None:
+        service = self.subject.services.get("postgresql")
+        return self.postgresql if service is not None and uses(self.subject, service, setting) else None
+
+
+def uses(subject: Subject, service: Service, setting: Setting) -> bool:
+    """Whether a setting needs a service: every value that its `when` names is as it says."""
+    values = values_of(subject, setting, {})
+    return all(values.get(name) == format_level(level) for name, level in service.when.items())
+
+
+def check_services(experiment: Experiment) -> None:
+    """Before anything is built or started: raises SubjectError where a setting uses a link and this machine cannot make
+    one, or where it would be cut off from its database by it."""
+    subject = experiment.subject
+    link, database = subject.services.get("link"), subject.services.get("postgresql")
+    users = [] if link is None else [setting for setting in experiment.settings() if uses(subject, link, setting)]
+    for setting in users:
+        if database is not None and uses(subject, database, setting):
+            raise SubjectError(
+                f"{setting.id} asks for a link and for PostgreSQL, which cannot be reached from the link's network "
+                "namespaces: let `when` of subject.services keep them apart"
+            )
+    if users:
+        check_link(find_engine())
+
+
+@contextmanager
+def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> Iterator[Services]:
+    """Those that any setting uses, until the run ends. `given`: what the subject's built-in placeholders stand for.
+    Raises SubjectError where a service is missing or does not serve."""
+    subject, settings = experiment.subject, experiment.settings()
+    service = subject.services.get("postgresql")
+    users = [] if service is None else [setting for setting in settings if uses(subject, service, setting)]
+    if not users:
+        yield Services(subject, given)
+        return
+    driving = 0 if experiment.is_self_driven else experiment.load_for(users[0]).engine_threads
+    cpus = cpu_split(usable_cores(), experiment.host, driving).subject
+    with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
+        yield Services(subject, given, cluster)

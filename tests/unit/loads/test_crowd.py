@@ -1,0 +1,210 @@
+"""What became of WebSocket users: joins, drops, deliveries, tallies, and which of it makes a trial invalid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, write_trial
+from powerband.analyze.trial.measure import measure
+from powerband.analyze.trial.series import trial_series
+from powerband.loads.websocket.crowd import crowd_of, crowd_problems
+from powerband.model.load import Load
+from powerband.model.results import TrialResult
+from powerband.readings.fleet import RequestCounts, merge_fleet
+from powerband.store import TrialDir
+
+MS = 1_000_000
+TALLY = {"tally": {"count_after": '"count":'}}
+
+
+def joins(**changes: Any) -> dict[str, Any]:
+    return {
+        "joins_started": 10,
+        "joined": 10,
+        "rejoined": 0,
+        "joins_failed": {},
+        "join_time_ns": histogram([2 * MS] * 9 + [30 * MS]),
+        "drops": {},
+        "close_codes": {},
+        "messages_received": 10_000,
+        "unsolicited": 0,
+        "unmatched": 0,
+        "published": 0,
+        "delivered": 0,
+        "delivery_time_ns": histogram([]),
+        "published_in_window": 0,
+        "delivered_in_window": 0,
+        "tallies": {},
+        **changes,
+    }
+
+
+def load(**changes: Any) -> Load:
+    return Load.model_validate(
+        {
+            "users": 10,
+            "websocket": {},
+            "scenario": [{"name": "x", "message": "x"}],
+            "duration_ns": 10 * SECOND,
+            **changes,
+        }
+    )
+
+
+def measured(
+    tmp_path: Path, *, of: Load | None = None, engines: int = 1, lines: dict[str, Any] | None = None, **changes: Any
+) -> TrialResult:
+    """A trial of 10 users and 10,000 messages, all answered, unless told otherwise."""
+    directory = TrialDir(tmp_path / "0001")
+    figures = Figures(engines=engines, summary={"websocket": joins(**changes)})
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    told = [json.loads(line) for line in directory.events.read_text().splitlines()]
+    extra = {"joined_now": 10, "drops": 0, "joins_failed": 0, "delivered": 0, **(lines or {})}
+    directory.events.write_text("".join(json.dumps({**line, **extra}) + "\n" for line in told))
+    return measure(directory, record, experiment(load=of or load()))
+
+
+def codes(result: TrialResult) -> set[str]:
+    return {problem.code for problem in result.problems}
+
+
+def test_a_crowd_that_stays_has_its_figures_and_no_problem(tmp_path: Path) -> None:
+    result = measured(tmp_path)
+    assert result.valid and result.problems == () and result.errors == ()
+    metrics = result.metrics
+    assert metrics["join_time_ns_p50"] == pytest.approx(2 * MS, rel=1e-3)
+    assert metrics["join_time_ns_max"] == pytest.approx(30 * MS, rel=1e-3)
+    assert metrics["join_time_ns_mean"] == pytest.approx(4.8 * MS, rel=1e-3)
+    names = ("join_error_rate", "joined_users", "drops", "drop_rate", "rejoins")
+    assert [metrics[name] for name in names] == [0, 10, 0, 0, 0]
+    assert {"delivered_share", "tally_missing", "delivery_time_ns_p50"}.isdisjoint(metrics)
+
+
+def test_users_who_are_dropped_are_told_by_reason_and_invalidate_nothing(tmp_path: Path) -> None:
+    result = measured(
+        tmp_path,
+        joins_started=16, joined=13, rejoined=3, joins_failed={"handshake_refused": 2, "unfinished": 1},
+        drops={"closed": 3, "heartbeat": 1}, close_codes={"1011": 2, "none": 1},
+    )  # fmt: skip
+    assert result.valid and codes(result) == {"users_dropped", "joins_failed"}
+    said = {problem.code: problem.message for problem in result.problems}
+    assert said["users_dropped"].startswith(
+        "4 times a user who had joined lost the connection (3 closed, 1 heartbeat, close codes 1011 (2), none (1)); "
+        "users joined again 3 times"
+    )
+    assert said["joins_failed"].startswith("2 of 15 joins failed (2 handshake_refused)")
+    assert result.metrics["join_error_rate"] == pytest.approx(2 / 15)
+    assert (result.metrics["drops"], result.metrics["rejoins"]) == (4, 3)
+    assert result.metrics["drop_rate"] == pytest.approx(4 / 13)
+    assert [(error.kind, error.count) for error in result.errors] == [
+        ("lost closed", 3),
+        ("join handshake_refused", 2),
+        ("join unfinished", 1),
+        ("lost heartbeat", 1),
+    ]
+    causes = {error.kind: error.cause for error in result.errors}
+    assert causes["join handshake_refused"].startswith("the server refused the opening handshake")
+    assert "1011 (its own error) 2 times" in causes["lost closed"]
+    assert "no close code once" in causes["lost closed"]
+
+
+def test_messages_that_were_due_and_never_sent_are_told(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    figures = Figures(dropped=30, summary={"websocket": joins(), "rejected_statuses": {}})
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    (error,) = measure(directory, record, experiment(load=load())).errors
+    assert (error.kind, error.count) == ("never sent", 30) and error.cause.startswith("due by load.pace")
+
+
+def test_statuses_are_those_of_refused_handshakes(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    parts = joins(joins_started=15, joins_failed={"handshake_refused": 5})
+    figures = Figures(summary={"websocket": parts, "rejected_statuses": {"503": 3}})
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    errors = measure(directory, record, experiment(load=load())).errors
+    assert [(error.kind, error.count) for error in errors] == [("join status 503", 3), ("join handshake_refused", 2)]
+    assert errors[0].cause == "the server was overloaded, or gave up on its own work"
+
+
+def test_joins_for_which_this_machine_had_no_room_are_the_generators_fault(tmp_path: Path) -> None:
+    result = measured(tmp_path, joins_failed={"no_ports": 2}, joins_started=12)
+    assert not result.valid
+    assert {problem.code for problem in result.problems if problem.fatal} == {"generator_no_ports"}
+
+
+def test_a_crowd_that_was_not_complete_when_the_window_began(tmp_path: Path) -> None:
+    result = measured(tmp_path, lines={"joined_now": 9})
+    assert result.valid and codes(result) == {"not_all_joined"}
+    assert result.metrics["joined_users"] == 9
+
+
+@pytest.mark.parametrize(
+    ("tallies", "outcomes", "fatal"),
+    [
+        ({"1": 6000, "2": 4000}, {"ok": 10_000}, ""),
+        ({"": 10_000}, {"ok": 9_990, "check_failed": 10}, ""),
+        ({"": 9_999}, {"ok": 10_000}, "1 worker counted 9,999 messages, and 10,000 were answered"),
+        ({"": 10_001}, {"ok": 10_000}, "1 worker counted 10,001 messages, and 10,000 were sent"),
+        ({"1": 9_000, "2": 500}, {"ok": 9_000, "timeout": 1_000}, ""),  # lost on the way there, or on the way back
+        ({"1": 8_000, "2": 500}, {"ok": 9_000, "reset": 1_000}, "2 workers counted 8,500 messages"),
+        ({}, {"ok": 10_000}, "no answer holds a number after '\"count\":'"),
+        ({}, {"timeout": 10_000}, ""),  # nobody was answered, which is said elsewhere
+    ],
+)
+def test_what_workers_counted_lies_between_what_was_answered_and_what_was_sent(
+    tallies: dict[str, int], outcomes: dict[str, int], fatal: str
+) -> None:
+    made = Figures(summary={"websocket": joins(tallies=tallies)})
+    record = record_of(spec(), made)
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    crowd = crowd_of(record.engines, (), fleet)
+    assert crowd is not None
+    total = RequestCounts(10_000, 10_000, 0, outcomes)
+    problems = list(crowd_problems(crowd, load(websocket=TALLY), total))
+    assert [problem.code for problem in problems if problem.fatal] == (["tally_differs"] if fatal else [])
+    assert not fatal or fatal in problems[0].message
+
+
+def test_a_worker_that_began_anew_is_suspected_where_users_were_dropped(tmp_path: Path) -> None:
+    result = measured(tmp_path, of=load(websocket=TALLY), tallies={"1": 9_000}, drops={"reset": 5})
+    (problem,) = [problem for problem in result.problems if problem.fatal]
+    assert problem.code == "tally_differs"
+    assert "5 users were dropped: a worker that died and was started again counts from 0" in problem.message
+    assert result.metrics["tally_missing"] == 1_000
+
+
+def test_engines_are_told_of_the_same_workers(tmp_path: Path) -> None:
+    result = measured(tmp_path, engines=2, of=load(websocket=TALLY), tallies={"1": 6_000, "2": 4_000})
+    assert result.valid and result.metrics["tally_missing"] == 0
+    assert result.metrics["join_time_ns_p50"] == pytest.approx(2 * MS, rel=1e-3)
+
+
+def test_deliveries_are_held_against_published_times_joined(tmp_path: Path) -> None:
+    result = measured(
+        tmp_path,
+        of=load(websocket={"stamp_after": '"sent":'}),
+        published_in_window=100, delivered_in_window=980, delivery_time_ns=histogram([3 * MS] * 980),
+    )  # fmt: skip
+    assert result.metrics["delivered_share"] == pytest.approx(0.98)
+    assert result.metrics["delivery_time_ns_p99"] == pytest.approx(3 * MS, rel=1e-3)
+
+
+def test_littles_law_says_nothing_of_a_pace(tmp_path: Path) -> None:
+    assert "littles_law_deviation" in measured(tmp_path / "a").metrics
+    assert "littles_law_deviation" not in measured(tmp_path / "b", of=load(pace={"constant": 10 * MS})).metrics
+
+
+def test_users_and_what_became_of_them_over_time(tmp_path: Path) -> None:
+    measured(tmp_path, lines={"joined_now": 7, "drops": 1, "delivered": 5})
+    directory = TrialDir(tmp_path / "0001")
+    series = trial_series(directory, record_of(spec(), Figures())).load
+    assert series.t_s[0] == 1 and START_NS > 0
+    assert set(series.joined) == {7}
+    assert series.drops_per_s == pytest.approx([10.0] * len(series.t_s))
+    assert series.delivered_per_s == pytest.approx([50.0] * len(series.t_s))
+    assert series.joins_failed_per_s == pytest.approx([0.0] * len(series.t_s))

@@ -1,0 +1,106 @@
+"""A trial whose load was a JMeter plan: CPU of its process, its threads as users, what its clock does not tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from powerband.analyze.trial.honesty import Evidence, problems_of
+from powerband.analyze.trial.measure import quantile_table
+from powerband.loads.jmeter.measured import jmeter_metrics, jmeter_problems, with_jmeter
+from powerband.model.load import Load
+from powerband.processes.histogram_encoding import encode
+from powerband.readings.fleet import MergedFleet, MergedTimes, merge_fleet
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+def fleet(users: float = 4.0, present: float = 2.0, times: Counter[int] | None = None) -> MergedFleet:
+    counts = {"scheduled": 100, "sent": 100, "dropped": 0, "outcomes": {"ok": 100}}
+    text = encode(times if times is not None else Counter({10 * MS: 100}))
+    window = {
+        "outcomes": {"ok": 100}, "bytes_received": 0, "bytes_sent": 0, "unanswered": 0,
+        "time_in_system_ns_sum": round(present * SECOND), "think_ns_sum": 0, "user_ns": round(users * SECOND),
+        "carried_in_ns_sum": 0, "carried_out_ns_sum": 0,
+    }  # fmt: skip
+    none = dict.fromkeys(("failed_time_ns", "send_lag_ns", "dropped_wait_ns"), "")
+    made = merge_fleet([{
+        "type": "summary", "go_ns": 0, "measure_start_ns": 10 * SECOND, "measure_end_ns": 11 * SECOND,
+        "end_ns": 12 * SECOND, "total": counts, "cohort": counts, "steps": [], "window": window,
+        "cohort_times": {"response_time_ns": text, "service_time_ns": text, **none},
+        "connections": {"opened": 0, "connect_time_ns": ""}, "cpu_user_ns": 0, "cpu_system_ns": 0, "thread_cpu_ns": [],
+        "ended_by": "time",
+    }])  # fmt: skip
+    assert made is not None
+    return made
+
+
+def evidence(of: MergedFleet, **fields: Any) -> Evidence:
+    times = of.times("response_time_ns")
+    given = {
+        "metrics": {},
+        "send_lag": MergedTimes(()),
+        "host_cpus": 2.0,
+        "foreign_cpu_max": 0.1,
+        "steal_max": 0.02,
+        "pinned": True,
+        "steady": True,
+    }
+    return Evidence(fleet=of, load=Load(jmeter="plan.jmx"), response=times, **{**given, **fields})
+
+
+def test_what_its_process_used_is_what_the_load_cost() -> None:
+    made = with_jmeter(fleet(users=3.7), 0.5, 2.0)
+    assert made.cpu_cores == pytest.approx(0.5)
+    assert made.cpu_share_max == pytest.approx(0.25)
+    assert made.threads == 4
+    assert problems_of(evidence(made)) == ()
+    assert with_jmeter(fleet(), None, None).cpu_cores == 0
+
+
+def test_a_jmeter_without_a_cpu_left_was_the_limit() -> None:
+    (found,) = problems_of(evidence(with_jmeter(fleet(), 0.95, 1.0)))
+    assert (found.code, found.fatal) == ("generator_cpu", True)
+    assert "JMeter used 95% of the CPU time" in found.message
+
+
+def test_one_that_waits_for_its_cpu_is_told_as_jmeter() -> None:
+    made = with_jmeter(fleet(), 0.5, 1.0)
+    waited = {"engine_run_wait_cores": 2.0, "engine_run_wait_ns_mean": 4.0 * MS}
+    (found,) = problems_of(evidence(made, metrics=waited))
+    assert found.code == "generator_starved"
+    assert "JMeter threads waited 4.00 ms" in found.message and "fewer threads" in found.message
+
+
+def test_users_and_who_is_within_a_request() -> None:
+    made = fleet(users=4, present=2)
+    assert jmeter_metrics(made) == {"users_mean": 4, "in_flight_mean": 2}
+    assert jmeter_metrics(replace(made, users_mean=0.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("users", "present", "holds"), [(1, 1.2, True), (1, 2, False), (100, 101, True), (100, 104, False)]
+)
+def test_no_more_can_be_under_way_than_there_are_threads(users: float, present: float, holds: bool) -> None:
+    made = fleet(users=users, present=present)
+    found = list(jmeter_problems(made, made.times("response_time_ns"), jmeter_metrics(made), {}))
+    assert [problem.code for problem in found] == ([] if holds else ["littles_law"])
+    assert all(problem.fatal for problem in found)
+
+
+def test_times_below_its_clock_are_no_times() -> None:
+    made = fleet(times=Counter({0: 80, MS: 20}))
+    response = made.times("response_time_ns")
+    (found,) = jmeter_problems(made, response, {}, {})
+    assert (found.code, found.fatal) == ("jmeter_clock", False)
+    assert all(value > 0 for _, value in quantile_table(response))
+
+
+def test_transactions_that_stand_for_their_requests_are_noted() -> None:
+    made = fleet()
+    (found,) = jmeter_problems(made, made.times("response_time_ns"), {}, {"transactions_alone": 1200})
+    assert found.code == "jmeter_transactions" and "1,200 samples" in found.message

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powerband.loads.engine_specs import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
+from powerband.model.load import Exponential, Load, Step, Uniform
+from powerband.processes.failures import Code, TrialFailed
+from powerband.wire import protocol as wire
+
+URL = "http://127.0.0.1:8080/ignored"
+
+
+@given(st.integers(1, 200_000), st.integers(100, 100_000))
+def test_the_users_of_a_fleet_add_up_and_are_disjoint(users: int, limit: int) -> None:
+    try:
+        specs = fleet_specs(Load(users=users), url=URL, seed=1, descriptor_limit=limit)
+    except TrialFailed as failed:
+        assert failed.failure.code == Code.DESCRIPTOR_LIMIT
+        assert users > MAX_ENGINES * (limit - 48)
+        return
+    seen = 0
+    sources: list[str] = []
+    for spec in specs:
+        assert isinstance(spec.model, wire.Closed)
+        assert spec.first_user == seen
+        assert 1 <= spec.model.users <= limit - 48
+        seen += spec.model.users
+        if spec.target.source_addresses:
+            assert spec.model.users <= CONNECTIONS_PER_TUPLE * len(spec.target.source_addresses)
+        else:
+            assert users <= CONNECTIONS_PER_TUPLE
+        sources.extend(spec.target.source_addresses)
+    assert seen == users
+    assert len(sources) == len(set(sources))
+
+
+@given(st.floats(1, 1e6), st.integers(1, 200_000))
+def test_the_rate_of_a_fleet_adds_up(rate: float, bound: int) -> None:
+    load = Load(rate_per_s=rate, max_in_flight=bound, ramp_ns=1000, ramp_from_per_s=rate / 2)
+    specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=20_000)
+    models = [spec.model for spec in specs]
+    assert all(isinstance(model, wire.Open) for model in models)
+    assert sum(model.rate_per_s for model in models if isinstance(model, wire.Open)) == pytest.approx(rate)
+    assert sum(model.max_in_flight for model in models if isinstance(model, wire.Open)) == bound
+
+
+@pytest.mark.parametrize(("limit", "in_flight"), [(256, 208), (1024, 976), (20_000, 10_000)])
+def test_an_open_load_without_a_bound_of_its_own_needs_one_process(limit: int, in_flight: int) -> None:
+    (spec,) = fleet_specs(Load(rate_per_s=100), url=URL, seed=1, descriptor_limit=limit)
+    assert isinstance(spec.model, wire.Open)
+    assert spec.model.max_in_flight == in_flight
+    asked = fleet_specs(Load(rate_per_s=100, max_in_flight=1000), url=URL, seed=1, descriptor_limit=limit)
+    assert len(asked) == (5 if limit == 256 else 2 if limit == 1024 else 1)
+
+
+def test_pipelined_requests_share_connections() -> None:
+    load = Load(rate_per_s=1000, max_in_flight=16_000, pipeline=16)
+    (spec,) = fleet_specs(load, url=URL, seed=1, descriptor_limit=1100)
+    assert spec.connection.pipeline == 16
+
+
+def test_the_hint_names_a_limit_that_is_enough() -> None:
+    with pytest.raises(TrialFailed) as failed:
+        fleet_shape(100_000, 256, "127.0.0.1")
+    assert "ulimit -n 1611" in failed.value.failure.message
+    assert fleet_shape(100_000, 1611, "127.0.0.1").engines == MAX_ENGINES
+
+
+def test_another_machine_is_driven_from_the_kernels_choice_of_address() -> None:
+    assert fleet_shape(20_000, 100_000, "192.0.2.1").sources == ((),)
+    assert len(fleet_shape(50_000, 100_000, "localhost").sources[0]) == 5
+
+
+def test_a_load_is_translated_field_by_field() -> None:
+    load = Load(
+        users=3,
+        think=Exponential(mean_ns=5),
+        requests_per_user=9,
+        ramp_ns=4,
+        duration_ns=100,
+        drain_ns=50,
+        scenario=(
+            Step(name="a", path="/a?b=1", headers=(("X", "y"),), think=Uniform(min_ns=1, max_ns=2)),
+            Step(name="b", method="POST", body="text"),
+        ),
+        keep_alive=False,
+        timeout_ns=7,
+        connect_timeout_ns=8,
+        engine_threads=2,
+        precision_ns=0,
+        tls_insecure=True,
+    )
+    (spec,) = fleet_specs(load, url="https://localhost:1/x", seed=9, descriptor_limit=1000, cpus=(1,), warmup_max_ns=6)
+    assert spec.target == wire.Target(url="https://localhost:1", tls=wire.Tls(insecure=True))
+    assert spec.model == wire.Closed(users=3, think=wire.ExponentialTime(mean_ns=5), ramp_ns=4, requests_per_user=9)
+    assert spec.scenario[0].think == wire.UniformTime(min_ns=1, max_ns=2)
+    assert spec.scenario[0].headers == (("X", "y"),)
+    assert (spec.scenario[1].method, spec.scenario[1].body) == ("POST", "text")
+    assert spec.connection == wire.ConnectionPolicy(keep_alive=False)
+    assert spec.timeouts == wire.Timeouts(connect_ns=8, request_ns=7)
+    assert (spec.phases.warmup_ns, spec.phases.measure_ns, spec.phases.drain_ns) == (None, 100, 50)
+    assert spec.phases.deadline_ns >= 6 + 4 + 100 + 50
+    assert (spec.threads, spec.cpus, spec.precision_ns, spec.seed) == (2, (1,), 0, 9)
+
+
+def test_few_ports_take_more_source_addresses() -> None:
+    shape = fleet_shape(42_000, 20_000, "127.0.0.1")
+    assert (shape.engines, [len(sources) for sources in shape.sources]) == (3, [2, 2, 2])
+    assert shape.sources[0] == ("127.0.0.2", "127.0.0.3") and shape.sources[2][1] == "127.0.0.7"
+    narrow = fleet_shape(42_000, 20_000, "127.0.0.1", local_ports=1000)
+    assert [len(sources) for sources in narrow.sources] == [16, 16, 16]
+    assert fleet_shape(900, 20_000, "127.0.0.1", local_ports=1000).sources == ((),)
+
+
+def test_another_machine_has_one_source_address_and_its_ports() -> None:
+    assert fleet_shape(25_000, 30_000, "10.0.0.1").sources == ((),)
+    with pytest.raises(TrialFailed) as failed:
+        fleet_shape(26_000, 30_000, "10.0.0.1")
+    assert failed.value.failure.code == Code.PORT_LIMIT
+    assert "26000 connections to 10.0.0.1, and this machine has 28232 ports" in failed.value.failure.message
+
+
+def test_a_join_is_a_ramp_that_every_process_shares() -> None:
+    load = Load(users=1000, join_per_s=100)
+    specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=600)
+    models = [spec.model for spec in specs]
+    assert [(m.users, m.ramp_ns) for m in models if isinstance(m, wire.Closed)] == [(500, 10**10), (500, 10**10)]

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.model.plan import Setting, TrialSpec
+from powerband.processes.engine_process import EngineProcess
+from powerband.processes.line_file import LineFile
+from powerband.store import Failure, RunDir, TrialDir, TrialRecord, read_json_lines, slug
+
+SPEC = TrialSpec(number=1, block=0, attempt=1, setting=Setting((("threads", 4), ("mode", "a,b"))), seed=9)
+
+
+def record(status: str = "measured", failure: Failure | None = None) -> TrialRecord:
+    return TrialRecord(
+        spec=SPEC,
+        status=status,
+        failure=failure,
+        wall_ns=1,
+        monotonic_ns=2,
+        phases={"launched": 3},
+        warmup_ended_by="steady",
+        engines=({"type": "summary"},),
+        subject={"pid": 1},
+        cpus={"subject": [0]},
+    )
+
+
+def test_a_full_disk_is_said_in_one_sentence() -> None:
+    with (
+        pytest.raises(MeasurementError, match=r"/dev/full: No space left on device: free some space"),
+        LineFile(Path("/dev/full")) as file,
+    ):
+        file.write(b"x" * 100)
+        file.flush()
+
+
+def test_a_full_disk_is_noticed_at_the_end_at_the_latest() -> None:
+    with pytest.raises(MeasurementError, match="No space left"), LineFile(Path("/dev/full")) as file:
+        file.write(b"x")
+
+
+def test_an_error_on_the_way_is_not_hidden_by_the_disk() -> None:
+    with pytest.raises(ZeroDivisionError), LineFile(Path("/dev/full")) as file:
+        file.write(b"x")
+        raise ZeroDivisionError
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match="cannot write to"):
+        LineFile(tmp_path / "missing" / "events.jsonl")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MeasurementError, match="cannot write to"):
+        TrialDir(tmp_path / "file" / "0001").begin(SPEC)
+    with pytest.raises(MeasurementError, match="cannot write to"):
+        TrialDir(tmp_path / "missing").write_record(record())
+    with pytest.raises(MeasurementError, match=r"cannot begin a run in .*: choose another folder with --runs"):
+        RunDir.create(tmp_path / "file", "name", "", {})
+
+
+def test_a_full_disk_says_how_this_very_run_goes_on(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    trial = run.trial(1)
+    with pytest.raises(MeasurementError, match=f"free some space, then `powerband resume {run.path}`"):
+        trial.write_record(record())
+    with pytest.raises(MeasurementError, match=f"cannot write to {trial.engine_log}.*resume {run.path}`"):
+        EngineProcess(["true"], trial.engine_log)
+
+
+def test_one_powerband_at_a_time_runs_a_run(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    with run.locked(), pytest.raises(UsageError, match=f"another powerband is running {run.path}"), run.locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_killed_owner_locks_nobody_out(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    code = (
+        "import sys; from pathlib import Path; from powerband.store import RunDir\n"
+        "with RunDir(Path(sys.argv[1])).locked(): print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as owner:
+        assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
+        with pytest.raises(UsageError, match="another powerband"), run.locked():
+            pass
+        owner.kill()
+    with run.locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 2}, "its format is 2, and this version reads 1"),
+        ({"format": None}, "its format is None"),
+        ({"spec": {}}, "is damaged.*powerband resume"),
+        ({"failure": "died"}, "is damaged"),
+    ],
+)
+def test_a_record_of_another_version_or_damaged(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    directory = TrialDir(tmp_path)
+    directory.record.write_text(json.dumps({**record().to_json(), **change}))
+    with pytest.raises(UsageError, match=said):
+        directory.read_record()
+    directory.record.write_text("[]")
+    with pytest.raises(UsageError, match="is damaged"):
+        directory.read_record()
+
+
+@pytest.mark.parametrize("failure", [None, Failure("died", "it ended")])
+def test_a_record_reads_back_as_written(tmp_path: Path, failure: Failure | None) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    directory.begin(SPEC)
+    directory.write_record(record("failed" if failure else "measured", failure))
+    assert directory.read_record() == record("failed" if failure else "measured", failure)
+
+
+def test_a_trial_without_record_did_not_happen(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "My run: 1", "name: x\n", {"cpu": 1})
+    assert run.path.name.endswith("-my-run-1")
+    run.trial(1).begin(SPEC)
+    assert run.records() == []
+    run.trial(1).write_record(record())
+    assert [one.spec for one in RunDir.open(run.path).records()] == [SPEC]
+
+
+def test_the_plan_reads_back_and_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "", {})
+    run.append_plan(SPEC)
+    with run.plan.open("a") as file:
+        file.write('{"number": 2, "blo')
+    assert run.planned() == [SPEC]
+
+
+def test_two_runs_in_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    assert len({RunDir.create(tmp_path, "x", "", {}).path for _ in range(3)}) == 3
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run directory"):
+        RunDir.open(tmp_path)
+
+
+@given(st.text())
+def test_a_slug_is_a_safe_file_name(name: str) -> None:
+    safe = slug(name)
+    assert 1 <= len(safe) <= 40
+    assert os.path.basename(safe) == safe  # noqa: PTH119
+    assert not safe.startswith((".", "-"))
+
+
+@given(st.integers(0, 200))
+def test_truncating_a_stream_anywhere_leaves_its_whole_lines(tmp_path_factory: pytest.TempPathFactory, at: int) -> None:
+    path = tmp_path_factory.mktemp("stream") / "events.jsonl"
+    whole = b"".join(b'{"number":%d}\n' % number for number in range(15))
+    path.write_bytes(whole[:at])
+    assert [event["number"] for event in read_json_lines(path)] == list(range(whole[:at].count(b"\n")))
+
+
+def test_a_damaged_line_is_said_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "probe.jsonl"
+    file.write_bytes(b'{"a": 1}\n{"a": \xff\xfe\n{"a": 3}\n')
+    with pytest.raises(MeasurementError, match=r"probe\.jsonl, line 2, is damaged"):
+        list(read_json_lines(file))

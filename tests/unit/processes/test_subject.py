@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from powerband.model.experiment import Ready, Subject
+from powerband.model.plan import Setting
+from powerband.processes import ports
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
+from powerband.processes.requests import connection_to
+from powerband.processes.subject_process import Rendered, check_command, describe_exit, last_words, ready_check, render
+from powerband.wire import protocol as wire
+
+ENGINE = Path("/opt/engine")
+
+
+def rendered(**fields: object) -> Rendered:
+    subject = Subject(name="s", command=("server", "{port}"), ready=Ready(**fields))  # type: ignore[arg-type]
+    return render(subject, Setting(()), ENGINE)
+
+
+def test_a_websocket_url_is_asked_over_http() -> None:
+    result = render(Subject(name="s", command=("s",), url="wss://localhost/chat"), Setting(()), ENGINE)
+    assert (result.host, result.port, result.url) == ("localhost", 443, "wss://localhost/chat")
+    client = connection_to("ws://127.0.0.1:81/chat", 1.0)
+    assert (client.host, client.port, type(client)) == ("127.0.0.1", 81, HTTPConnection)
+
+
+def test_templates_are_filled_in_and_the_port_is_the_same_everywhere() -> None:
+    subject = Subject(
+        name="s",
+        command=("{engine}", "--port={port}", "{threads}"),
+        env={"PORT": "{port}"},
+        url="http://127.0.0.1:{port}/x",
+        ready=Ready(http="/health?port={port}"),
+    )
+    result = render(subject, Setting((("threads", 4),)), ENGINE)
+    assert result.own_port
+    assert result.argv == ("/opt/engine", f"--port={result.port}", "4")
+    assert result.env == (("PORT", str(result.port)),)
+    assert result.url == f"http://127.0.0.1:{result.port}/x"
+    assert result.ready.http == f"/health?port={result.port}"
+
+
+def test_a_port_that_only_the_command_is_told_does_not_make_the_urls_port_ours() -> None:
+    subject = Subject(name="s", command=("server", "{port}"), url="http://localhost:8081/")
+    result = render(subject, Setting(()), ENGINE)
+    assert (result.own_port, result.port) == (False, 8081)
+
+
+def test_a_fixed_port_is_taken_from_the_url() -> None:
+    subject = Subject(name="s", command=("server",), url="http://localhost:8081/")
+    result = render(subject, Setting(()), ENGINE)
+    assert (result.own_port, result.host, result.port) == (False, "localhost", 8081)
+
+
+@pytest.mark.parametrize(("url", "port"), [("http://localhost/", 80), ("https://localhost/", 443)])
+def test_without_a_port_the_scheme_decides(url: str, port: int) -> None:
+    assert render(Subject(name="s", command=("server",), url=url), Setting(()), ENGINE).port == port
+
+
+def test_a_picked_port_is_free_and_outside_the_kernels_range() -> None:
+    low, high = local_port_range()
+    for _ in range(5):
+        port = pick_port()
+        assert port_is_free(port)
+        assert not low <= port <= high
+
+
+def test_a_port_in_use_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not port_is_free(port)
+        assert someone_listens("127.0.0.1", port)
+    assert not someone_listens("127.0.0.1", port)
+
+
+def test_where_the_kernel_may_take_every_port_one_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "local_port_range", lambda: (1024, 65535))
+    assert 10_000 <= pick_port() <= 65_535
+
+
+def test_who_listens_on_a_port_is_told_by_age_and_descent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        time.sleep(0.05)  # start times are counted in hundredths of a second
+        with subprocess.Popen(["sleep", "60"]) as younger:
+            try:
+                assert older_listener(port, younger.pid) == f"{own_name()} (pid {os.getpid()})"
+                assert older_listener(port, os.getpid()) is None
+                assert older_listener(port, os.getppid()) is None
+            finally:
+                younger.kill()
+    assert older_listener(port, os.getpid()) is None
+
+
+def own_name() -> str:
+    return Path("/proc/self/comm").read_text().strip()
+
+
+def failure(check: Callable[[], None]) -> str:
+    with pytest.raises(TrialFailed) as failed:
+        check()
+    return failed.value.failure.code
+
+
+def with_command(program: str, cwd: str | None = None) -> Rendered:
+    subject = Subject(name="s", command=(program,), cwd=cwd)
+    return render(subject, Setting(()), ENGINE)
+
+
+def test_commands_are_checked_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("")
+    check_command(with_command("sh"))
+    check_command(with_command("/bin/sh"))
+    assert failure(lambda: check_command(with_command("no-such-program"))) == Code.COMMAND_NOT_FOUND
+    assert failure(lambda: check_command(with_command("./nowhere", str(tmp_path)))) == Code.COMMAND_NOT_FOUND
+    assert failure(lambda: check_command(with_command("./script", str(tmp_path)))) == Code.NOT_EXECUTABLE
+    assert failure(lambda: check_command(with_command("sh", str(tmp_path / "gone")))) == Code.LAUNCH_FAILED
+
+
+def test_a_program_is_looked_for_on_the_subjects_own_path(tmp_path: Path) -> None:
+    program = tmp_path / "only-here"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    subject = Subject(name="s", command=("only-here",), env={"PATH": str(tmp_path)})
+    check_command(render(subject, Setting(()), ENGINE))
+
+
+def test_last_words_are_the_end_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_words(log) == "; it printed nothing"
+    log.write_text("".join(f"line {number}\n" for number in range(10_000)))
+    words = last_words(log)
+    assert words.endswith("  line 9999")
+    assert "line 9991" not in words
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "words"),
+    [
+        (3, None, "exit code 3"),
+        (None, 9, "killed by SIGKILL"),
+        (None, 99, "killed by signal 99"),
+        (0, None, "foreground"),
+    ],
+)
+def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> None:
+    exited = wire.Exited(
+        type="exited",
+        name="subject",
+        at_ns=0,
+        exit_code=code,
+        signal=number,
+        asked=False,
+        cpu_user_ns=0,
+        cpu_system_ns=0,
+        max_rss_bytes=0,
+        voluntary_switches=0,
+        involuntary_switches=0,
+    )
+    assert words in describe_exit(exited)
+
+
+def test_ready_by_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    is_ready = ready_check(rendered(log=r"^Started in \d"), log)
+    assert not is_ready()
+    log.write_text("starting\n")
+    assert not is_ready()
+    log.write_text("starting\nStarted in 3 s\n")
+    assert is_ready()
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, True), (404, True), (503, False)])
+def test_ready_by_http(tmp_path: Path, status: int, expected: bool) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/up" else 500)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}/"
+        subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up"))
+        assert ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log")() is expected
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_ready_by_http_when_nobody_listens(tmp_path: Path) -> None:
+    assert not ready_check(rendered(http="/"), tmp_path / "log")()

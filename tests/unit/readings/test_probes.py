@@ -1,0 +1,75 @@
+"""Counters between readings: off the grid, bent, repeated, missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from powerband.readings.probe_samples import Counters, read_probe
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+
+def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: int = 1) -> Counters:
+    """A tree sampled at `at`, whose per-thread counters are read at every `read_every`th sample and else repeated."""
+    samples: list[dict[str, Any]] = []
+    for number, now in enumerate(at):
+        read = at[number - number % read_every]
+        subject = {
+            "name": "subject",
+            "threads_now": threads,
+            "cpu_user_ns": counter(now),
+            "voluntary_switches": 2 * counter(read),
+            "involuntary_switches": 7,
+            "run_wait_ns": counter(read),
+            "minor_faults": 3,
+            "major_faults": 0,
+        }
+        samples.append({"type": "sample", "at_ns": now, "trees": [subject], "host": {"forks": 1}})
+    probe = read_probe(samples)
+    assert probe is not None
+    return probe.trees["subject"]
+
+
+def bent(at: int) -> int:
+    """1 per ns up to 2.1 s, then 3."""
+    return at + 2 * max(0, at - 2_100 * MS)
+
+
+def test_counters_are_interpolated_to_edges_that_no_sample_meets() -> None:
+    counters = tree(range(0, 5 * SECOND, 700 * MS), 4, bent)
+    assert counters.growth("cpu_user_ns", 1_000 * MS, 3_000 * MS) == pytest.approx(bent(3_000 * MS) - bent(1_000 * MS))
+    assert counters.growth("cpu_user_ns", 2_050 * MS, 2_200 * MS) == pytest.approx(50 * MS + 3 * 100 * MS)
+
+
+def test_repeated_values_are_no_readings() -> None:
+    """Read once a second, 0.9 s out of step with the window: an even counter must come out even."""
+    at = range(0, 8 * SECOND, 100 * MS)
+    counters = tree(at, 65, lambda now: now, read_every=10)
+    assert counters.growth("run_wait_ns", 2_900 * MS, 5_900 * MS) == pytest.approx(3 * SECOND)
+    assert counters.growth("voluntary_switches", 2_900 * MS, 5_900 * MS) == pytest.approx(6 * SECOND)
+    assert counters.growth("minor_faults", 2_900 * MS, 5_900 * MS) == 0
+    slopes = counters.slopes("run_wait_ns")
+    assert slopes[:70] == pytest.approx([1.0] * 70), "no spikes"
+    assert slopes[70:] == (None,) * 9, "after the last reading nothing is known"
+
+
+def test_few_threads_are_read_every_time_so_an_even_value_is_one() -> None:
+    def late(now: int) -> int:
+        return max(0, now - 2 * SECOND)
+
+    counters = tree(range(0, 4 * SECOND, 100 * MS), 64, late)
+    assert counters.growth("run_wait_ns", 1 * SECOND, 2 * SECOND) == 0
+    assert counters.slopes("run_wait_ns")[:20] == (0.0,) * 20
+
+
+def test_a_rate_stands_for_the_stretch_it_covers_and_too_little_is_nothing() -> None:
+    counters = tree(range(SECOND, 3 * SECOND + 1, 100 * MS), 4, lambda now: now)
+    assert counters.growth("cpu_user_ns", 0, 3 * SECOND) == pytest.approx(3 * SECOND)
+    assert counters.growth("cpu_user_ns", SECOND, 5 * SECOND) == pytest.approx(4 * SECOND)
+    assert counters.growth("cpu_user_ns", SECOND, 6 * SECOND) is None
+    assert counters.growth("cpu_user_ns", 4 * SECOND, 5 * SECOND) is None
+    assert counters.growth("nothing", 0, 3 * SECOND) is None

@@ -1,0 +1,58 @@
+"""The check of what an acknowledgement is worth, against a server that still works at earlier writes."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from powerband.model.experiment import Acknowledged
+from powerband.trials.instruments.acknowledged_writes import check_acknowledged
+
+
+def test_earlier_writes_that_go_on_are_waited_for() -> None:
+    rest = [300]  # what a load has left behind: 100 appear with each read
+
+    class Handler(BaseHTTPRequestHandler):
+        rows = 0
+
+        def answer(self, body: object) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            step = min(100, rest[0])
+            rest[0] -= step
+            Handler.rows += step
+            self.answer(Handler.rows)
+
+        def do_POST(self) -> None:
+            rest[0] += 200
+            self.answer("accepted")
+
+        def do_DELETE(self) -> None:
+            Handler.rows = 0
+            self.answer("gone")
+
+        def log_message(self, *args: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        of = Acknowledged.model_validate(
+            {
+                "reset": {"method": "DELETE", "path": "/", "name": "DELETE /"},
+                "write": {"method": "POST", "path": "/", "name": "POST /"},
+                "read": {"method": "GET", "path": "/", "name": "GET /"},
+                "expect": 200,
+                "rounds": 2,
+            }
+        )
+        rounds = check_acknowledged(of, f"http://127.0.0.1:{server.server_port}/", lambda: None)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert [one.seen for one in rounds] == [100, 100] and all(one.visible_ns for one in rounds)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.base.machine import cache_folder
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
+from powerband.model.plan import TrialSpec
+from powerband.processes.failures import Code
+from powerband.processes.stop_request import StopRequest
+from powerband.store import Failure, RunDir, TrialRecord
+from powerband.trials.opening import build_subject, check_first_trial
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path / "runs", "x", "name: x\n", {})
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    request = StopRequest()
+    yield request
+    request.close()
+
+
+@pytest.fixture(autouse=True)
+def some_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERBAND_ENGINE", "/bin/true")
+
+
+def subject(*build: str, **fields: object) -> Subject:
+    return Subject(name="s", command=("./server", "{port}"), build=build or None, **fields)  # type: ignore[arg-type]
+
+
+def test_the_subject_is_built_in_its_folder_and_the_log_is_kept(run: RunDir, stop: StopRequest, tmp_path: Path) -> None:
+    made = subject("sh", "-c", "echo built {version}; touch server", cwd=str(tmp_path), set={"version": 7})
+    build_subject(made, run, stop)
+    assert (tmp_path / "server").exists()
+    assert run.build_log.read_text() == "built 7\n"
+
+
+def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it(
+    run: RunDir, stop: StopRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    here = subject("sh", "-c", "echo >> count", cwd=str(tmp_path))
+    build_subject(here, run, stop)
+    build_subject(here, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n"
+    cached = subject("sh", "-c", "echo >> count; touch {build}/server", cwd=str(tmp_path))
+    build_subject(cached, run, stop)
+    build_subject(cached, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n\n"
+    (built,) = (cache_folder() / "subjects").glob("s-*/.built")
+    built.unlink()
+    build_subject(cached, run, stop, again=True)
+    assert (tmp_path / "count").read_text() == "\n\n\n"
+
+
+def test_without_a_build_nothing_is_done(run: RunDir, stop: StopRequest) -> None:
+    build_subject(Subject(name="s", command=("./server",)), run, stop)
+    assert not run.build_log.exists()
+
+
+def test_a_build_that_fails_ends_with_its_last_words(run: RunDir, stop: StopRequest) -> None:
+    with pytest.raises(SubjectError, match=r"exit code 3.*powerband resume .*(?s:.*)server\.c:1: no such thing"):
+        build_subject(subject("sh", "-c", "echo server.c:1: no such thing >&2; exit 3"), run, stop)
+
+
+def test_a_build_that_fails_is_told_from_its_first_error_on(run: RunDir, stop: StopRequest) -> None:
+    script = r"echo fetching; printf '\033[1m[ERROR] A.java:1: no such class\033[m\n'; seq 1000 1100; exit 1"
+    with pytest.raises(SubjectError) as failure:
+        build_subject(subject("sh", "-c", script), run, stop)
+    text = str(failure.value)
+    assert "\n  [ERROR] A.java:1: no such class\n  1000\n" in text and str(run.build_log) in text
+    assert "fetching" not in text and "1100" not in text
+
+
+def test_a_build_that_cannot_be_started(run: RunDir, stop: StopRequest, tmp_path: Path) -> None:
+    with pytest.raises(SubjectError, match="no-such-tool: No such file"):
+        build_subject(subject("no-such-tool"), run, stop)
+    with pytest.raises(SubjectError, match="gone: No such file"):
+        build_subject(subject("sh", cwd=str(tmp_path / "gone")), run, stop)
+
+
+def test_a_request_to_stop_ends_the_build(run: RunDir, stop: StopRequest, no_process_left: None) -> None:
+    threading.Timer(0.2, stop.request).start()
+    build_subject(subject("sh", "-c", "sleep 600 & sleep 600"), run, stop)
+    assert stop.requested
+
+
+def failed(run: RunDir, code: Code, made: Experiment) -> TrialRecord:
+    spec = TrialSpec(1, 0, 1, made.settings()[0], 1)
+    record = TrialRecord(spec, "failed", Failure(code.value, "it went wrong"), 1, 1, {}, None)
+    run.trial(1).begin(spec)
+    run.trial(1).write_record(record)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (Code.COMMAND_NOT_FOUND, SubjectError),
+        (Code.NOT_EXECUTABLE, SubjectError),
+        (Code.DESCRIPTOR_LIMIT, MeasurementError),
+    ],
+)
+def test_a_first_failure_that_all_trials_share_ends_the_run(
+    run: RunDir, code: Code, error: type[PowerbandError]
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2)})
+    with pytest.raises(error, match=f"it went wrong\nNothing was measured.*powerband resume {run.path}"):
+        check_first_trial(made, failed(run, code, made), run)
+    assert run.records() == []
+
+
+def test_a_failure_that_other_settings_may_not_share_is_a_trial_like_any_other(run: RunDir) -> None:
+    base = Experiment(name="x", subject=subject(), load=Load(users=1))
+    versions = base.model_copy(
+        update={
+            "subject": base.subject.model_copy(update={"command": ("./server-{v}", "{port}")}),
+            "factors": {"v": (1, 2)},
+        }
+    )
+    users = base.model_copy(update={"factors": {"load.users": (1, 100_000)}})
+    for made, code in ((versions, Code.COMMAND_NOT_FOUND), (users, Code.DESCRIPTOR_LIMIT), (base, Code.DIED)):
+        check_first_trial(made, failed(run, code, made), run)
+        assert len(run.records()) == 1

@@ -1,0 +1,60 @@
+"""Which PostgreSQL is taken, from programs planted in folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powerband.base.errors import SubjectError
+from powerband.model.experiment import Service, Subject
+from powerband.model.plan import Setting
+from powerband.trials import postgresql
+from powerband.trials.postgresql import find_binaries
+from powerband.trials.services import Services, uses
+
+PROGRAMS = ("initdb", "postgres", "pg_isready", "createdb", "dropdb")
+
+
+def planted(folder: Path, *programs: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in programs:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_the_variable_comes_before_path_before_the_newest_installed(tmp_path: Path) -> None:
+    own, on_path = planted(tmp_path / "own", *PROGRAMS), planted(tmp_path / "path", *PROGRAMS)
+    newest = planted(tmp_path / "usual" / "15" / "bin", *PROGRAMS)
+    planted(tmp_path / "usual" / "9" / "bin", *PROGRAMS)
+    usual = (str(tmp_path / "usual"),)
+    assert find_binaries({"POSTGRESQL_BIN": str(own), "PATH": str(on_path)}, usual) == own
+    assert find_binaries({"PATH": str(on_path)}, usual) == on_path
+    assert find_binaries({"PATH": str(tmp_path)}, usual) == newest
+
+
+def test_a_client_alone_does_not_do_and_the_sentence_says_what_was_looked_at(tmp_path: Path) -> None:
+    planted(tmp_path / "path", "createdb", "dropdb", "initdb")
+    with pytest.raises(SubjectError, match=r"initdb, postgres.*were not found.*POSTGRESQL_BIN, PATH.*install it"):
+        find_binaries({"PATH": str(tmp_path / "path")}, (str(tmp_path / "nowhere"),))
+
+
+def test_root_needs_somebody_to_run_it_as(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr(postgresql.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(postgresql.pwd, "getpwnam", nobody)
+    with pytest.raises(SubjectError, match="refuses to run as root"):
+        postgresql._account()
+
+
+def test_only_settings_that_say_so_use_it() -> None:
+    service = Service(when={"database": "postgresql"})
+    subject = Subject(name="s", command=("s", "{port}", "{database}"), services={"postgresql": service})
+    h2, other = Setting((("database", "h2"),)), Setting((("database", "postgresql"),))
+    assert not uses(subject, service, h2) and uses(subject, service, other)
+    assert uses(subject, Service(), h2)
+    unstarted = Services(subject, {"engine": "e", "postgresql_port": ""})
+    assert unstarted.given(h2) == {"engine": "e", "postgresql_port": ""} and unstarted.watched(h2) == {}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+
+import pytest
+
+from powerband.processes.answered import check_answered, check_joined
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.failures import Code, TrialFailed
+from powerband.trials.trial import over, pinned_to, series_of
+
+NAN = float("nan")
+
+
+def interval(place: int, ok: int, mean_ns: float, in_flight: int = 1) -> FleetInterval:
+    start_ns = 1_000_000_000 + place * 100_000_000
+    return FleetInterval(start_ns, start_ns + 100_000_000, ok, ok, mean_ns, in_flight)
+
+
+def test_intervals_are_shown_over_a_longer_stretch() -> None:
+    assert over([interval(0, 10, 4.0), interval(1, 30, 8.0, 7)]) == (200.0, 7.0, 7)
+    assert over([interval(0, 0, NAN), interval(1, 10, 8.0)]) == (50.0, 8.0, 1)
+    assert over([interval(0, 0, NAN)]) == (0.0, None, 1)
+
+
+def test_the_series_that_decides_about_the_warm_up() -> None:
+    series = series_of([interval(0, 10, 4.0), interval(1, 0, NAN)], go_ns=1_000_000_000)
+    assert series.interval_s == 0.1
+    assert series.rate_per_s == (100.0, 0.0)
+    assert series.response_time_ns_mean[0] == 4.0
+    assert math.isnan(series.response_time_ns_mean[1])
+    assert series.elapsed_s == 0.2
+
+
+def test_one_right_answer_is_enough_to_be_measured() -> None:
+    check_answered(Counter(ok=1, timeout=1000))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ({"timeout": 3, "unfinished": 1}, Code.NO_RESPONSE),
+        ({}, Code.NO_RESPONSE),
+        ({"timeout": 3, "reset": 1}, Code.NO_VALID_RESPONSE),
+        ({"bad_response": 3}, Code.NO_VALID_RESPONSE),
+    ],
+)
+def test_no_right_answer_at_all_is_a_failure_that_says_how_requests_ended(outcomes: dict[str, int], code: Code) -> None:
+    with pytest.raises(TrialFailed) as failed:
+        check_answered(Counter(outcomes))
+    assert failed.value.failure.code == code
+    for name, count in outcomes.items():
+        assert f"{count} {name}" in failed.value.failure.message
+
+
+def joins(joined: int, failed: dict[str, int]) -> dict[str, object]:
+    return {"websocket": {"joined": joined, "joins_failed": failed}}
+
+
+def test_where_nobody_could_join_the_failure_says_why() -> None:
+    check_joined([{}, joins(1, {"connect_refused": 9}), joins(0, {"connect_refused": 9})])
+    check_joined([{"websocket": None}])
+    with pytest.raises(
+        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout\)"
+    ) as failed:
+        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), joins(0, {"handshake_refused": 4})])
+    assert failed.value.failure.code == Code.NOT_JOINED
+
+
+def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:
+    before = os.sched_getaffinity(0)
+    one = min(before)
+    with pinned_to((one,)):
+        assert os.sched_getaffinity(0) == {one}
+    assert os.sched_getaffinity(0) == before
+    with pinned_to(()):
+        assert os.sched_getaffinity(0) == before
