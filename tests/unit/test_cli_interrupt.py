@@ -63,7 +63,7 @@ def test_calibrate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     def cut(*, stop: StopRequest, directory: Path, **_: object) -> calibrate.Calibration:
         signal.raise_signal(signal.SIGINT)
         assert stop.requested and directory.is_dir()
-        check = calibrate.Check("M/D/1", "mean response time", "ns", 1e7, 1e7, 0.0, None, None, 0.05, 1, 100)
+        check = calibrate.CalibrationCheck("M/D/1", "mean response time", "ns", 1e7, 1e7, 0.0, None, None, 0.05, 1, 100)
         return calibrate.Calibration(0.01, calibrate.Served(0.01, 0.0), (check,), None, 6, interrupted=True)
 
     monkeypatch.setattr(calibrate, "calibrate", cut)

@@ -1,9 +1,9 @@
 """Does this machine, with this engine, measure what theory says? Reference servers of known capacity go through the
 same trials as any subject; throughput and mean response time are held against operational laws and queueing theory.
 
-In: nothing but the engine. Out: a `Calibration`, one `CalibrationCheck` for each server, deviations with intervals. Not here:
-the formulas (`analyze/stats/theory.py`), printing. The real time of a request is measured first: where a timer overshoots,
-the server is slower than its nominal speed, and the measurement is right.
+In: nothing but the engine. Out: a `Calibration`, one `CalibrationCheck` for each server, deviations with intervals.
+Not here: the formulas (`analyze/stats/theory.py`), printing. The real time of a request is measured first: where a
+timer overshoots, the server is slower than its nominal speed, and the measurement is right.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 contest between the settings in it.
 
 In: an experiment and its trials' results. Out: `ResponseTable`, `Compliance` of each setting, `Contest`. The statistics
-are in `intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in a race
-every interval spends its share of the error (`spending.py`), and who left it does not come back.
+are in `intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in
+a race every interval spends its share of the error (`spending.py`), and who left it does not come back.
 """
 
 from __future__ import annotations
