@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from benchmarks import (
     analysis,
     control_plane,
+    engines,
     http,
     jmeter_pairs,
     link,
@@ -37,6 +38,7 @@ SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
     "websocket-memory": websocket.memory_per_user,
     "websocket-crowd": websocket.crowd,
     "websocket-waiting": websocket.waiting_users,
+    "engines": engines.against_other,
     "probe": probe.cost,
     "watching": watching.cost,
     "statsd": statsd.updates_per_core,

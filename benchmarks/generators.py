@@ -28,8 +28,11 @@ class Generator:
 
     def cpu_us_per_request(self, port: int, connections: int, cpus: set[int]) -> float:
         """One run. JVM and other start-up CPU is included, as a user pays it; `seconds` is long enough to dilute it."""
-        usage = run(self.argv(port, connections, self.seconds), cpus)
+        usage = self.usage(port, connections, cpus)
         return usage.cpu_s / self.requests(usage) * 1e6
+
+    def usage(self, port: int, connections: int, cpus: set[int]) -> Usage:
+        return run(self.argv(port, connections, self.seconds), cpus)
 
 
 def ours(engine: str, seconds: int = 4, extra: tuple[str, ...] = ()) -> Generator:

@@ -48,7 +48,7 @@ def cpu_per_message(engine: str, pairs: int) -> Iterator[str]:
                 continue
             peer = make(program)
             theirs = partial(peer.cpu_us_per_request, port, USERS, GENERATOR_CPUS)
-            result = compare(partial(_ours_us, engine, port), theirs, pairs)
+            result = compare(partial(message_us, engine, port), theirs, pairs)
             yield row(name, USERS, result, AT_MOST[name])
     yield from missing
 
@@ -190,7 +190,8 @@ def _spec(
     return json.dumps(spec) + "\n"
 
 
-def _ours_us(engine: str, port: int) -> float:
+def message_us(engine: str, port: int) -> float:
+    """CPU us of the engine per answered message."""
     usage = run(_load(engine), GENERATOR_CPUS, stdin=_spec(port, USERS))
     answered = int(summary(usage)["total"]["outcomes"]["ok"])
     return usage.cpu_s / answered * 1e6

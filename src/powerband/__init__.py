@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from powerband.base.errors import SubjectError as SubjectError
     from powerband.base.errors import UsageError as UsageError
     from powerband.base.errors import UserInterruptError as UserInterruptError
-
-__version__ = "0.1.0"
+    from powerband.base.version import __version__ as __version__
 
 _ERRORS = [
     "ExperimentError",
@@ -38,6 +37,8 @@ def __getattr__(name: str) -> object:
 
     if name in _FROM_API:
         return getattr(import_module("powerband.api"), name)
+    if name == "__version__":
+        return import_module("powerband.base.version").__version__
     if name in _ERRORS:
         return getattr(import_module("powerband.base.errors"), name)
     raise AttributeError(f"module 'powerband' has no attribute {name!r}")

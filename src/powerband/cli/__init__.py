@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import click
 
-from powerband import __version__
 from powerband.base.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
+from powerband.base.version import __version__
 from powerband.cli.calibration import calibrate
 from powerband.cli.experiment_commands import check, list_command, plan
 from powerband.cli.export_command import export

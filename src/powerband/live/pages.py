@@ -10,9 +10,9 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from powerband import __version__
 from powerband.analyze.runs.changes import RunComparison
 from powerband.base.units import plural
+from powerband.base.version import __version__
 from powerband.live.growing_files import plain_text
 from powerband.live.history import HistoryLine
 from powerband.live.payload import as_json

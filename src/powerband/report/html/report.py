@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from powerband import __version__
+from powerband.base.version import __version__
 from powerband.model.results import Analysis
 from powerband.report.html.charts import main_charts, resource_charts, state_chart
 from powerband.report.html.gather import gather
