@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.trial.bottleneck.rules import bottleneck_of, commonest
+from powerband.analyze.settings.why import commonest
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.pools import WatchedPool
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
+from powerband.model.results import Bottleneck, PoolUse, Problem, TrialResult
 
 B = BottleneckName
 MS = 1e6

@@ -23,8 +23,8 @@ from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.standing import Standing
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
+from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate, on_log_scale
-from powerband.analyze.trial.bottleneck.rules import commonest
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_duration
 from powerband.model.experiment import Experiment
