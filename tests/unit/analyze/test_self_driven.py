@@ -220,7 +220,6 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
         present=0.0,
         rate_per_s=1e6,
         load_served=False,
-        failed_share=0.0,
         turned_away_share=0.0,
         failed_connections=0,
         accept_queue=0.0,

@@ -53,7 +53,6 @@ class Scene:
     present: float
     rate_per_s: float
     load_served: bool
-    failed_share: float
     turned_away_share: float
     failed_connections: int
     accept_queue: float
@@ -132,7 +131,6 @@ def scene_of(
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
         load_served=not evidence.self_driven and _served(fleet, load, metrics),
-        failed_share=metrics.get("error_rate", 0.0),
         turned_away_share=_turned_away(fleet),
         failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
