@@ -1,7 +1,8 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the schemas of the wire. Out: whole pages (options.md,
-subjects.md, events.md), and tables between two marks of pages that are written by hand. Not here: what is explained."""
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the schemas of the wire. Out: whole pages
+(options.md, subjects.md, events.md), tables between two marks of pages that are written by hand, and the names of
+bottlenecks in the schema of an analysis. Not here: what is explained."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import click
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_experiment, load_subject, profile_names
 from powerband.files.library import experiment_names, library_root, subject_names
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
 
@@ -42,8 +44,11 @@ def reference() -> dict[Path, str]:
     for path, mark, table in (
         (DOCS / "reference" / "experiment-file.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
+        (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
     ):
         made[path] = _between(path.read_text(), mark, table, path)
+    schema = DOCS / "reference" / "analysis.schema.json"
+    made[schema] = bottlenecks_schema(schema.read_text())
     return made
 
 
@@ -79,6 +84,21 @@ def metrics_table() -> str:
             for name, metric in METRICS.items()
         ),
     )
+
+
+def bottlenecks_table() -> str:
+    """Each bottleneck: what a report says of it, and what it advises where the figures give no better advice."""
+    rows = (
+        (_code(name), name.words, name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
+        for name in BottleneckName
+    )
+    return _table(("name", "in a sentence", "in a table", "what to do, in general"), rows)
+
+
+def bottlenecks_schema(schema: str) -> str:
+    """The schema of an analysis with the names that a bottleneck may have."""
+    names = ", ".join(f'"{name}"' for name in BottleneckName)
+    return re.sub(r'("bottleneck": \{\s*"type".*?"name": \{"enum": \[)[^]]*', rf"\g<1>{names}", schema, flags=re.DOTALL)
 
 
 def subjects_page() -> str:

@@ -8,7 +8,7 @@ import pytest
 from fakes.confusion import Tried, try_all
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE, SAMPLE_NAMES
-from powerband.model.results import BottleneckName
+from powerband.model.bottlenecks import BottleneckName
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 

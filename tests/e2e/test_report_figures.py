@@ -21,7 +21,8 @@ from fakes.report_browser import DRAWN, EVIL, Open
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.trade_offs import trade_offs
 from powerband.files.experiment_file import load_experiment
-from powerband.model.results import Analysis, Bottleneck, BottleneckName
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Analysis, Bottleneck
 from powerband.report.html.page import BarsView
 from powerband.report.html.report import render_page, write_report
 from powerband.report.wording.numbers import format_estimate

@@ -12,9 +12,9 @@ import pytest
 from fakes.stand import CALM, FAKES, MS, Watcher, always_steady, never_steady, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.cli import invoke
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Ready, Subject, SubjectStop
 from powerband.model.load import Load
-from powerband.model.results import BottleneckName
 from powerband.processes.failures import Code
 from powerband.processes.subject_process import COUNTER_EVERY_NS
 from powerband.store import TrialDir

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import STEAL_MAX
-from powerband.model.results import BottleneckName, TrialResult
+from powerband.model.results import TrialResult
 
 # By the name of the page's marks.
 SETS: dict[str, tuple[Case, ...]] = {

@@ -14,9 +14,10 @@ from typing import Any
 
 from fakes.stand import MS, experiment, reference, run_one
 from powerband.analyze.trial.measure import measure
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure
 from powerband.model.load import Load
-from powerband.model.results import BottleneckName, TrialResult
+from powerband.model.results import TrialResult
 from powerband.store import TrialDir
 
 WARMUP_NS = 500 * MS

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fakes.planted import EACH, ENGINE_CPU, FIXED, LOOP, SUBJECT_CPU, Case, rate, users
 from fakes.stand import MS
-from powerband.model.results import BottleneckName
+from powerband.model.bottlenecks import BottleneckName
 
 B = BottleneckName
 BOUNDED, CACHED = "--model bounded --queue 500", "--model cached"

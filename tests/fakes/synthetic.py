@@ -10,13 +10,13 @@ import random
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.trial.timeline import LimitSpan
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Level, Setting
 from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
     Bottleneck,
-    BottleneckName,
     ClaimPart,
     ClaimResult,
     ClaimVerdict,

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from fakes import synthetic
 from fakes.synthetic import LADDER, setting
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
     Bottleneck,
-    BottleneckName,
     Capacity,
     CapacityPoint,
     Confirmation,

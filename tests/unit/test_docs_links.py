@@ -95,3 +95,10 @@ def test_the_pages_that_the_code_names_are_there() -> None:
     named = {name for path in files for name in re.findall(r"\bdocs/[\w/.-]*\.md\b", path.read_text())}
     assert named
     assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ident)
+def test_no_blank_line_cuts_a_table(page: Path) -> None:
+    lines = [*without_code(page.read_text()).splitlines(), ""]
+    begins = [i for i, line in enumerate(lines) if line.startswith("|") and not (i and lines[i - 1].startswith("|"))]
+    assert [lines[i] for i in begins if not re.fullmatch(r"\|[\s:|-]+\|", lines[i + 1])] == []

@@ -15,9 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from powerband.analyze.settings.standing import metric_words
 from powerband.base.errors import UsageError
-from powerband.model.metrics import Metric, metric_named
+from powerband.model.metrics import Metric, metric_named, metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.numbers import unit_scale

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from powerband.analyze.runs.changes import Change, RunComparison
-from powerband.analyze.settings.standing import metric_words
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
+from powerband.model.metrics import metric_words
 from powerband.model.plan import Level, Setting
 from powerband.model.results import Analysis, Answer, ClaimResult, SettingResult, TrialResult, Verdict
 from powerband.report.documents.json import to_document

@@ -175,6 +175,11 @@ def with_article(noun: str) -> str:
     return f"{'an' if vowel else 'a'} {noun}"
 
 
+def capital(text: str) -> str:
+    """The text with a capital letter first; a name such as `threads=4` stays as it is."""
+    return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
 def joined(parts: Sequence[str]) -> str:
     """`a, b and c`; not of nothing."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from powerband.live.history import HistoryLine
 from powerband.live.state import Figures, RunState, SettingState, TrialLine, TrialState
 from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
@@ -107,10 +106,6 @@ def current_row(trial: TrialState) -> Row:
 
 def point_rows(points: Iterable[Figures]) -> list[Row]:
     return [_point(point) for point in points]
-
-
-def history_row(line: HistoryLine) -> Row:
-    return {**vars(line), "status": line.status.value}
 
 
 _SCALARS = (

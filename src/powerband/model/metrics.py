@@ -241,3 +241,8 @@ def metric_named(name: str) -> Metric:
         return METRICS[ALIASES.get(name, name)]
     except KeyError:
         raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}") from None
+
+
+def metric_words(metric: str) -> str:
+    """A metric's name as people say it: `goodput`, `response time p99`."""
+    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Level, Setting, Stage
 
 FORMAT = 1
@@ -47,26 +48,6 @@ class Estimate:
     high: float | None
     confidence: float
     n: int
-
-
-class BottleneckName(StrEnum):
-    """What holds a trial's throughput; one of them, or none."""
-
-    GENERATOR = "generator"
-    HOST_CPU = "host_cpu"  # other programs take it
-    SUBJECT_CPU = "subject_cpu"
-    POOL_TOO_SMALL = "pool_too_small"
-    TOO_MANY_RUNNABLE_THREADS = "too_many_runnable_threads"
-    LOCK = "lock"
-    DOWNSTREAM = "downstream"
-    GARBAGE_COLLECTION = "garbage_collection"
-    MEMORY = "memory"
-    ACCEPT_BACKLOG = "accept_backlog"
-    DESCRIPTORS = "descriptors"
-    EVENT_LOOP_BLOCKED = "event_loop_blocked"
-    WAKE_UPS = "wake_ups"  # threads sleep and are woken for little work
-    ONE_THREAD = "one_thread"  # which has no time left
-    NONE = "none"  # nothing is short: the load is what limits
 
 
 @dataclass(frozen=True)

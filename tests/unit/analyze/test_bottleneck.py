@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.trial.bottleneck.rules import bottleneck_of, commonest
+from powerband.analyze.settings.why import commonest
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.pools import WatchedPool
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
+from powerband.model.results import Bottleneck, PoolUse, Problem, TrialResult
 
 B = BottleneckName
 MS = 1e6
@@ -59,7 +61,6 @@ def scene(
         "present": 64.0,
         "rate_per_s": 800.0,
         "load_served": False,
-        "failed_share": 0.0,
         "turned_away_share": 0.0,
         "failed_connections": 0,
         "accept_queue": 0.0,
@@ -352,7 +353,7 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     given = {"offered_rate_per_s": 2000.0, "goodput_per_s": 770.0, "error_rate": 0.615}
     seen = scene(
         full, POLLER, metrics=given, users=None, present=15.4, rate_per_s=2000.0, loaded_ns=10 * MS,
-        failed_share=0.615, turned_away_share=0.615,
+        turned_away_share=0.615,
     )  # fmt: skip
     assert bottleneck_of(seen) == Bottleneck(
         B.POOL_TOO_SMALL,

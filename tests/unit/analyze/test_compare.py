@@ -10,6 +10,7 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.settings.contest import ResponseTable
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
@@ -58,6 +59,21 @@ def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
     assert answer.kind is AnswerKind.EQUIVALENT_SET
     assert set(answer.equivalent) == {setting(2), setting(4)}
     assert answer.setting == setting(2)
+
+
+def test_a_race_and_the_answer_agree_on_which_of_equals_is_the_cheapest() -> None:
+    """Memory of 10 and 100 MB is less than 40 MB twice by the geometric mean (32), more by the arithmetic one (55)."""
+    trials = results({2: [400.0, 401.0], 4: [400.1, 401.1]}, {n: {"threads_max": 4.0} for n in (2, 4)})
+    memory = {(2, 0): 40e6, (2, 1): 40e6, (4, 0): 10e6, (4, 1): 100e6}
+    trials = [
+        replace(
+            trial, metrics={**trial.metrics, "rss_bytes_max": memory[trial.setting.as_dict()["threads"], trial.block]}
+        )
+        for trial in trials
+    ]
+    race = experiment({"threads": (2, 4)}, objective=Objective())
+    table = ResponseTable(race, race.settings(), trials)
+    assert judged(trials, (2, 4)).answer.setting == setting(4) == min(table.settings, key=table.cost)
 
 
 def test_noise_gives_no_answer_but_the_candidates() -> None:

@@ -19,9 +19,10 @@ from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.own_metrics import own_metrics, own_series
 from powerband.analyze.trial.pools import WatchedPool
 from powerband.analyze.trial.steady import window_is_steady
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.own_expression import parse_own
-from powerband.model.results import BottleneckName, PoolUse, TrialResult
+from powerband.model.results import PoolUse, TrialResult
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
@@ -219,7 +220,6 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
         present=0.0,
         rate_per_s=1e6,
         load_served=False,
-        failed_share=0.0,
         turned_away_share=0.0,
         failed_connections=0,
         accept_queue=0.0,

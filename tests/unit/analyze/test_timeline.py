@@ -13,8 +13,8 @@ import pytest
 from fakes.trials import SECOND, START_NS, Figures, experiment, failed_record, record_of, spec, write_trial
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.timeline import STRETCHES_MAX, LimitSpan, limits_over_time
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
-from powerband.model.results import BottleneckName
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from fakes.trials import experiment
 from powerband.analyze.settings.standing import Standing
-from powerband.analyze.settings.why import WORDS, why
+from powerband.analyze.settings.why import why
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, BottleneckName, Estimate, SettingResult, Verdict
+from powerband.model.results import Bottleneck, Estimate, SettingResult, Verdict
 
 POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("8 of 8 threads of pool are busy", "56 requests queue"), "more")
 CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 98 % of its CPU time",), "more")
@@ -56,7 +57,3 @@ def test_where_none_is_named_plain_figures_stand_for_it() -> None:
 def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
     text = said(row(16, Verdict.EQUIVALENT, CPU), row(256, Verdict.WORSE, CROWD), chosen=16)
     assert text.endswith("threads=256 takes 256 threads against 16, and too many of them compete for the CPU.")
-
-
-def test_there_are_words_for_every_bottleneck() -> None:
-    assert set(WORDS) == set(BottleneckName)

@@ -6,7 +6,8 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.synthetic import setting
-from powerband.model.results import Bottleneck, BottleneckName, Capacity, Estimate, Exploration, Race
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck, Capacity, Estimate, Exploration, Race
 from powerband.report.wording import findings
 
 

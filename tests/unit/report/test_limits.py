@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.trial.timeline import LimitSpan
-from powerband.model.results import Bottleneck, BottleneckName
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
 from powerband.report.html.limit_lanes import ROWS_MAX, limit_chart, limit_figure, span_words
 
 

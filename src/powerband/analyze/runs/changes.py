@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from powerband.base.units import signed_percent
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Estimate, Verdict
 
@@ -94,7 +94,7 @@ class RunComparison:
     def change_words(self, change: Change) -> str:
         """What is known of one setting, in a clause; empty where nothing is."""
         ratio = change.ratio
-        metric = self.objective.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+        metric = metric_words(self.objective)
         if change.because or ratio is None:
             return change.because
         base = 1.0 if not self._shares or change.first is None else change.first.value

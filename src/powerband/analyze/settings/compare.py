@@ -16,15 +16,15 @@ from powerband.analyze.settings.capacities import CapacityContest, hold_capacity
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, unconfirmed
-from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.standing import Standing
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
+from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate, on_log_scale
-from powerband.analyze.trial.bottleneck.rules import commonest
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_duration
 from powerband.model.experiment import Experiment
@@ -367,13 +367,9 @@ def _is_open(row: SettingResult) -> bool:
 
 
 def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
-    """Fewest threads, then least memory, then the first of the plan; unmeasured costs count as infinite."""
-
-    def cost(row: SettingResult) -> tuple[float, float]:
-        threads, memory = (row.estimates.get(name) for name in ("threads_max", "rss_bytes_max"))
-        return (round(threads.value) if threads else math.inf, memory.value if memory else math.inf)
-
-    return min((row for row in rows if row.setting in among), key=cost).setting
+    """The setting of least cost (`cost_of`); of equal ones the first of the plan."""
+    likely = (row for row in rows if row.setting in among)
+    return min(likely, key=lambda row: cost_of({name: mean.value for name, mean in row.estimates.items()})).setting
 
 
 def _warnings(

@@ -15,13 +15,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.stats.intervals import compare_with_leader, exp, on_log_scale
+from powerband.analyze.stats.intervals import compare_with_leader, exp, mean_of, on_log_scale
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Departure, Estimate, TrialResult, Verdict
+
+COSTS = ("threads_max", "rss_bytes_max")
+
+
+def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
+    """By which the cheapest of equals is chosen: fewest threads, then least memory; what was not measured is infinite.
+
+    `means`: those of `mean_of`, geometric ones, since a reader finds them in the table of settings and can check."""
+    threads, memory = (means.get(name, math.inf) for name in COSTS)
+    return (threads if math.isinf(threads) else round(threads), memory)
 
 
 class ResponseTable:
@@ -45,17 +55,11 @@ class ResponseTable:
         return self._valid.get(setting, [])
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:
-        """By which of equals the cheapest is chosen: fewest threads, then least memory, then the first of the plan.
-        What was not measured counts as infinite."""
+        """The cost of a setting, as `cost_of` has it; of equal ones the first of the plan is the cheapest."""
         trials = [result.metrics for result in self.valid(setting)]
-
-        def mean(name: str) -> float:
-            values = [metrics[name] for metrics in trials if name in metrics]
-            return sum(values) / len(values) if values else math.inf
-
-        threads = mean("threads_max")
-        place = self.settings.index(setting)
-        return (threads if math.isinf(threads) else round(threads), mean("rss_bytes_max"), place)
+        measured = {name: [metrics[name] for metrics in trials if name in metrics] for name in COSTS}
+        means = {name: mean_of(values, METRICS[name].unit) for name, values in measured.items() if values}
+        return (*cost_of(means), self.settings.index(setting))
 
     def values(self) -> Array:
         """(blocks, settings) of the objective as measured; NaN for missing cells."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from powerband.analyze.settings.standing import metric_words, names, sentence, verb
-from powerband.analyze.settings.why import WORDS
+from powerband.analyze.settings.standing import names, sentence, verb
 from powerband.base.units import format_value, joined, plural
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import (
     Analysis,
@@ -72,7 +71,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
     by_name: dict[str, list[Setting]] = {}
     for row in analysis.settings:
         if row.bottleneck is not None:
-            by_name.setdefault(WORDS[row.bottleneck.name], []).append(row.setting)
+            by_name.setdefault(row.bottleneck.name.words, []).append(row.setting)
     if not by_name:
         return
     if len(by_name) == 1 and len(next(iter(by_name.values()))) == len(analysis.settings) > 1:

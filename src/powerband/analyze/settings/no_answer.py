@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from powerband.analyze.settings.capacity import TRIALS_MIN
-from powerband.analyze.settings.standing import Standing, metric_words, names, sentence
+from powerband.analyze.settings.standing import Standing, names, sentence
 from powerband.base.units import format_duration, format_value
-from powerband.model.metrics import ALIASES, METRICS, OWN
+from powerband.model.metrics import ALIASES, METRICS, OWN, metric_words
 from powerband.model.results import Exploration
 
 NOT_TRIED = "it was not tried yet"

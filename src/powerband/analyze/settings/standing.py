@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from powerband.base.units import format_value, joined
+from powerband.base.units import capital, format_value, joined
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Exploration, Race, SettingResult, TrialResult
 
@@ -87,12 +87,6 @@ def verb(settings: Sequence[object], one: str, many: str) -> str:
     return one if len(settings) == 1 else many
 
 
-def metric_words(metric: str) -> str:
-    """`goodput`, `response time p99`."""
-    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
-
-
 def sentence(text: str) -> str:
     """With a capital and a full stop; names such as `threads=4` stay as they are."""
-    capital = text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
-    return f"{capital}."
+    return f"{capital(text)}."

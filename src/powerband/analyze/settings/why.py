@@ -6,44 +6,43 @@ seen to name one, plain figures stand for it. A cause that nothing was measured 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from powerband.analyze.settings.standing import Standing
-from powerband.base.units import format_bytes, format_value, significant, with_article
+from powerband.base.units import capital, format_bytes, format_value, significant, with_article
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, BottleneckName, SettingResult, Verdict
+from powerband.model.results import Bottleneck, SettingResult, TrialResult, Verdict
 
 CPU_BUSY = 0.90
 CPU_IDLE = 0.70
 CHEAPER_BY = 1.2
-# After `with threads=8 ...`.
-WORDS: dict[BottleneckName, str] = {
-    BottleneckName.GENERATOR: "the load generator is the limit",
-    BottleneckName.HOST_CPU: "other programs take the CPU",
-    BottleneckName.SUBJECT_CPU: "CPU is the limit",
-    BottleneckName.POOL_TOO_SMALL: "the pool is too small",
-    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads compete for the CPU",
-    BottleneckName.LOCK: "a lock is the limit",
-    BottleneckName.DOWNSTREAM: "the downstream is the limit",
-    BottleneckName.GARBAGE_COLLECTION: "garbage collection is the limit",
-    BottleneckName.MEMORY: "memory is the limit",
-    BottleneckName.ACCEPT_BACKLOG: "connections are accepted too slowly",
-    BottleneckName.DESCRIPTORS: "the descriptors run out",
-    BottleneckName.EVENT_LOOP_BLOCKED: "the event loop is blocked",
-    BottleneckName.WAKE_UPS: "threads sleep and are woken too often",
-    BottleneckName.ONE_THREAD: "one thread is the limit",
-    BottleneckName.NONE: "nothing is short and the load is the limit",
-}
 
 
 def why(standing: Standing, chosen: Setting) -> str:
     clauses = [clause for rule in (_limit_here, _smaller, _larger) if (clause := rule(standing, chosen))]
     if not clauses:
         return "The figures taken name no single resource as the limit."
-    text = "; ".join(clauses)
-    return f"{text if '=' in text.partition(' ')[0] else text[0].upper() + text[1:]}."
+    return f"{capital('; '.join(clauses))}."
+
+
+def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
+    """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
+    one that an earlier trial names. None where most of them name none at all."""
+    names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
+    if not names:
+        return None
+    (name, _), *_ = names.most_common(1)
+    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
+    if not named:
+        return None
+    named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
+    return named[len(named) // 2].bottleneck
 
 
 def _named(setting: Setting, bottleneck: Bottleneck) -> str:
-    return f"with {setting.id} {WORDS[bottleneck.name]}: {', '.join(bottleneck.evidence)}"
+    return f"with {setting.id} {bottleneck.name.words}: {', '.join(bottleneck.evidence)}"
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:

@@ -52,6 +52,11 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
 
 
+def mean_of(values: Sequence[float], unit: str) -> float:
+    """The mean that `estimate` gives: geometric where noise is taken as proportional, arithmetic otherwise."""
+    return exp(float(np.log(values).mean())) if on_log_scale(values, unit) else float(np.mean(values))
+
+
 def exp(exponent: float) -> float:
     """e to this power, and no error where a float cannot hold it: intervals of few noisy trials may be endless."""
     return math.exp(min(exponent, EXPONENT_MAX))

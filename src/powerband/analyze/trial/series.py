@@ -16,8 +16,8 @@ from powerband.analyze.trial.thread_states import ThreadStates, thread_states
 from powerband.analyze.trial.threads import LabelledSeries, labelled_series
 from powerband.model.experiment import Measure
 from powerband.readings.fleet import SECOND_NS, MergedTimes
-from powerband.readings.probe_samples import Counters, ProbeSamples, read_probe
-from powerband.store import TrialDir, TrialRecord
+from powerband.readings.probe_samples import Counters, ProbeSamples
+from powerband.store import TrialRecord
 
 Numbers = tuple[float | None, ...]
 POOLS_MAX = 4  # the busiest; nobody looks at more
@@ -134,19 +134,14 @@ class TrialSeries:
     counter: CounterSeries = CounterSeries()
 
 
-def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
-    """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
-    the experiment wants of the subject's own metrics and of a rate counter."""
-    return series_of(record, list(directory.read_events()), read_probe(directory.read_probe()), measured)
-
-
 def series_of(
     record: TrialRecord,
     events: Sequence[Mapping[str, Any]],
     probe: ProbeSamples | None,
     measured: Measure | None = None,
 ) -> TrialSeries:
-    """The same, of files that were read already."""
+    """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
+    the experiment wants of the subject's own metrics and of a rate counter."""
     phases = record.phases
     origin_ns = phases.get("go", min(phases.values(), default=0))
     subject = None if probe is None else probe.trees.get("subject")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from powerband.analyze.runs.changes import RunComparison
-from powerband.analyze.settings.standing import metric_words
 from powerband.base.units import plural
+from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
 from powerband.report.documents.markdown_text import block, code, prose

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from powerband.model.metrics import METRICS, OWN
+from powerband.base.units import capital
+from powerband.model.metrics import METRICS, OWN, metric_words
 from powerband.model.plan import Level, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
@@ -113,7 +114,9 @@ def main_charts(analysis: Analysis) -> list[Chart]:
         interval = "At rates near each setting’s capacity."
     if objective != "goodput_per_s":
         said = "Whiskers are the intervals of the search." if objective == "capacity_per_s" else interval
-        charts.append(_estimates(Head("objective", _title(objective), said), analysis, place, [objective]))
+        charts.append(
+            _estimates(Head("objective", capital(metric_words(objective)), said), analysis, place, [objective])
+        )
     of = "goodput" if analysis.noun == "request" else f"{analysis.noun}s"
     charts.append(_estimates(Head("goodput", f"Throughput ({of})", interval), analysis, place, ["goodput_per_s"]))
     median, tail = "response_time_ns_p50", "response_time_ns_p99"
@@ -310,11 +313,6 @@ def _distinct(levels: Sequence[Level]) -> list[Level]:
     for level in levels:
         seen.setdefault(format_level(level), level)
     return list(seen.values())
-
-
-def _title(metric: str) -> str:
-    words = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
-    return words[:1].upper() + words[1:]
 
 
 def _has_points(chart: Chart) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from html import escape
 
-from powerband.analyze.settings.standing import metric_words
+from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict, PublishedTable
 from powerband.report.html.figure_parts import scrolling, table, wrapping
 from powerband.report.wording.findings import published_cells

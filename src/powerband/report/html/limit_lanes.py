@@ -8,9 +8,9 @@ from html import escape
 
 from powerband.analyze.trial.timeline import LimitSpan
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, BottleneckName, TrialResult
+from powerband.model.results import Analysis, TrialResult
 from powerband.report.html.figure_parts import boxed, table
-from powerband.report.wording.findings import bottleneck_short, bottleneck_words
+from powerband.report.wording.findings import bottleneck_short
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.report.wording.standings import ranked
@@ -118,7 +118,7 @@ def span_words(span: LimitSpan) -> tuple[str, str, str]:
     found = span.bottleneck
     if found is None:
         return "", _UNKNOWN, ""
-    return found.name, bottleneck_words(found), "; ".join(found.evidence)
+    return found.name, found.name.words, "; ".join(found.evidence)
 
 
 def _of(setting: Setting, trials: list[TrialResult]) -> list[TrialResult]:
@@ -126,7 +126,7 @@ def _of(setting: Setting, trials: list[TrialResult]) -> list[TrialResult]:
 
 
 def _name(trial: TrialResult) -> str:
-    return "" if trial.bottleneck is None else str(BottleneckName(trial.bottleneck.name))
+    return "" if trial.bottleneck is None else str(trial.bottleneck.name)
 
 
 def _text(trial: TrialResult, analysis: Analysis) -> str:
@@ -141,5 +141,5 @@ def _text(trial: TrialResult, analysis: Analysis) -> str:
     if not trial.valid:
         parts.append("not counted")
     found = trial.bottleneck
-    said = ABSENT if found is None else "; ".join((bottleneck_words(found), *found.evidence))
+    said = ABSENT if found is None else "; ".join((found.name.words, *found.evidence))
     return f"{', '.join(parts)}: {said}"

@@ -18,6 +18,7 @@ from string import Template
 from typing import Any
 
 from powerband.base.version import __version__
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Analysis
 from powerband.report.html.charts import main_charts, resource_charts, state_chart
 from powerband.report.html.gather import gather
@@ -97,6 +98,7 @@ def _data(page: ReportPage, charts: Sequence[Drawn]) -> str:
     first = _lines_shown(page.analysis)
     document: dict[str, Any] = {
         "name": page.analysis.name,
+        "limit_tones": {name: name.colour for name in BottleneckName if name.colour is not None},
         "charts": [asdict(chart) for chart in charts],
         "distributions": [
             {

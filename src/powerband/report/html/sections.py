@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import zip_longest
 
-from powerband.base.units import joined, plural
+from powerband.base.units import capital, joined, plural
+from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.report.html.bar_section import bars_section
@@ -152,7 +153,7 @@ def _top(page: ReportPage) -> str:
 def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
     """What follows the headline. Of a setting that is named it is said how sure that is, and why."""
     labels = ["How sure: ", "Why: ", "But: "] if analysis.answer.setting is not None else []
-    return [("", _capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
+    return [("", capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
 
 
 def _because(label: str, text: str) -> str:
@@ -186,10 +187,10 @@ def _keys(analysis: Analysis) -> str:
                 small = (
                     f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
                 )
-                items.append((_label(name), format_estimate(estimate, name), small))
+                items.append((capital(metric_words(name)), format_estimate(estimate, name), small))
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
-        items.append(("Limit", _capital(bottleneck_short(chosen.bottleneck)), proof))
+        items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
     items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
     trials = counted(analysis.trials)
     valid = sum(trial.valid for trial in trials)
@@ -207,9 +208,7 @@ def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
     if not page.analysis.settings:
         return ""
     charts = f'{_marks(page.analysis)}<div class="grid two">{"".join(map(figure, main))}</div>' if main else ""
-    rules = [
-        f"{'Most' if page.analysis.direction == 'maximise' else 'Least'} {_label(page.analysis.objective).lower()}"
-    ]
+    rules = [f"{'Most' if page.analysis.direction == 'maximise' else 'Least'} {metric_words(page.analysis.objective)}"]
     rules += page.analysis.constraints
     lead = (
         f'<p class="lead">{escape(" where ".join([rules[0], " and ".join(rules[1:])]) if rules[1:] else rules[0])}.</p>'
@@ -243,7 +242,7 @@ def _table(analysis: Analysis) -> str:
     names = factor_names(analysis) or ("setting",)
     extra = present_columns(analysis)
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    heads += f'<th scope="col">{escape(_label(analysis.objective))}</th><th scope="col">change</th>'
+    heads += f'<th scope="col">{escape(capital(metric_words(analysis.objective)))}</th><th scope="col">change</th>'
     heads += '<th scope="col" class="words">verdict</th>'
     limited = any(result.bottleneck is not None for result in analysis.settings)
     heads += '<th scope="col" class="words">bottleneck</th>' if limited else ""
@@ -386,12 +385,3 @@ def _again(page: ReportPage) -> str:
 def _facts(facts: Facts) -> str:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.rows)
     return f"<div><h3>{escape(facts.title)}</h3><dl>{rows}</dl></div>" if rows else ""
-
-
-def _capital(text: str) -> str:
-    """Names such as `threads=4` stay as they are."""
-    return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
-
-
-def _label(metric: str) -> str:
-    return _capital(metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " "))

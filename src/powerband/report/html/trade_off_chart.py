@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from powerband.analyze.settings.trade_offs import CPU_EACH, TradeOff, TradeOffMeasure, TradeOffStanding, trade_offs
-from powerband.base.units import joined
+from powerband.base.units import capital, joined
 from powerband.model.metrics import METRICS
 from powerband.model.results import Analysis, Estimate
 from powerband.report.html.charts import LOG_VALUE_RATIO, estimate_words
@@ -118,7 +118,7 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
         else f"{len(unbeaten)} of {len(chart.points)} settings are beaten by no other in all of them."
     )
     lead = (
-        f"{which[:1].upper()}{which[1:]} What is beaten gives something away for nothing. "
+        f"{capital(which)} What is beaten gives something away for nothing. "
         "Which of the unbeaten to take is a choice between what they buy and what they cost; the answer above goes by "
         "the objective alone."
     )

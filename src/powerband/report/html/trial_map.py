@@ -9,7 +9,6 @@ from html import escape
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, TrialResult
-from powerband.report.wording.findings import bottleneck_words
 from powerband.report.wording.numbers import format_number
 from powerband.report.wording.standings import metric_name
 
@@ -76,7 +75,7 @@ def _trial_button(trial: TrialResult, first: bool) -> str:
         if name in trial.metrics:
             about.append(f"{metric_name(name)} {format_number(trial.metrics[name], METRICS[name].unit)}")
     if trial.bottleneck is not None:
-        about.append(bottleneck_words(trial.bottleneck))
+        about.append(trial.bottleneck.name.words)
     restless = ["it was still changing while measured"] if trial.steady is False else []
     why = "; ".join([*(problem.message for problem in trial.problems), *restless])
     title = f"Trial {trial.number}, {trial.setting.id}" + ("" if trial.valid else f" ({state})")

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.base.units import plural
-from powerband.model.results import Analysis, BottleneckName, Confirmation, Race, SettingResult
+from powerband.base.units import capital, plural
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Analysis, Confirmation, Race, SettingResult
 from powerband.report.html.charts import Chart
 from powerband.report.html.figure_parts import boxed, figure, scrolling, table, wrapping
 from powerband.report.html.limit_lanes import LimitChart, limit_figure
@@ -15,7 +16,6 @@ from powerband.report.html.rule_chart import RuleChart, rule_tone
 from powerband.report.html.verdict_charts import RACE_BARS, CapacityChart, RaceChart, pool_trial
 from powerband.report.wording.findings import (
     CHANGE_HEADS,
-    bottleneck_words,
     capacity_trials,
     capacity_words,
     change_rows,
@@ -176,10 +176,9 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     proof = "".join(f"<li>{escape(figure)}</li>" for figure in found.evidence)
     tone = "good" if found.name is BottleneckName.NONE else "unsure"
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
-    name = bottleneck_words(found)
     return (
         f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
-        f'<td class="words"><b class="{tone}">{escape(name[:1].upper() + name[1:])}</b>{share}</td>'
+        f'<td class="words"><b class="{tone}">{escape(capital(found.name.words))}</b>{share}</td>'
         f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(whole_sentence(found.advice))}</td></tr>'
     )
 

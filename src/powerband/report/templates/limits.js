@@ -1,27 +1,13 @@
 // What was the limit, as ECharts options: trial by trial over a run (limits.py), and stretch by stretch within a trial.
 
-/** By name, so that a limit has one colour in every report: its hue says what is short (blue the CPU, violet threads,
- * orange a lock, green what is called, gold memory, red what is not the server's fault). */
+/** Hue, saturation and lightness of each limit that has a colour, by name: the table of model/bottlenecks.py. */
+let limitTones = {};
+
+/** By name, so that a limit has one colour in every report. */
 function limitColours(t) {
-  const tone = (hue, strength, light) => `hsl(${hue} ${strength}% ${t.dark ? light + 26 : light}%)`;
-  return {
-    subject_cpu: tone(198, 62, 36),
-    too_many_runnable_threads: tone(222, 52, 46),
-    wake_ups: tone(184, 48, 34),
-    one_thread: tone(208, 44, 52),
-    pool_too_small: tone(288, 34, 46),
-    event_loop_blocked: tone(318, 42, 44),
-    lock: tone(24, 70, 42),
-    downstream: tone(96, 44, 34),
-    accept_backlog: tone(152, 46, 32),
-    descriptors: tone(166, 30, 42),
-    garbage_collection: tone(44, 66, 36),
-    memory: tone(56, 54, 30),
-    generator: tone(2, 58, 42),
-    host_cpu: tone(348, 48, 50),
-    none: t.dark ? "#4a515a" : "#b9bdc3",
-    "": t.rule,
-  };
+  const tones = Object.entries(limitTones);
+  const colours = tones.map(([name, [hue, strength, light]]) => [name, `hsl(${hue} ${strength}% ${t.dark ? light + 26 : light}%)`]);
+  return { ...Object.fromEntries(colours), none: t.dark ? "#4a515a" : "#b9bdc3", "": t.rule };
 }
 
 /** Text upon such a colour. */

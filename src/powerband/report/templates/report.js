@@ -58,6 +58,7 @@ async function start() {
     document.head.append(script);
     const data = JSON.parse(text);
     reportName = data.name;
+    limitTones = data.limit_tones;
     offerExperiment();
     for (const picture of document.querySelectorAll("svg.bars")) offerSaving(picture.closest("figure"), () => csv.bars(picture), () => plainPicture(picture));
     await drawCharts(data);

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from powerband.analyze.settings.standing import metric_words
+from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis
 from powerband.report.html.memory import GROWTH_HEADS, growth_cells, growth_sentence, snapshot_trial
 from powerband.report.wording.findings import (

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
-from powerband.analyze.settings.why import WORDS
-from powerband.base.units import plural, signed_percent
+from powerband.base.units import capital, plural, signed_percent
+from powerband.model.metrics import metric_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import (
     Analysis,
     Bottleneck,
-    BottleneckName,
     Capacity,
     ChangeCost,
     Departure,
@@ -36,24 +35,6 @@ from powerband.report.wording.numbers import (
 from powerband.report.wording.words import margin_words, verdict_words
 
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # beyond these a change is told as a factor
-# In a column of a table; a clause of a sentence is `why.WORDS`.
-_SHORT: dict[BottleneckName, str] = {
-    BottleneckName.GENERATOR: "load generator",
-    BottleneckName.HOST_CPU: "other programs",
-    BottleneckName.SUBJECT_CPU: "CPU",
-    BottleneckName.POOL_TOO_SMALL: "pool too small",
-    BottleneckName.TOO_MANY_RUNNABLE_THREADS: "too many threads",
-    BottleneckName.LOCK: "lock",
-    BottleneckName.DOWNSTREAM: "downstream",
-    BottleneckName.GARBAGE_COLLECTION: "GC",
-    BottleneckName.MEMORY: "memory",
-    BottleneckName.ACCEPT_BACKLOG: "accept queue",
-    BottleneckName.DESCRIPTORS: "descriptors",
-    BottleneckName.EVENT_LOOP_BLOCKED: "event loop",
-    BottleneckName.WAKE_UPS: "wake-ups",
-    BottleneckName.ONE_THREAD: "one thread",
-    BottleneckName.NONE: "none",
-}
 _ENDED = {
     "decided": "The race was decided after {blocks}",
     "blocks": "The race was not decided after {blocks}, the most that were allowed",
@@ -65,19 +46,14 @@ _ENDED = {
 
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
     """Two or three words for a column; a dash where nothing was named."""
-    return ABSENT if bottleneck is None else _SHORT[bottleneck.name]
-
-
-def bottleneck_words(bottleneck: Bottleneck) -> str:
-    """A clause: `the pool is too small`."""
-    return WORDS[bottleneck.name]
+    return ABSENT if bottleneck is None else bottleneck.name.short
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
     """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
     proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
     advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
-    return f"At {setting.id} {bottleneck_words(bottleneck)}{proof}.{advice}"
+    return f"At {setting.id} {bottleneck.name.words}{proof}.{advice}"
 
 
 def departure_of(setting: Setting, race: Race | None) -> Departure | None:
@@ -193,7 +169,7 @@ def _change_ratio(cost: ChangeCost) -> str:
 
 def changes_lead(analysis: Analysis) -> str:
     """What the table of changes is of."""
-    metric = analysis.objective.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+    metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (
         f"One factor changed at a time, the dearest change first: {metric} towards the baseline ({base}), paired "
@@ -250,5 +226,5 @@ def _signed(ratio: float) -> str:
 
 def whole_sentence(clause: str) -> str:
     """With a capital and a full stop."""
-    text = clause[:1].upper() + clause[1:]
+    text = capital(clause)
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from powerband.base.units import plural
 from powerband.model.experiment import Experiment
+from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, Estimate, Look, SettingResult
 from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
@@ -81,7 +82,7 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
 
 
 def metric_name(metric: str) -> str:
-    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").removeprefix("response time ")
+    return metric_words(metric).removeprefix("response time ")
 
 
 _BAR_LEAST = 0.001

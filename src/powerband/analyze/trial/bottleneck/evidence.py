@@ -1,11 +1,13 @@
-"""Figures as the evidence of a bottleneck words them. No judgement here."""
+"""The words of a named bottleneck: its figures as clauses, its advice filled in. No judgement here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from powerband.base.units import significant
-from powerband.model.results import Bottleneck, BottleneckName
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.base.units import significant, with_article
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
 
 KINDS = {
     "lock": "for a lock or a condition",
@@ -18,13 +20,27 @@ KINDS = {
 }
 
 
-def verdict(name: BottleneckName, evidence: Sequence[str], advice: str) -> Bottleneck:
-    """At most three clauses: more prove no more."""
-    return Bottleneck(name, tuple(evidence[:3]), advice)
+def verdict(
+    name: BottleneckName,
+    evidence: Sequence[str],
+    *,
+    noun: str = "request",
+    pool: str = "",
+    more: str = "",
+    advice: str = "",
+) -> Bottleneck:
+    """The first three clauses are the evidence: more prove no more. The advice is the table's, with `noun` and `pool`
+    filled in and `more` added; or `advice`, where the figures ask for another one."""
+    general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
+    return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
+
+
+def cpu_used(scene: Scene) -> str:
+    return f"the subject uses {share(scene.cpu_share)} of its CPU time"
 
 
 def count(value: float) -> str:
-    """Of threads, requests, connections, as a mean over time: whole where it is nearly whole or large."""
+    """A mean number of threads, requests or connections: whole where it is nearly whole or large."""
     whole = round(value)
     return f"{whole:,}" if value >= 10 or (whole and abs(value - whole) < 0.15) else f"{value:.1f}"
 

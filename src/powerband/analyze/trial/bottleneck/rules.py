@@ -8,10 +8,9 @@ reading of files (`scene.py`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.evidence import cores, count, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.evidence import cores, count, cpu_used, per_second, share, verdict
 from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,
@@ -27,39 +26,40 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 from powerband.analyze.trial.honesty import WAKE_UP_NS
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
-from powerband.model.results import Bottleneck, BottleneckName, TrialResult
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
 
-CPU_SHORT = 0.90
-# Threads that wait for a CPU tell of a shortage also where interrupts hide a part of the use.
-CPU_SHORT_DEMAND = 1.5
-CPU_SHORT_LEAST = 0.75
+# Where no other reason stands beside a threshold, it was chosen so that the planted cases of
+# docs/methods/bottlenecks.md are named, and healthy trials are not.
+CPU_SHORT = 0.90  # of its CPUs, used by the subject
+# Threads that wait for a CPU show a shortage also where interrupts hide a part of the use.
+CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
+CPU_SHORT_LEAST = 0.75  # of them used, at the least
 # Where the load engine runs on the same CPUs, the subject cannot get them all.
-SHARED_BUSY = 0.95
-SHARED_WAITING = 0.25
-DELAYED = 1.2
-TAKEN_BY_OTHERS = 0.10
-WAITS_MUCH = 0.3
-ENGINE_WAITS = 0.25
-GC_SHARE = 0.10
-# Waiting threads for each CPU: a crowd if their switches cost a tenth of the CPU time, at 2 us each; so many that
-# nobody can have planned them whatever they cost.
+SHARED_BUSY = 0.95  # of all these CPUs in use
+SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
+DELAYED = 1.2  # a mean response time of so many times the first answer's is longer than chance makes it
+TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the default of `measure.foreign_cpu_max`
+WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
+ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
+GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
+# Waiting threads for each CPU: a crowd if their switches cost `SWITCHING_SHARE` of the CPU time; a great crowd, which
+# nobody can have planned, whatever they cost.
 CROWD = 4.0
 GREAT_CROWD = 16.0
-SWITCH_NS = 2000.0
-# Going to sleep and being woken, at the least: two processes that pass a byte to and fro used 18 us of CPU each time.
+SWITCH_NS = 2000.0  # a thread leaves its CPU unfinished and another runs on: an estimate of the CPU time that it costs
+# A thread goes to sleep and is woken, at the least: more than a switch, as an idle CPU must come back and caches are
+# cold. Two processes that only pass a byte to and fro used 18 us of CPU each time; at 2 us they would be on the edge.
 TURN_NS = 5000.0
-SWITCHING_SHARE = 0.10
-MEMORY_PRESSURE = 0.10
-# Pressure is the whole host's: the subject must be seen to suffer from it.
-WAITS_FOR_MEMORY = 0.1
-MAJOR_FAULTS_PER_REQUEST = 0.5
-FAULTS_PER_REQUEST = 16.0
-FAULT_KERNEL_SHARE = 0.40
-# Servers keep one or two back to turn callers away with.
-DESCRIPTORS_LEFT = 3
-# Where threads come and go with the requests, all of them are busy for their short lives.
-STARTED_SHARE = 0.1
+SWITCHING_SHARE = 0.10  # of the subject's CPU time, spent on switches
+MEMORY_PRESSURE = 0.10  # of the time, somebody on the host waited for memory (PSI)
+WAITS_FOR_MEMORY = 0.1  # threads of the subject: pressure is the whole host's, so it must be seen to suffer
+MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
+FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
+FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
+DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
+STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
 GENERATOR_CODES = (
@@ -78,20 +78,6 @@ def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottlene
         if (found := rule(scene)) is not None:
             return found
     return None
-
-
-def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
-    """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
-    one that an earlier trial names. None where most of them name none at all."""
-    names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
-    if not names:
-        return None
-    (name, _), *_ = names.most_common(1)
-    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
-    if not named:
-        return None
-    named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
-    return named[len(named) // 2].bottleneck
 
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
@@ -114,7 +100,6 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
             f"the subject got {share(scene.cpu_share)} of its CPU time",
             f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
         ],
-        "stop the other programs, or move the trial to a quieter machine",
     )
 
 
@@ -125,7 +110,6 @@ def _generator(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.GENERATOR,
         [problem.message.partition(":")[0] for problem in found],
-        "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
     )
 
 
@@ -140,7 +124,7 @@ def _starved_generator(scene: Scene) -> Bottleneck | None:
             f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
             f"the subject used {share(scene.cpu_share)} of its CPU time",
         ],
-        "stop what shares the engine's CPUs, or give it others (host.pinning)",
+        advice="stop what shares the engine's CPUs, or give it others (host.pinning)",
     )
 
 
@@ -156,7 +140,6 @@ def _disturbed(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.HOST_CPU,
         [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
-        "stop the other programs, or move the trial to a quieter machine",
     )
 
 
@@ -166,7 +149,7 @@ def _served(scene: Scene) -> Bottleneck | None:
     evidence = [f"all that was asked for was served: {per_second(scene.value('goodput_per_s'))}"]
     if "subject_cpu_share" in scene.metrics:
         evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
-    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+    return verdict(BottleneckName.NONE, evidence)
 
 
 def _descriptors(scene: Scene) -> Bottleneck | None:
@@ -180,9 +163,7 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
         evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
         evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
-    return verdict(
-        BottleneckName.DESCRIPTORS, evidence, "raise the subject's limit of open files (ulimit -n, LimitNOFILE)"
-    )
+    return verdict(BottleneckName.DESCRIPTORS, evidence)
 
 
 def _accept_backlog(scene: Scene) -> Bottleneck | None:
@@ -197,12 +178,7 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     if overflows >= 1:
         evidence.append(f"{overflows:,.0f} found it full")
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
-    return verdict(
-        BottleneckName.ACCEPT_BACKLOG,
-        evidence,
-        "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "
-        "net.core.somaxconn), or keep connections alive",
-    )
+    return verdict(BottleneckName.ACCEPT_BACKLOG, evidence)
 
 
 def _too_busy_to_accept(scene: Scene) -> bool:
@@ -230,7 +206,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
             f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
             f"all its other threads used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
         ],
-        f"give the heap more room, allocate less for each {scene.noun}, or choose another collector",
+        noun=scene.noun,
     )
 
 
@@ -259,12 +235,7 @@ def _memory(scene: Scene) -> Bottleneck | None:
     if pressed:
         evidence.append(f"something waited for memory {share(pressure)} of the time")
     evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
-    return verdict(
-        BottleneckName.MEMORY,
-        evidence,
-        "give the machine or the container more memory, or keep buffers instead of giving them back for each "
-        f"{scene.noun}",
-    )
+    return verdict(BottleneckName.MEMORY, evidence, noun=scene.noun)
 
 
 def _subject_cpu(scene: Scene) -> Bottleneck | None:
@@ -283,7 +254,6 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
                 f"{significant(preempted)} times {with_article(scene.noun)} a thread must leave its CPU unfinished",
                 used,
             ],
-            "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
         )
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
     if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
@@ -295,12 +265,12 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
                 f"{used}, the load engine {engine} of the same CPUs",
                 f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
             ],
-            "give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
+            advice="give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
         )
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [used, f"{each} of it {with_article(scene.noun)}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
-        f"give the subject more CPUs, or make {with_article(scene.noun)} cheaper; more threads do not help",
+        noun=scene.noun,
     )
 
 
@@ -351,7 +321,7 @@ def _none(scene: Scene) -> Bottleneck | None:
         )
     if scene.users is not None:
         evidence.append(f"its {scene.users} users wait for their answers, and nobody else asks")
-    return verdict(BottleneckName.NONE, evidence, "offer a higher load to find what gives way first")
+    return verdict(BottleneckName.NONE, evidence)
 
 
 def _wake_ups(scene: Scene) -> Bottleneck | None:
@@ -369,9 +339,8 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
             f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times per {scene.noun}, most "
             f"of them {pool.name}",
             f"{share(scene.value('subject_cpu_system_share'))} of the subject's CPU time is the kernel's",
-            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            cpu_used(scene),
         ],
-        "let a thread do more before it sleeps (larger batches, more work in flight), or use fewer threads",
     )
 
 
@@ -384,13 +353,12 @@ def _one_thread(scene: Scene) -> Bottleneck | None:
         BottleneckName.ONE_THREAD,
         [
             f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
-            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            cpu_used(scene),
         ],
-        "spread its work over more threads, or make it cheaper",
     )
 
 
-# Of a subject that drives itself: what a load would tell of (who waits for an answer, and where) is not there.
+# For a subject that drives itself: nobody waits for its answers, so the rules about requests have no evidence.
 COUNTED_RULES: Iterable[Rule] = (
     _host_cpu,
     _disturbed,

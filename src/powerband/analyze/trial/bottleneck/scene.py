@@ -17,13 +17,13 @@ from powerband.model.results import Problem
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
-SERVED_SHARE = 0.97
-# The very first answers are slow by themselves: threads start, connections are opened.
+SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
+# The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
+# start, connections are opened), so half as much again is a queue, and no chance.
 QUEUES = 1.5
-WARMED_UP_NS = 100_000_000
-THINKING_SHARE = 0.90
-# Of a subject that hardly uses a CPU, a tenth is nothing.
-LEAST_CORES = 0.01
+WARMED_UP_NS = 100_000_000  # of load before the window, so that the first answers are not in it
+THINKING_SHARE = 0.90  # of their time, users pause: a faster subject would be asked for at most a tenth more
+LEAST_CORES = 0.01  # a tenth of what a subject uses that hardly uses a CPU is nothing
 NO_ROOM = ("429", "503")
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
@@ -53,7 +53,6 @@ class Scene:
     present: float
     rate_per_s: float
     load_served: bool
-    failed_share: float
     turned_away_share: float
     failed_connections: int
     accept_queue: float
@@ -74,12 +73,12 @@ class Scene:
 
     @property
     def cpu_share(self) -> float:
-        """Of the subject's CPUs, used by it."""
+        """The share of its CPUs that the subject used."""
         return self.value("subject_cpu_share")
 
     @property
     def demand(self) -> float:
-        """Of the subject's CPUs, used or waited for by it: above 1, some of its threads always wait."""
+        """Used and waited for, as a share of the subject's CPUs: above 1, some of its threads always wait."""
         return self.cpu_share + (self.value("run_wait_cores") / self.cpus if self.cpus else 0.0)
 
     @property
@@ -132,7 +131,6 @@ def scene_of(
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
         load_served=not evidence.self_driven and _served(fleet, load, metrics),
-        failed_share=metrics.get("error_rate", 0.0),
         turned_away_share=_turned_away(fleet),
         failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
@@ -147,8 +145,8 @@ def scene_of(
 
 
 def _turned_away(fleet: MergedFleet) -> float:
-    """Of all requests of the run, those to which the server said that it has no room for them. Where none was rejected,
-    the statuses are those of WebSocket handshakes."""
+    """The share of all requests of the run that the server answered by 429 or 503. Where none was rejected, the
+    statuses are those of WebSocket handshakes."""
     if not fleet.total.outcomes.get("status_rejected"):
         return 0.0
     statuses = fleet.rejected_statuses
@@ -156,7 +154,7 @@ def _turned_away(fleet: MergedFleet) -> float:
 
 
 def _failed_connections(fleet: MergedFleet) -> int:
-    """Of requests, and of WebSocket users who were to join."""
+    """Connections that requests, and WebSocket users who were to join, did not get or lost."""
     joins = [summary["websocket"]["joins_failed"] for summary in fleet.summaries if summary.get("websocket")]
     return sum(part.get(outcome, 0) for part in (fleet.total.outcomes, *joins) for outcome in CONNECT_OUTCOMES)
 

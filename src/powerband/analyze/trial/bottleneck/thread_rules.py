@@ -7,34 +7,36 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.evidence import KINDS, count, share, verdict
+from powerband.analyze.trial.bottleneck.evidence import KINDS, count, cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.analyze.trial.pools import WatchedPool
 from powerband.base.units import format_duration
-from powerband.model.results import Bottleneck, BottleneckName
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
 
-OFF_POLL_SHARE = 0.5
-LOOP_BUSY = 0.90
-POOL_BUSY = 0.75
-QUEUED_LEAST = 0.10
-LOCKED_SHARE = 0.5
-HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6
+# As in rules.py: thresholds without another reason were chosen by the planted cases.
+OFF_POLL_SHARE = 0.5  # of a loop's threads: more of them wait for something else than for events
+LOOP_BUSY = 0.90  # of the time, one thread is on a CPU: it has none left
+POOL_BUSY = 0.75  # of a pool's threads at work: by chance a few are always idle
+QUEUED_LEAST = 0.10  # requests without a thread, of the pool's threads: fewer may be those on their way
+LOCKED_SHARE = 0.5  # of the threads that hold requests, wait for a lock
+HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
 # What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
-CONGESTION = 1.5
-OTHERS_WAIT = 0.5
+CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
+OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the CPU is short, not the lock
 # Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
 # until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
 # take up to ten times what one alone would.
 EXPLAINED = 0.05
-NOBODY = 0.3
-ALONE = 0.9
+NOBODY = 0.3  # threads past a lock: fewer are samples that met a thread on its way
+ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool's work
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
 STANDS_STILL = 0.5
-ACCEPT_QUEUE_SHARE = 0.20
-ENGINE_NEARLY_FULL = 0.75
+ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
+ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 
@@ -59,9 +61,8 @@ def lock(scene: Scene) -> Bottleneck | None:
         [
             f"{count(waiting)} threads of {pool.name} wait for a lock",
             f"{count(max(past, 1.0))} is past it at a time",
-            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            cpu_used(scene),
         ],
-        "hold the lock for less, split it, or do without; more threads only wait longer",
     )
 
 
@@ -77,10 +78,8 @@ def downstream(scene: Scene) -> Bottleneck | None:
                 [
                     f"only {count(past[kind])} threads of {pool.name} are with the downstream at once, {KINDS[kind]}",
                     f"{count(_locked(pool, scene))} wait for their turn",
-                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                    cpu_used(scene),
                 ],
-                "give the downstream (its connection pool, the database, the remote) more capacity; more threads only "
-                "wait longer",
             )
     return _loop_waits_for_downstream(scene)
 
@@ -103,9 +102,9 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
                     f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets",
                     f"for {format_duration(took_ns)} a request, where the first took "
                     f"{format_duration(scene.empty_ns)} in all",
-                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                    cpu_used(scene),
                 ],
-                "look at what is called: it answers more slowly the more it is asked",
+                advice="look at what is called: it answers more slowly the more it is asked",
             )
     return None
 
@@ -129,16 +128,17 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
                 f"{count(busy)} of {count(threads)} threads of {pool.name} are busy, "
                 f"{count(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
                 " and ".join(without_thread),
-                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                cpu_used(scene),
             ],
-            f"give {pool.name} more threads: {_enough_threads(busy, threads, queued, scene)}",
+            pool=pool.name,
+            more=f": {_enough_threads(busy, threads, queued, scene)}",
         )
     return None
 
 
 def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
-    """Of an open load, what comes times what a request holds a thread (Little's law), however many wait by now; of
-    users, a thread for each request that they have under way, or would have if none were turned away."""
+    """Open load: threads needed = arrival rate x time that a request holds a thread (Little's law). Users: a thread for
+    each request that they have under way, or would have if none were turned away."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     if scene.users is None and offered and done:
         return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
@@ -162,9 +162,10 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
             [
                 f"{count(parked)} of {count(threads)} threads of {pool.name} wait for results or timers",
                 f"{count(queued)} requests queue",
-                f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                cpu_used(scene),
             ],
-            f"give {pool.name} more threads, or wait without a thread",
+            pool=pool.name,
+            more=", or wait without a thread",
         )
     return None
 
@@ -182,33 +183,32 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
-            used = f"the subject uses {share(scene.cpu_share)} of its CPU time"
+            used = cpu_used(scene)
             if accepts_too_late(scene):
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
                     [waits, f"{count(scene.accept_queue)} connections wait to be accepted", used],
-                    f"start more of {pool.name}, for each serves one request at a time; or let it serve others while "
-                    "it waits",
+                    advice=f"start more of {pool.name}, for each serves one request at a time; or let it serve others "
+                    "while it waits",
                 )
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [waits, f"{count(scene.present)} requests are in flight", used],
-                "move what blocks off the event loop, to a pool of threads or a call that does not block",
             )
         if pool.busiest >= LOOP_BUSY:
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [
                     f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
-                    f"the subject uses {share(scene.cpu_share)} of its CPU time",
+                    cpu_used(scene),
                 ],
-                "spread the connections over more event loops, or move what computes off them",
+                advice="spread the connections over more event loops, or move what computes off them",
             )
     return None
 
 
 def accepts_too_late(scene: Scene) -> bool:
-    """Of all requests in the system, a fifth and at least one wait in the accept queue, on average."""
+    """True if a fifth of all requests in the system, and at least one, wait in the accept queue, on average."""
     return scene.accept_queue >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)
 
 
@@ -228,9 +228,9 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
             f"the fastest answer takes {format_duration(scene.loaded_ns)}, where the first took "
             f"{format_duration(scene.empty_ns)}",
             f"{pool.name} waits for events {share(idle / pool.use.threads)} of the time",
-            f"the subject uses {share(scene.cpu_share)} of its CPU time",
+            cpu_used(scene),
         ],
-        "requests queue for something that is called without a thread: give the downstream more capacity",
+        advice="requests queue for something that is called without a thread: give the downstream more capacity",
     )
 
 

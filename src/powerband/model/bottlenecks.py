@@ -1,0 +1,93 @@
+"""The table of bottlenecks: what each is called everywhere, its colour and its advice. Values only; rules name them.
+
+The schema of `analysis.json`, the report's palette and a table of docs/methods/bottlenecks.md are made from it. A new
+one is a row here, a rule in `analyze/trial/bottleneck/` and a planted case; `make reference` does the rest.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class BottleneckName(StrEnum):
+    """The one resource that limits a trial's throughput, or none; in the order of the palette.
+
+    `words`: a clause that follows `with threads=8 ...`. `short`: for a column of a table. `colour`: hue, saturation and
+    lightness (degrees, %, %) on a light page; its hue says what is short (blue the CPU, violet threads, orange a lock,
+    green what is called, gold memory, red what is not the server's fault), None is grey. `advice`: what to do, in
+    general; a rule fills in `{noun}`, `{a_noun}` and `{pool}`, or says more where its figures do."""
+
+    words: str
+    short: str
+    colour: tuple[int, int, int] | None
+    advice: str
+
+    def __new__(cls, name: str, words: str, short: str, colour: tuple[int, int, int] | None, advice: str) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.words, member.short, member.colour, member.advice = words, short, colour, advice
+        return member
+
+    SUBJECT_CPU = (
+        "subject_cpu", "CPU is the limit", "CPU", (198, 62, 36),
+        "give the subject more CPUs, or make {a_noun} cheaper; more threads do not help",
+    )  # fmt: skip
+    TOO_MANY_RUNNABLE_THREADS = (
+        "too_many_runnable_threads", "too many threads compete for the CPU", "too many threads", (222, 52, 46),
+        "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
+    )  # fmt: skip
+    WAKE_UPS = (
+        "wake_ups", "threads sleep and are woken too often", "wake-ups", (184, 48, 34),
+        "let a thread do more before it sleeps (larger batches, more work in flight), or use fewer threads",
+    )  # fmt: skip
+    ONE_THREAD = (
+        "one_thread", "one thread is the limit", "one thread", (208, 44, 52),
+        "spread its work over more threads, or make it cheaper",
+    )  # fmt: skip
+    POOL_TOO_SMALL = (
+        "pool_too_small", "the pool is too small", "pool too small", (288, 34, 46),
+        "give {pool} more threads",
+    )  # fmt: skip
+    EVENT_LOOP_BLOCKED = (
+        "event_loop_blocked", "the event loop is blocked", "event loop", (318, 42, 44),
+        "move what blocks off the event loop, to a pool of threads or a call that does not block",
+    )  # fmt: skip
+    LOCK = (
+        "lock", "a lock is the limit", "lock", (24, 70, 42),
+        "hold the lock for less, split it, or do without; more threads only wait longer",
+    )  # fmt: skip
+    DOWNSTREAM = (
+        "downstream", "the downstream is the limit", "downstream", (96, 44, 34),
+        "give the downstream (its connection pool, the database, the remote) more capacity; more threads only wait "
+        "longer",
+    )  # fmt: skip
+    ACCEPT_BACKLOG = (
+        "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),
+        "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "
+        "net.core.somaxconn), or keep connections alive",
+    )  # fmt: skip
+    DESCRIPTORS = (
+        "descriptors", "the descriptors run out", "descriptors", (166, 30, 42),
+        "raise the subject's limit of open files (ulimit -n, LimitNOFILE)",
+    )  # fmt: skip
+    GARBAGE_COLLECTION = (
+        "garbage_collection", "garbage collection is the limit", "GC", (44, 66, 36),
+        "give the heap more room, allocate less for each {noun}, or choose another collector",
+    )  # fmt: skip
+    MEMORY = (
+        "memory", "memory is the limit", "memory", (56, 54, 30),
+        "give the machine or the container more memory, or keep buffers instead of giving them back for each {noun}",
+    )  # fmt: skip
+    GENERATOR = (
+        "generator", "the load generator is the limit", "load generator", (2, 58, 42),
+        "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
+    )  # fmt: skip
+    HOST_CPU = (
+        "host_cpu", "other programs take the CPU", "other programs", (348, 48, 50),
+        "stop the other programs, or move the trial to a quieter machine",
+    )  # fmt: skip
+    NONE = (
+        "none", "nothing is short and the load is the limit", "none", None,
+        "offer a higher load to find what gives way first",
+    )  # fmt: skip
