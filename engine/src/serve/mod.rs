@@ -4,24 +4,14 @@
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
 //! HTTP. No TLS, no HTTP/2.
 
-mod collector;
-mod connections;
-mod door;
-mod downstream;
-mod echo;
-mod event_loop;
-mod http;
-mod loop_connection;
 mod management;
 mod metrics;
-mod misbehave;
+mod models;
 mod options;
-mod permits;
+mod planted;
 mod pool;
-mod pooled_requests;
-mod service;
+mod request;
 mod sys;
-mod work;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -29,10 +19,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use downstream::Remote;
+use models::{connections, event_loop, misbehave, pooled_requests};
 pub use options::Args;
 use options::{Accept, Concurrency, Config, Misbehave, Unit};
-use service::Service;
+use planted::downstream::Remote;
+use request::service::Service;
 use sys::Signals;
 
 pub fn main(args: Args) -> ExitCode {

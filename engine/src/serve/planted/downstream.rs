@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::event_loop;
-use super::options::{Accept, Concurrency, Config, DownstreamKind, Protocol};
 use super::permits::Permits;
-use super::service::Service;
-use super::sys;
+use crate::serve::models::event_loop;
+use crate::serve::options::{Accept, Concurrency, Config, DownstreamKind, Protocol};
+use crate::serve::request::service::Service;
+use crate::serve::sys;
 
 /// Every answer of the database has this body.
 const BODY_BYTES: usize = 64;

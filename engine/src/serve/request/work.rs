@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
-use super::collector::Collector;
-use super::downstream::Remote;
-use super::options::{Config, DownstreamKind, Framing, MEMORY_BYTES_MAX, PAYLOAD_BYTES_MAX, Pauses, Span};
-use super::permits::Permits;
-use super::sys::{note_lateness, now_ns, sleep_until, thread_cpu_ns, touch_memory, wake_early_ns, yield_cpu};
+use crate::serve::options::{Config, DownstreamKind, Framing, MEMORY_BYTES_MAX, PAYLOAD_BYTES_MAX, Pauses, Span};
+use crate::serve::planted::collector::Collector;
+use crate::serve::planted::downstream::Remote;
+use crate::serve::planted::permits::Permits;
+use crate::serve::sys::{note_lateness, now_ns, sleep_until, thread_cpu_ns, touch_memory, wake_early_ns, yield_cpu};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Distribution {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::pool::{Policy, Rules};
-use super::work::{Amount, Distribution, LockKind, Plan};
+use crate::serve::pool::{Policy, Rules};
+use crate::serve::request::work::{Amount, Distribution, LockKind, Plan};
 
 /// A server whose capacity is known in advance, in a choice of concurrency models.
 #[derive(clap::Args, Clone, Debug)]
