@@ -4,6 +4,7 @@
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
 //! HTTP. No TLS, no HTTP/2.
 
+mod database;
 mod management;
 mod metrics;
 mod models;
@@ -12,6 +13,7 @@ mod planted;
 mod pool;
 mod request;
 mod sys;
+mod timing;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -20,9 +22,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use models::{connections, event_loop, misbehave, pooled_requests};
-pub use options::Args;
-use options::{Accept, Concurrency, Config, Misbehave, Unit};
-use planted::downstream::Remote;
+pub use options::args::Args;
+use options::config::{Accept, Concurrency, Config, Misbehave, Unit};
 use request::service::Service;
 use sys::Signals;
 
@@ -80,7 +81,7 @@ fn open(config: &Config) -> Result<(), String> {
     };
     let listeners = listen(config, config.port, sockets)?;
     let address = address_of(&listeners[0])?;
-    let service = Service::new(config, Remote::start(config)?);
+    let service = Service::new(config, database::start(config)?);
     if let Some(collector) = &service.work.collector {
         collector.start().map_err(no_thread)?;
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use super::door;
-use crate::serve::options::Misbehave;
+use crate::serve::options::config::Misbehave;
 use crate::serve::pool::STACK_BYTES;
 use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::Service;

@@ -1,5 +1,7 @@
-//! The command line of `serve` and the values that it resolves to.
+//! The command line of `serve` (`args`) and the values that it resolves to: `config`, in it `plan` (the work of a
+//! request) and `span` (a length of time).
 
-mod args;
-
-pub use args::*;
+pub mod args;
+pub mod config;
+pub mod plan;
+pub mod span;

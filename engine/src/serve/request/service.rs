@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::echo::Dialect;
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
-use super::work::{Plan, Work};
+use super::work::Work;
 use crate::serve::metrics::{self, Metrics};
-use crate::serve::options::{Concurrency, Config, Protocol};
+use crate::serve::options::config::{Concurrency, Config, Dialect};
+use crate::serve::options::plan::Plan;
 use crate::serve::planted::downstream::Remote;
 
 pub const TEXT: &str = "text/plain";
@@ -59,18 +59,13 @@ impl Service {
             Concurrency::EventLoop { instances, .. } => instances,
             _ => 0,
         };
-        let websocket = match config.protocol {
-            Protocol::Http => None,
-            Protocol::Websocket => Some(Dialect::Plain),
-            Protocol::Socketcluster => Some(Dialect::Socketcluster),
-        };
         let mut service = Service {
             work: Work::new(config, remote),
-            metrics: Metrics::new(loops, websocket.is_some()),
+            metrics: Metrics::new(loops, config.websocket.is_some()),
             plan: config.plan,
             accept_delay_ns: config.accept_delay_ns,
             loop_blocks: config.loop_blocks,
-            websocket,
+            websocket: config.websocket,
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();
