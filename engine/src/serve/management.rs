@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::door;
-use super::http::{self, LAST_ANSWER, Parsed, ReplyForm};
-use super::service::Service;
+use super::models::door;
+use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
+use super::request::service::Service;
 use super::sys;
 
 /// A client that says nothing for this long is let go.

@@ -5,8 +5,8 @@ use std::fmt::{Display, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use super::collector::Collector;
-use super::permits::Permits;
+use super::planted::collector::Collector;
+use super::planted::permits::Permits;
 use super::pool::{Rules, Snapshot};
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

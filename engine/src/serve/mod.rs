@@ -4,24 +4,16 @@
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
 //! HTTP. No TLS, no HTTP/2.
 
-mod collector;
-mod connections;
-mod door;
-mod downstream;
-mod echo;
-mod event_loop;
-mod http;
-mod loop_connection;
+mod database;
 mod management;
 mod metrics;
-mod misbehave;
+mod models;
 mod options;
-mod permits;
+mod planted;
 mod pool;
-mod pooled_requests;
-mod service;
+mod request;
 mod sys;
-mod work;
+mod timing;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -29,10 +21,10 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use downstream::Remote;
-pub use options::Args;
-use options::{Accept, Concurrency, Config, Misbehave, Unit};
-use service::Service;
+use models::{connections, event_loop, misbehave, pooled_requests};
+pub use options::args::Args;
+use options::config::{Accept, Concurrency, Config, Misbehave, Unit};
+use request::service::Service;
 use sys::Signals;
 
 pub fn main(args: Args) -> ExitCode {
@@ -89,7 +81,7 @@ fn open(config: &Config) -> Result<(), String> {
     };
     let listeners = listen(config, config.port, sockets)?;
     let address = address_of(&listeners[0])?;
-    let service = Service::new(config, Remote::start(config)?);
+    let service = Service::new(config, database::start(config)?);
     if let Some(collector) = &service.work.collector {
         collector.start().map_err(no_thread)?;
     }

@@ -4,7 +4,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use crate::clock::{now_ns, thread_cpu_ns};
 
@@ -278,24 +277,6 @@ pub fn sleep_until(deadline_ns: u64) {
 pub fn set_timer_slack() {
     // SAFETY: this prctl takes an integer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
-}
-
-/// How late this machine wakes a sleeper: a moving mean, from which timed waits are started early, so that the
-/// *mean* wait is what was asked for. Longer lateness is no wake-up time but a queue for the CPU, and left out.
-static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
-const LATENESS_NS_MAX: u64 = 150_000;
-
-/// How long before its end a wait of `wait_ns` should be due.
-pub fn wake_early_ns(wait_ns: u64) -> u64 {
-    LATENESS_NS.load(Relaxed).min(wait_ns / 4)
-}
-
-/// Reports by how much a sleeper missed the instant it had asked for.
-pub fn note_lateness(late_ns: u64) {
-    if late_ns <= LATENESS_NS_MAX {
-        // Threads may overwrite each other's update: any of them is a fair one.
-        LATENESS_NS.store((LATENESS_NS.load(Relaxed) * 31 + late_ns) / 32, Relaxed);
-    }
 }
 
 /// Gives the CPU up to any other thread that is ready to run.

@@ -6,12 +6,12 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::downstream::Remote;
-use super::echo::Dialect;
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
-use super::metrics::{self, Metrics};
-use super::options::{Concurrency, Config, Protocol};
-use super::work::{Plan, Work};
+use super::work::Work;
+use crate::serve::metrics::{self, Metrics};
+use crate::serve::options::config::{Concurrency, Config, Dialect};
+use crate::serve::options::plan::Plan;
+use crate::serve::planted::downstream::Remote;
 
 pub const TEXT: &str = "text/plain";
 const FILLER: &[u8] = b"The quick brown fox jumps over the lazy dog. 0123456789 abcdef.\n";
@@ -59,18 +59,13 @@ impl Service {
             Concurrency::EventLoop { instances, .. } => instances,
             _ => 0,
         };
-        let websocket = match config.protocol {
-            Protocol::Http => None,
-            Protocol::Websocket => Some(Dialect::Plain),
-            Protocol::Socketcluster => Some(Dialect::Socketcluster),
-        };
         let mut service = Service {
             work: Work::new(config, remote),
-            metrics: Metrics::new(loops, websocket.is_some()),
+            metrics: Metrics::new(loops, config.websocket.is_some()),
             plan: config.plan,
             accept_delay_ns: config.accept_delay_ns,
             loop_blocks: config.loop_blocks,
-            websocket,
+            websocket: config.websocket,
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();
@@ -133,7 +128,7 @@ impl Service {
         self.work.gate();
         // Counted before the client can know of it: whoever has its answer finds it in the count.
         self.metrics.requests.fetch_add(1, Relaxed);
-        super::sys::write_all(fd, &out)
+        crate::serve::sys::write_all(fd, &out)
     }
 
     /// Answers 503: the pool refused the request, or the connection.
@@ -141,7 +136,7 @@ impl Service {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
         self.work.gate();
-        super::sys::write_all(fd, &out)
+        crate::serve::sys::write_all(fd, &out)
     }
 
     /// Appends the answer to what is no request; the connection must then be closed.

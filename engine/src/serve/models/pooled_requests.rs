@@ -10,10 +10,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::door::Door;
-use super::http::{self, Parsed};
-use super::pool::{Pool, Rules, Submitted};
-use super::service::{Job, Service, Socket, Step};
-use super::sys::{self, Epoll};
+use crate::serve::pool::{Pool, Rules, Submitted};
+use crate::serve::request::http::{self, Parsed};
+use crate::serve::request::service::{Job, Service, Socket, Step};
+use crate::serve::sys::{self, Epoll};
 
 /// Event data of the listening socket; no pointer is null.
 const LISTENER: u64 = 0;

@@ -6,20 +6,14 @@ use std::borrow::Cow;
 
 use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
 use super::service::{Job, Service, TEXT};
-use super::work::Plan;
+use crate::serve::options::config::Dialect;
+use crate::serve::options::plan::Plan;
 use crate::socketcluster::serving;
 use crate::websocket::frame::{Opcode, write_close, write_frame};
 use crate::websocket::handshake::{self, Refusal};
 use crate::websocket::reader::{Event, Reader, Rules};
 
 const RULES: Rules = Rules { peer_masks: true, message_bytes_max: 16 << 20 };
-
-/// What messages are answered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    Plain,
-    Socketcluster,
-}
 
 pub struct Echo {
     reader: Reader,

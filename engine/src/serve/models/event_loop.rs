@@ -14,12 +14,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::door::{self, Door};
-use super::echo::{self, Heard, Opened};
-use super::http::{self, Parsed, Request};
 use super::loop_connection::{Connection, Pending};
-use super::metrics::LoopGauges;
-use super::service::{Job, Service, Step};
-use super::sys::{self, Bell, Epoll, note_lateness, now_ns, wake_early_ns};
+use crate::serve::metrics::LoopGauges;
+use crate::serve::request::echo::{self, Heard, Opened};
+use crate::serve::request::http::{self, Parsed, Request};
+use crate::serve::request::service::{Job, Service, Step};
+use crate::serve::sys::{self, Bell, Epoll, now_ns};
+use crate::serve::timing::{note_lateness, wake_early_ns};
 
 /// Event data: descriptors, and these two.
 const LISTENER: u64 = u64::MAX;

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::options::Pauses;
-use super::sys::{now_ns, sleep_until};
-use super::work::burn;
+use crate::serve::options::config::Pauses;
+use crate::serve::sys::{now_ns, sleep_until};
+use crate::serve::timing::burn;
 
 pub struct Collector {
     pauses: Pauses,

@@ -2,13 +2,14 @@
 //! Contradictions are refused here, in one sentence each; nothing is defaulted later.
 
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::pool::{Policy, Rules};
-use super::work::{Amount, Distribution, LockKind, Plan};
+use super::config::{Accept, Concurrency, Config, Dialect, DownstreamKind, Misbehave, Pauses, Unit};
+use super::plan::{Amount, Distribution, Framing, LockKind, MEMORY_BYTES_MAX, PAYLOAD_BYTES_MAX, Plan};
+use super::span::Span;
+use crate::serve::pool::{Policy, Rules};
 
 /// A server whose capacity is known in advance, in a choice of concurrency models.
 #[derive(clap::Args, Clone, Debug)]
@@ -158,18 +159,6 @@ pub enum PolicyName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Unit {
-    Request,
-    Connection,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Accept {
-    Dealt,
-    Reuseport,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// Requests and responses
     Http,
@@ -177,12 +166,6 @@ pub enum Protocol {
     Websocket,
     /// WebSockets whose clients speak SocketCluster: calls are answered with their data, other events with themselves
     Socketcluster,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Framing {
-    ContentLength,
-    Chunked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -199,126 +182,8 @@ pub enum LoopWaits {
     Block,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misbehave {
-    None,
-    NeverReady,
-    DieAfter { ns: u64 },
-    Garbage,
-    Close,
-    Silent,
-    IgnoreSigterm,
-    ForkEscape,
-}
-
-impl FromStr for Misbehave {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Misbehave, String> {
-        Ok(match text {
-            "none" => Misbehave::None,
-            "never-ready" => Misbehave::NeverReady,
-            "garbage" => Misbehave::Garbage,
-            "close" => Misbehave::Close,
-            "silent" => Misbehave::Silent,
-            "ignore-sigterm" => Misbehave::IgnoreSigterm,
-            "fork-escape" => Misbehave::ForkEscape,
-            _ => match text.strip_prefix("die-after:") {
-                Some(time) => Misbehave::DieAfter { ns: time.parse::<Span>()?.ns },
-                None => {
-                    return Err("expected none, never-ready, die-after:TIME, garbage, close, silent, ignore-sigterm \
-                                or fork-escape"
-                        .into());
-                }
-            },
-        })
-    }
-}
-
-/// A length of time as people write it: `250us`, `1.5ms`, `2s`, `1m`, `0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub ns: u64,
-}
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Span, String> {
-        let help = || format!("`{text}` is no time: write a number and ns, us, ms, s, m or h, as in 250us or 1.5ms");
-        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let number: f64 = text[..split].parse().map_err(|_| help())?;
-        let unit_ns = match &text[split..] {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            "" if number == 0.0 => 1.0,
-            _ => return Err(help()),
-        };
-        let ns = number * unit_ns;
-        if ns > 86_400e9 {
-            return Err(format!("`{text}` is longer than a day"));
-        }
-        Ok(Span { ns: ns.round() as u64 })
-    }
-}
-
-/// Everything the server needs to know, with nothing left open.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub host: IpAddr,
-    pub port: u16,
-    pub management_port: Option<u16>,
-    pub backlog: u32,
-    pub concurrency: Concurrency,
-    pub protocol: Protocol,
-    pub plan: Plan,
-    /// 0: there is no downstream.
-    pub downstream_limit: usize,
-    pub downstream_kind: DownstreamKind,
-    pub loop_blocks: bool,
-    pub accept_delay_ns: u64,
-    /// Absent: the system's limit.
-    pub descriptors: Option<u64>,
-    pub stall: Option<Pauses>,
-    pub pauses: Option<Pauses>,
-    pub seed: u64,
-    pub misbehave: Misbehave,
-}
-
-#[derive(Clone, Debug)]
-pub enum Concurrency {
-    ThreadPerConnection,
-    Pool { rules: Rules, unit: Unit },
-    EventLoop { instances: usize, accept: Accept },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DownstreamKind {
-    Permits,
-    /// `connections` 0: no limit.
-    Tcp {
-        connections: usize,
-    },
-}
-
-/// Something that happens from each k * every on, k = 1, 2, ..., for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pauses {
-    pub every_ns: u64,
-    pub length_ns: u64,
-}
-
 /// With fewer descriptors than this a server can hardly start.
 const DESCRIPTORS_MIN: u64 = 16;
-
-/// Largest payload that a request may ask for.
-pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Most memory that a request may ask for.
-pub const MEMORY_BYTES_MAX: usize = 1 << 30;
 
 impl Args {
     /// Checks what clap cannot, and resolves the rest. The error is a sentence for the user.
@@ -344,7 +209,11 @@ impl Args {
             management_port: self.management_port,
             backlog: self.backlog,
             concurrency: self.concurrency()?,
-            protocol: self.protocol,
+            websocket: match self.protocol {
+                Protocol::Http => None,
+                Protocol::Websocket => Some(Dialect::Plain),
+                Protocol::Socketcluster => Some(Dialect::Socketcluster),
+            },
             plan: Plan {
                 cpu: Amount { mean_ns: self.cpu.ns, distribution: self.cpu_distribution },
                 wait: Amount { mean_ns: self.wait.ns, distribution: self.wait_distribution },
@@ -437,34 +306,4 @@ fn pauses((every_name, every): (&str, Span), (for_name, length): (&str, Span)) -
 
 fn at_least_one(option: &str, value: usize) -> Result<(), String> {
     if value == 0 { Err(format!("{option} must be at least 1")) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        for (text, ns) in [
-            ("0", 0),
-            ("0ms", 0),
-            ("250us", 250_000),
-            ("1.5ms", 1_500_000),
-            ("2s", 2_000_000_000),
-            ("1m", 60_000_000_000),
-        ] {
-            assert_eq!(text.parse::<Span>(), Ok(Span { ns }), "{text}");
-        }
-        for text in ["", "5", "ms", "1.2.3s", "-1ms", "10 ms", "5sec", "25h"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn misbehaviours_are_read() {
-        assert_eq!("die-after:2s".parse(), Ok(Misbehave::DieAfter { ns: 2_000_000_000 }));
-        assert_eq!("none".parse(), Ok(Misbehave::None));
-        assert!("die-after:2".parse::<Misbehave>().is_err());
-        assert!("explode".parse::<Misbehave>().is_err());
-    }
 }

@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::sys::{self, Epoll, now_ns, sleep_until};
-use super::work::wait_from;
+use crate::serve::sys::{self, Epoll, now_ns, sleep_until};
+use crate::serve::timing::wait_from;
 
 /// How long the queue is left alone.
 const PAUSE_NS: u64 = 10_000_000;

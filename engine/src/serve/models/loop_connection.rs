@@ -1,8 +1,8 @@
 //! What an event loop knows of one connection: what is read and not served, what is not written, for what it waits and
 //! how it is to end. Who changes it, and when, is the loop's business.
 
-use super::echo::Echo;
-use super::service::{Job, Socket};
+use crate::serve::request::echo::Echo;
+use crate::serve::request::service::{Job, Socket};
 
 pub struct Connection {
     pub socket: Socket,

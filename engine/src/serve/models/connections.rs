@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::door;
-use super::http::{self, LAST_ANSWER, Parsed};
-use super::pool::{Pool, Rules, STACK_BYTES, Submitted};
-use super::service::{Service, Socket, Step};
-use super::sys::{self, Epoll};
+use crate::serve::pool::{Pool, Rules, STACK_BYTES, Submitted};
+use crate::serve::request::http::{self, LAST_ANSWER, Parsed};
+use crate::serve::request::service::{Service, Socket, Step};
+use crate::serve::sys::{self, Epoll};
 
 const READ_BYTES: usize = 16 << 10;
 

@@ -2,42 +2,33 @@
 //! threads of the server call it with over loopback, through a pool of kept connections.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::event_loop;
-use super::options::{Accept, Concurrency, Config, DownstreamKind, Protocol};
 use super::permits::Permits;
-use super::service::Service;
-use super::sys;
+use crate::serve::sys;
 
 /// Every answer of the database has this body.
-const BODY_BYTES: usize = 64;
+pub const BODY_BYTES: usize = 64;
 /// Without a connection (no descriptors left), it is tried again after this.
 const PAUSE: Duration = Duration::from_millis(10);
-const BACKLOG: u32 = 4096;
 
 pub struct Remote {
     address: SocketAddr,
     /// The connections that may be open at once; none: as many as there are callers.
     connections: Option<Permits>,
     idle: Mutex<Vec<OwnedFd>>,
-    database: Arc<Service>,
+    /// The permits of the database itself, shared for the metrics page.
+    permits: Arc<Permits>,
 }
 
 impl Remote {
-    /// The database that the options ask for, listening; none where the downstream is no server.
-    pub fn start(config: &Config) -> Result<Option<Remote>, String> {
-        let DownstreamKind::Tcp { connections } = config.downstream_kind else { return Ok(None) };
-        let explain = |error: io::Error| format!("cannot start its downstream: {error}");
-        let listener = sys::listen(Ipv4Addr::LOCALHOST.into(), 0, BACKLOG, false).map_err(explain)?;
-        let address = sys::local_address(&listener).map_err(explain)?;
-        let database = Service::new(&database(config), None);
-        event_loop::start(&database, vec![listener], 1, "database").map_err(explain)?;
+    /// `connections` 0: no limit.
+    pub fn new(address: SocketAddr, connections: usize, permits: Arc<Permits>) -> Remote {
         let connections = (connections > 0).then(|| Permits::new(connections));
-        Ok(Some(Remote { address, connections, idle: Mutex::default(), database }))
+        Remote { address, connections, idle: Mutex::default(), permits }
     }
 
     /// Asks the database for work of this length and blocks until it has answered, first for a free connection.
@@ -59,8 +50,8 @@ impl Remote {
     }
 
     /// What the database has to give: its permits, those in use, and who waits.
-    pub fn permits(&self) -> Option<&Permits> {
-        self.database.work.downstream.as_ref()
+    pub fn permits(&self) -> &Permits {
+        &self.permits
     }
 
     /// The connection used last, or a new one.
@@ -72,24 +63,6 @@ impl Remote {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         Ok(stream.into())
-    }
-}
-
-/// The database is this same server, with nothing to do but its limited wait.
-fn database(config: &Config) -> Config {
-    let mut plan = config.plan;
-    (plan.cpu.mean_ns, plan.wait.mean_ns, plan.lock_ns, plan.memory_bytes, plan.yields) = (0, 0, 0, 0, 0);
-    (plan.payload_bytes, plan.chunked) = (BODY_BYTES, false);
-    Config {
-        plan,
-        concurrency: Concurrency::EventLoop { instances: 1, accept: Accept::Dealt },
-        downstream_kind: DownstreamKind::Permits,
-        protocol: Protocol::Http,
-        loop_blocks: false,
-        stall: None,
-        pauses: None,
-        accept_delay_ns: 0,
-        ..config.clone()
     }
 }
 

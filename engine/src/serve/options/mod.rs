@@ -1,0 +1,7 @@
+//! The command line of `serve` (`args`) and the values that it resolves to: `config`, in it `plan` (the work of a
+//! request) and `span` (a length of time).
+
+pub mod args;
+pub mod config;
+pub mod plan;
+pub mod span;
