@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
-use crate::events::LoadEvent;
-use crate::load::check::Problem;
-use crate::load::{FAILED, WRONG, control, coordinator, plan, show};
-use crate::spec::{
+use crate::contract::events::LoadEvent;
+use crate::contract::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
 };
+use crate::load::check::Problem;
+use crate::load::{FAILED, WRONG, control, coordinator, plan, show};
 
 #[derive(clap::Args)]
 pub struct Args {

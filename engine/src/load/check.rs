@@ -1,8 +1,8 @@
 //! Is a spec possible? A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and types were
 //! checked by serde; addresses, files and limits of this machine are checked when the plan is made.
 
+use crate::contract::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
 use crate::load::check_messages::{check_message, check_messages};
-use crate::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
 
 /// What is wrong with a spec, where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]

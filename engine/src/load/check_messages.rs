@@ -5,9 +5,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::IgnoredAny;
 
+use crate::contract::spec::{Checks, Dialect, Duration, LoadSpec, Matching, Message, Model, Step, WebSocket};
 use crate::load::check::{Checked, DAY_NS, at_most, between, check_headers, check_path, is_name, wrong};
 use crate::load::messages::template::{self, ID};
-use crate::spec::{Checks, Dialect, Duration, LoadSpec, Matching, Message, Model, Step, WebSocket};
 
 /// Faster than this no user can be meant to send.
 const LEAST_PACE_NS: u64 = 1_000;

@@ -4,9 +4,9 @@
 use std::io::BufRead;
 use std::sync::mpsc::Sender;
 
+use crate::contract::spec::Command;
 use crate::load::sys;
 use crate::load::worker::Report;
-use crate::spec::Command;
 
 pub enum Input {
     Command(Command),

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::{now_ns, process_use};
-use crate::events::{LoadEvent, Summary};
+use crate::contract::events::{LoadEvent, Summary};
+use crate::contract::spec::Command;
 use crate::load::check::Problem;
 use crate::load::control::Input;
 use crate::load::merge::{Intervals, Span, begins, summary};
@@ -16,7 +17,6 @@ use crate::load::plan::Plan;
 use crate::load::recorder::Final;
 use crate::load::sys::{self, Wake};
 use crate::load::worker::{Report, Share, Worker};
-use crate::spec::Command;
 
 /// Edges lie at least this far ahead, so that every thread knows of them in time.
 const AHEAD_NS: u64 = 3_000_000;

@@ -30,7 +30,7 @@ use std::sync::mpsc::channel;
 pub use alone::Args;
 
 use crate::clock::{now_ns, wall_ns};
-use crate::events::{ErrorEvent, Hello, LoadEvent};
+use crate::contract::events::{ErrorEvent, Hello, LoadEvent};
 use check::Problem;
 use control::Input;
 
@@ -75,7 +75,7 @@ pub fn main(args: Args) -> ExitCode {
 
 fn hello(descriptor_limit: u64) -> Hello {
     Hello {
-        protocol: crate::spec::PROTOCOL,
+        protocol: crate::contract::spec::PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         monotonic_ns: now_ns(),
@@ -85,7 +85,7 @@ fn hello(descriptor_limit: u64) -> Hello {
 }
 
 /// The first line of stdin.
-fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
+fn read_spec() -> Result<crate::contract::spec::LoadSpec, Problem> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) => Err(Problem::new(
@@ -97,7 +97,7 @@ fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
     }
 }
 
-fn parse_spec(line: &str) -> Result<crate::spec::LoadSpec, Problem> {
+fn parse_spec(line: &str) -> Result<crate::contract::spec::LoadSpec, Problem> {
     let mut json = serde_json::Deserializer::from_str(line);
     serde_path_to_error::deserialize(&mut json).map_err(|error| Problem::spec(&error.path().to_string(), error.inner()))
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::{self, ProcessUse};
-use crate::events::Phase;
+use crate::contract::events::Phase;
+use crate::contract::outcome::Outcome;
 pub use crate::load::flight::{COHORT, Flight};
 use crate::load::histogram::{Histogram, Sparse};
 use crate::load::phases::Edges;
 use crate::load::recorder_websocket::WebSocketCounts;
-use crate::outcome::Outcome;
 
 pub const OUTCOMES: usize = Outcome::ALL.len();
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::WebSocketSummary;
+use crate::contract::events::WebSocketSummary;
+use crate::contract::outcome::Outcome;
 use crate::load::histogram::Histogram;
 use crate::load::merge::outcomes;
 use crate::load::recorder::{OUTCOMES, Recorder};
-use crate::outcome::Outcome;
 
 /// Why a user that had joined lost its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::clock::{now_ns, wall_ns};
-use crate::events::Phase;
+use crate::contract::events::Phase;
 use crate::load::control::Input;
 use crate::load::http1::parse::{HeadCache, Partial};
 use crate::load::phases::Edges;

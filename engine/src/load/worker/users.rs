@@ -7,13 +7,13 @@
 use super::slot::{Slot, State};
 use super::{Report, SWEEP_NS, Worker};
 use crate::clock::now_ns;
+use crate::contract::outcome::Outcome;
+use crate::contract::spec::Model;
 use crate::load::arrivals::Schedule;
 use crate::load::control::Input;
 use crate::load::plan::draw;
 use crate::load::recorder::{COHORT, Flight};
 use crate::load::timers::Timer;
-use crate::outcome::Outcome;
-use crate::spec::Model;
 
 /// The least pause of a user that could not connect: a refused port is not hammered.
 const CONNECT_PAUSE_NS: u64 = 100_000_000;
