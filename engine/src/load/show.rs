@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use crate::contract::events::{Outcomes, Summary};
 use crate::contract::outcome::Outcome;
 use crate::contract::spec::{Arrivals, LoadSpec, Model};
-use crate::load::histogram::decode;
+use crate::load::recorder::histogram::decode;
 
 /// A thread that used more of its CPU than this could not have sent faster.
 const BUSY: f64 = 0.95;

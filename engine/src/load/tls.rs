@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::contract::spec::Tls;
-use crate::load::check::Problem;
+use crate::load::problem::Problem;
 use crate::load::sys;
 
 /// What every connection shares.

@@ -7,7 +7,7 @@ use super::slot::State;
 use super::wire::LARGE_BYTES;
 use crate::contract::outcome::Outcome;
 use crate::load::messages::session::Heard;
-use crate::load::recorder_websocket::Loss;
+use crate::load::recorder::websocket::Loss;
 use crate::load::sys::{self, Errno, FAILED, PEER_CLOSED, READABLE, WRITABLE};
 use crate::load::tls::TlsError;
 
