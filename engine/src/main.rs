@@ -3,17 +3,14 @@
 //! reference subject, `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
 
 mod clock;
-mod events;
+mod contract;
 mod limits;
 mod link;
 mod load;
-mod outcome;
 mod probe;
 mod scan;
-mod schema;
 mod serve;
 mod socketcluster;
-mod spec;
 mod statsd;
 mod websocket;
 
@@ -43,7 +40,7 @@ enum Program {
     /// The reference server: one tiny HTTP service in every concurrency model
     Serve(serve::Args),
     /// Write the JSON Schemas of the wire contract into a folder
-    Schema(schema::Args),
+    Schema(contract::schema::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +49,6 @@ fn main() -> ExitCode {
         Program::Probe(args) => probe::main(args),
         Program::Link(args) => link::main(args),
         Program::Serve(args) => serve::main(args),
-        Program::Schema(args) => schema::main(args),
+        Program::Schema(args) => contract::schema::main(args),
     }
 }

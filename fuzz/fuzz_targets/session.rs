@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use powerband_fuzz::load::flight::Flight;
 use powerband_fuzz::load::messages::plan::MessagesPlan;
 use powerband_fuzz::load::messages::session::{Desk, Heard, Session};
-use powerband_fuzz::spec::LoadSpec;
+use powerband_fuzz::contract::spec::LoadSpec;
 use powerband_fuzz::websocket::frame::{Opcode, write_frame};
 use powerband_fuzz::websocket::handshake;
 use powerband_fuzz::websocket::reader::{Reader, Rules};

@@ -2,17 +2,14 @@
 
 #![allow(dead_code)]
 
+pub mod contract;
 pub mod load;
-#[path = "../../engine/src/outcome.rs"]
-pub mod outcome;
 #[path = "../../engine/src/scan.rs"]
 pub mod scan;
 #[path = "../../engine/src/socketcluster/mod.rs"]
 pub mod socketcluster;
 #[path = "../../engine/src/socketcluster/oracle.rs"]
 pub mod socketcluster_oracle;
-#[path = "../../engine/src/spec.rs"]
-pub mod spec;
 #[path = "../../engine/src/statsd/mod.rs"]
 pub mod statsd;
 #[path = "../../engine/src/statsd/oracle.rs"]

@@ -1,5 +1,5 @@
 """Both sides of the wire read the same examples: `protocol/good` is accepted and `protocol/bad` refused by the schemas
-and by `powerband.wire.protocol`; `engine/src/schema.rs` holds the engine to the same files, named SCHEMA.CASE.json."""
+and by `powerband.wire`; `engine/src/contract/schema.rs` holds the engine to the same files, named SCHEMA.CASE.json."""
 
 from __future__ import annotations
 

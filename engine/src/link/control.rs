@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
 
 use crate::clock::now_ns;
-use crate::spec::Command;
+use crate::contract::spec::Command;
 
 const STDIN: RawFd = 0;
 /// A line longer than this is no spec: the rest would only fill memory.

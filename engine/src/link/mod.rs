@@ -14,8 +14,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use crate::clock::{now_ns, process_use};
-use crate::events::ErrorEvent;
-use crate::spec::PROTOCOL;
+use crate::contract::events::ErrorEvent;
+use crate::contract::spec::PROTOCOL;
 use bridge::Bridge;
 use control::Control;
 use lane::{sent_bytes, usual_queue_bytes};

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::events::ErrorEvent;
+use crate::contract::events::ErrorEvent;
 
 /// Two new network namespaces and the link that joins them, alike in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

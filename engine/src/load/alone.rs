@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
-use crate::events::LoadEvent;
-use crate::load::check::Problem;
-use crate::load::{FAILED, WRONG, control, coordinator, plan, show};
-use crate::spec::{
+use crate::contract::events::LoadEvent;
+use crate::contract::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
 };
+use crate::load::problem::Problem;
+use crate::load::{control, coordinator, plan, show};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -90,7 +90,7 @@ pub fn main(args: &Args, descriptor_limit: u64) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("powerband-engine load: {}", problem.message);
-            ExitCode::from(if problem.kind == "internal" { FAILED } else { WRONG })
+            problem.exit_code()
         }
     }
 }

@@ -7,7 +7,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::spec::{Arrivals as Kind, Ramp};
+use crate::contract::spec::{Arrivals as Kind, Ramp};
 
 /// One thread's part of an engine's arrivals.
 pub struct Schedule {

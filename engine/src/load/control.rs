@@ -1,23 +1,10 @@
-//! What reaches the coordinator while a load runs: command lines, the end of stdin, signals, reports of workers; each from its own
-//! thread into one channel. Nothing is decided here.
+//! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. Nothing is decided here.
 
 use std::io::BufRead;
 use std::sync::mpsc::Sender;
 
+use crate::load::input::Input;
 use crate::load::sys;
-use crate::load::worker::Report;
-use crate::spec::Command;
-
-pub enum Input {
-    Command(Command),
-    /// A line that is no command; the text says why.
-    Wrong(String),
-    /// The controller has gone.
-    Closed,
-    /// SIGINT or SIGTERM.
-    Interrupted,
-    Report(usize, Report),
-}
 
 /// Reads command lines until stdin ends.
 pub fn read_commands(inputs: Sender<Input>) {

@@ -7,16 +7,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::{now_ns, process_use};
-use crate::events::{LoadEvent, Summary};
-use crate::load::check::Problem;
-use crate::load::control::Input;
-use crate::load::merge::{Intervals, Span, begins, summary};
+use crate::contract::events::{LoadEvent, Summary};
+use crate::contract::spec::Command;
+use crate::load::input::{Input, Report};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
+use crate::load::problem::Problem;
 use crate::load::recorder::Final;
+use crate::load::recorder::merge::{Intervals, Span, begins, summary};
 use crate::load::sys::{self, Wake};
-use crate::load::worker::{Report, Share, Worker};
-use crate::spec::Command;
+use crate::load::worker::{Share, Worker};
 
 /// Edges lie at least this far ahead, so that every thread knows of them in time.
 const AHEAD_NS: u64 = 3_000_000;

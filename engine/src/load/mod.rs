@@ -5,18 +5,16 @@
 mod alone;
 mod arrivals;
 mod check;
-mod check_messages;
 mod control;
 mod coordinator;
 mod flight;
-mod histogram;
 mod http1;
-mod merge;
+mod input;
 mod messages;
 mod phases;
 mod plan;
+mod problem;
 mod recorder;
-mod recorder_websocket;
 mod show;
 mod sys;
 mod timers;
@@ -30,13 +28,10 @@ use std::sync::mpsc::channel;
 pub use alone::Args;
 
 use crate::clock::{now_ns, wall_ns};
-use crate::events::{ErrorEvent, Hello, LoadEvent};
-use check::Problem;
-use control::Input;
-
-/// Exit codes: the spec or the command line is wrong; the run failed.
-const WRONG: u8 = 2;
-const FAILED: u8 = 1;
+use crate::contract::events::{ErrorEvent, Hello, LoadEvent};
+use crate::contract::spec::{LoadSpec, PROTOCOL};
+use input::Input;
+use problem::{Problem, WRONG};
 
 pub fn main(args: Args) -> ExitCode {
     let descriptor_limit = crate::limits::raise_descriptor_limit().1;
@@ -67,15 +62,16 @@ pub fn main(args: Args) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(problem) => {
+            let code = problem.exit_code();
             print_event(LoadEvent::Error(ErrorEvent { kind: problem.kind.into(), message: problem.message }));
-            ExitCode::from(if problem.kind == "internal" { FAILED } else { WRONG })
+            code
         }
     }
 }
 
 fn hello(descriptor_limit: u64) -> Hello {
     Hello {
-        protocol: crate::spec::PROTOCOL,
+        protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         monotonic_ns: now_ns(),
@@ -85,7 +81,7 @@ fn hello(descriptor_limit: u64) -> Hello {
 }
 
 /// The first line of stdin.
-fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
+fn read_spec() -> Result<LoadSpec, Problem> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) => Err(Problem::new(
@@ -97,7 +93,7 @@ fn read_spec() -> Result<crate::spec::LoadSpec, Problem> {
     }
 }
 
-fn parse_spec(line: &str) -> Result<crate::spec::LoadSpec, Problem> {
+fn parse_spec(line: &str) -> Result<LoadSpec, Problem> {
     let mut json = serde_json::Deserializer::from_str(line);
     serde_path_to_error::deserialize(&mut json).map_err(|error| Problem::spec(&error.path().to_string(), error.inner()))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::events::Phase;
+use crate::contract::events::Phase;
 
 /// Ends of warm-up, measure and drain; `u64::MAX`: not known yet.
 pub struct Edges {

@@ -7,13 +7,14 @@ use std::time::Duration as StdDuration;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+use crate::contract::spec::{Duration, LoadSpec, Model};
 use crate::load::arrivals::exponential;
-use crate::load::check::{Problem, check};
+use crate::load::check::check;
 use crate::load::http1::{contains::Needles, parse::Expected, render};
 use crate::load::messages::plan::MessagesPlan;
+use crate::load::problem::Problem;
 use crate::load::sys;
 use crate::load::tls::TlsPlan;
-use crate::spec::{Duration, LoadSpec, Model};
 
 pub struct Plan {
     pub spec: LoadSpec,

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 
-use crate::events::{Outcomes, Summary};
-use crate::load::histogram::decode;
-use crate::outcome::Outcome;
-use crate::spec::{Arrivals, LoadSpec, Model};
+use crate::contract::events::{Outcomes, Summary};
+use crate::contract::outcome::Outcome;
+use crate::contract::spec::{Arrivals, LoadSpec, Model};
+use crate::load::recorder::histogram::decode;
 
 /// A thread that used more of its CPU than this could not have sent faster.
 const BUSY: f64 = 0.95;

@@ -10,9 +10,9 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::load::check::Problem;
+use crate::contract::spec::Tls;
+use crate::load::problem::Problem;
 use crate::load::sys;
-use crate::spec::Tls;
 
 /// What every connection shares.
 pub struct TlsPlan {

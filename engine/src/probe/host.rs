@@ -3,7 +3,7 @@
 use super::accept::AcceptQueues;
 use super::process::tick_ns;
 use super::procfs::{Numbers, ProcFile, after, number_after};
-use crate::events::HostSample;
+use crate::contract::events::HostSample;
 
 pub struct Host {
     stat: Option<ProcFile>,

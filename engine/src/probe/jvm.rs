@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::tree::Tree;
-use crate::events::{Collector, Jvm};
+use crate::contract::events::{Collector, Jvm};
 
 const EVERY_NS: u64 = 1_000_000_000;
 /// A process that has no such file after so many looks is no JVM. The file is there some 50 ms after its start.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::perf::PerfCounters;
-use crate::spec::Launch;
+use crate::contract::spec::Launch;
 
 /// A started subject.
 pub struct Launched {

@@ -25,7 +25,7 @@ mod waits;
 use std::process::ExitCode;
 
 use crate::clock::{clock_ns, now_ns as monotonic_ns};
-use crate::spec::{PROTOCOL, ProbeSpec, Watch};
+use crate::contract::spec::{PROTOCOL, ProbeSpec, Watch};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::signals::Signals;
-use crate::events::ProbeEvent;
+use crate::contract::events::ProbeEvent;
 
 /// The controller has gone, or asked by signal for the end: kill everything and leave.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::monotonic_ns;
-use crate::events::{ProbeEvent, Scrape};
-use crate::spec;
+use crate::contract::events::{ProbeEvent, Scrape};
+use crate::contract::spec;
 
 const PAGE_MAX: usize = 16 * 1024 * 1024;
 const SHOWN: usize = 60;

@@ -18,8 +18,8 @@ use super::signals::{Signals, parent_of_self};
 use super::statsd::{Bound, Sink};
 use super::tree::Tree;
 use super::{monotonic_ns, own_cpu_ns};
-use crate::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
-use crate::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
+use crate::contract::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
+use crate::contract::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
 
 /// Shortest and longest sampling period.
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000;

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 
 use super::datagrams::{Batch, Socket};
 use super::monotonic_ns;
-use crate::events::{ProbeEvent, Statsd};
-use crate::spec;
+use crate::contract::events::{ProbeEvent, Statsd};
+use crate::contract::spec;
 use crate::statsd::store::Store;
 
 const INTERVAL_NS_MIN: u64 = 1_000_000;

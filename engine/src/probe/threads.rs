@@ -9,7 +9,7 @@ use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use super::{clock_ns, thread_cpu_ns};
-use crate::events::{PoolSample, ThreadSample, WaitKind};
+use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.
 const POOLS_MAX: usize = 256;

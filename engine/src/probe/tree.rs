@@ -10,7 +10,7 @@ use super::process::{Process, Usage, tick_ns};
 use super::procfs::processes;
 use super::thread_cpu_ns;
 use super::threads::ThreadTable;
-use crate::events::{Threads, TreeSample};
+use crate::contract::events::{Threads, TreeSample};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// Up to this many threads are looked at on every sample; of more, what grows with them is read once a second.

@@ -1,7 +1,7 @@
 //! What a blocked thread waits on, from the system call it is in (`/proc/PID/task/TID/syscall`) and, where that may not be
 //! read, from its wait channel, the kernel function it sleeps in. When a thread is looked at is decided by `threads`.
 
-use crate::events::WaitKind;
+use crate::contract::events::WaitKind;
 
 /// The text of a thread's `syscall` file.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 """The wire contract seen from the control plane: specs and commands that go to engine processes, events that come back.
 
-Mirrors engine/src/spec.rs and events.rs field by field (`protocol/*.schema.json`; a contract test holds both to the
+Mirrors engine/src/contract/{spec,events}.rs field by field (`protocol/*.schema.json`; a contract test holds both to the
 same examples). While a trial runs, lines are copied to disk as they came: `kind_of` looks at a line without decoding
 it. All times are integer ns; instants are CLOCK_MONOTONIC, which every process of one host shares.
 """

@@ -1,6 +1,6 @@
 //! The bytes of a request, made once before the run. A step and the URL's authority enter; nothing is checked here.
 
-use crate::spec::Step;
+use crate::contract::spec::Step;
 
 /// Request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` where absent.
 pub fn request(step: &Step, authority: &str, keep_alive: bool) -> Vec<u8> {

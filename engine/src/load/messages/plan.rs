@@ -4,10 +4,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use crate::contract::spec::{Dialect, Duration, LoadSpec, Matching, Message, Model, Step};
 use crate::load::messages::template::Template;
 use crate::scan::{Mark, Tally};
 use crate::socketcluster::{Version, outgoing};
-use crate::spec::{Dialect, Duration, LoadSpec, Matching, Message, Model, Step};
 use crate::websocket::frame::Opcode;
 use crate::websocket::opening::Opening;
 use crate::websocket::reader::Rules;

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::contract::outcome::Outcome;
 use crate::load::flight::Flight;
 use crate::load::messages::plan::{MessagePlan, MessagesPlan};
 use crate::load::messages::template::{Template, Values};
-use crate::outcome::Outcome;
 use crate::scan::Tally;
 use crate::socketcluster::incoming::{HandshakeAnswer, Incoming, classify, handshake_answer, packets};
 use crate::socketcluster::{HANDSHAKE_ID, Version, outgoing};

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::contract::spec::LoadSpec;
 use crate::load::flight::COHORT;
-use crate::spec::LoadSpec;
 use crate::websocket::handshake;
 use crate::websocket::reader::Rules;
 use serde_json::{Value, json};

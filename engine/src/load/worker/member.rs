@@ -1,7 +1,7 @@
 //! What a worker keeps of users that hold a WebSocket each, beside their slots. No system call is made here, and nothing decided.
 
+use crate::load::flight::Flight;
 use crate::load::messages::session::{Desk, Session};
-use crate::load::recorder::Flight;
 
 /// One user. Some 250 bytes: together with its slot, its timer and the queue of its requests half a KiB.
 #[derive(Default)]

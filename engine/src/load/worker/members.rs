@@ -6,12 +6,12 @@
 
 use super::slot::State;
 use super::{SWEEP_NS, Worker};
+use crate::contract::outcome::Outcome;
+use crate::contract::spec::Duration;
+use crate::load::flight::{COHORT, Flight};
 use crate::load::plan::{draw, draw_first};
-use crate::load::recorder::{COHORT, Flight};
-use crate::load::recorder_websocket::Loss;
+use crate::load::recorder::websocket::Loss;
 use crate::load::timers::Timer;
-use crate::outcome::Outcome;
-use crate::spec::Duration;
 
 /// How long the server's answer to a close frame is waited for.
 const CLOSING_NS: u64 = 500_000_000;

@@ -5,11 +5,11 @@ use super::Worker;
 use super::member::Blocked;
 use super::slot::State;
 use super::wire::LARGE_BYTES;
+use crate::contract::outcome::Outcome;
 use crate::load::messages::session::Heard;
-use crate::load::recorder_websocket::Loss;
+use crate::load::recorder::websocket::Loss;
 use crate::load::sys::{self, Errno, FAILED, PEER_CLOSED, READABLE, WRITABLE};
 use crate::load::tls::TlsError;
-use crate::outcome::Outcome;
 
 /// Reads of one connection before others are looked at: a server may send faster than its messages are understood.
 const READS_AT_ONCE: usize = 16;

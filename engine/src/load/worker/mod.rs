@@ -12,33 +12,22 @@ mod users;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::clock::{now_ns, wall_ns};
-use crate::events::Phase;
-use crate::load::control::Input;
+use crate::contract::events::Phase;
 use crate::load::http1::parse::{HeadCache, Partial};
+use crate::load::input::{Input, Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
-use crate::load::recorder::{Final, Recorder, Snapshot};
+use crate::load::recorder::Recorder;
 use crate::load::sys::{self, Epoll, Event, WRITABLE, Wake};
 use crate::load::timers::Timers;
 use member::Web;
 use slot::{Slot, State};
 use users::Open;
-
-/// What a worker tells the coordinator.
-pub enum Report {
-    Interval(Box<Snapshot>),
-    /// Closed model: every user has left, the last at this instant.
-    AllLeft(u64),
-    Final(Box<Final>),
-}
-
-pub type Reports = Sender<Input>;
 
 /// Events taken per wait: few enough that what falls due meanwhile does not wait long.
 const EVENTS: usize = 256;

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use crate::load::flight::Flight;
 use crate::load::http1::parse::{Parser, Partial};
-use crate::load::recorder::Flight;
 use crate::load::tls::TlsConnection;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,15 +5,15 @@
 //! one. A request that fails ends its pass: the user begins the scenario anew, the arrival is over.
 
 use super::slot::{Slot, State};
-use super::{Report, SWEEP_NS, Worker};
+use super::{SWEEP_NS, Worker};
 use crate::clock::now_ns;
+use crate::contract::outcome::Outcome;
+use crate::contract::spec::Model;
 use crate::load::arrivals::Schedule;
-use crate::load::control::Input;
+use crate::load::flight::{COHORT, Flight};
+use crate::load::input::{Input, Report};
 use crate::load::plan::draw;
-use crate::load::recorder::{COHORT, Flight};
 use crate::load::timers::Timer;
-use crate::outcome::Outcome;
-use crate::spec::Model;
 
 /// The least pause of a user that could not connect: a refused port is not hammered.
 const CONNECT_PAUSE_NS: u64 = 100_000_000;

@@ -4,10 +4,10 @@
 
 use super::Worker;
 use super::slot::State;
+use crate::contract::outcome::Outcome;
 use crate::load::http1::parse::{Progress, Response};
 use crate::load::sys::{self, FAILED, PEER_CLOSED, READABLE, WRITABLE};
 use crate::load::tls::TlsError;
-use crate::outcome::Outcome;
 
 /// Requests gathered for one write beyond the first stop here.
 const GATHER_BYTES: usize = 64 * 1024;

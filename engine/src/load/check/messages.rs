@@ -1,13 +1,12 @@
-//! Is what a spec says of WebSockets possible? The spec enters, the first problem leaves. What a step, a model or a connection
-//! says beside it is `check`'s business.
+//! Checks what a spec says of WebSockets: messages, matching of answers, pace, handshake. The spec enters, the first problem leaves.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::IgnoredAny;
 
-use crate::load::check::{Checked, DAY_NS, at_most, between, check_headers, check_path, is_name, wrong};
+use crate::contract::spec::{Checks, Dialect, Duration, LoadSpec, Matching, Message, Model, Step, WebSocket};
+use crate::load::check::fields::{Checked, DAY_NS, at_most, between, check_headers, check_path, is_name, wrong};
 use crate::load::messages::template::{self, ID};
-use crate::spec::{Checks, Dialect, Duration, LoadSpec, Matching, Message, Model, Step, WebSocket};
 
 /// Faster than this no user can be meant to send.
 const LEAST_PACE_NS: u64 = 1_000;
@@ -220,7 +219,7 @@ fn check_websocket(websocket: &WebSocket) -> Checked {
 
 #[cfg(test)]
 mod tests {
-    use crate::load::check::check;
+    use super::*;
     use serde_json::{Value, json};
 
     fn spec() -> Value {
@@ -233,7 +232,10 @@ mod tests {
     }
 
     fn checked(spec: Value) -> Result<(), String> {
-        check(&serde_json::from_value(spec).unwrap()).map_err(|problem| problem.message)
+        let spec: LoadSpec = serde_json::from_value(spec).unwrap();
+        let websocket = spec.connection.websocket.as_ref();
+        let steps = || spec.scenario.iter().try_for_each(|step| check_message("scenario[0]", websocket, step));
+        steps().and_then(|()| check_messages(&spec)).map_err(|problem| problem.message)
     }
 
     /// The sound spec with this in place of what its JSON pointer points to.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::Outcome;
+use crate::contract::outcome::Outcome;
 
 /// Requests by outcome; outcomes that did not occur are left out.
 pub type Outcomes = BTreeMap<Outcome, u64>;

@@ -1,36 +1,18 @@
-//! Is a spec possible? A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and types were
-//! checked by serde; addresses, files and limits of this machine are checked when the plan is made.
+//! Checks that a load can be run as its spec says. A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and
+//! types were checked by serde; addresses, files and limits of this machine are checked when the plan is made.
 
-use crate::load::check_messages::{check_message, check_messages};
-use crate::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
+mod fields;
+mod messages;
 
-/// What is wrong with a spec, where, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// One of the kinds of `ErrorEvent`.
-    pub kind: &'static str,
-    pub message: String,
-}
-
-impl Problem {
-    pub fn spec(path: &str, message: impl std::fmt::Display) -> Problem {
-        Problem { kind: "spec", message: format!("{path}: {message}") }
-    }
-
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Problem {
-        Problem { kind, message: message.into() }
-    }
-}
-
-pub type Checked = Result<(), Problem>;
+use crate::contract::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
+use fields::{Checked, DAY_NS, at_least, at_most, between, check_headers, check_path, is_token, wrong};
+use messages::{check_message, check_messages};
 
 /// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
 const MAX_STEPS: usize = 1 << 15;
-pub const MAX_PIPELINE: u32 = 1024;
+const MAX_PIPELINE: u32 = 1024;
 const MAX_THREADS: u32 = 1024;
 const MAX_RATE_PER_S: f64 = 1e8;
-/// No pause, timeout or ramp is longer: sums of instants and a few of these stay far from the end of 64 bits.
-pub const DAY_NS: u64 = 86_400_000_000_000;
 
 pub fn check(spec: &LoadSpec) -> Checked {
     if spec.protocol != PROTOCOL {
@@ -80,28 +62,6 @@ fn check_step(path: &str, step: &Step) -> Checked {
     step.think.as_ref().map_or(Ok(()), |think| check_duration(&format!("{path}.think"), think))
 }
 
-pub fn check_path(at: &str, path: &str) -> Checked {
-    if !path.starts_with('/') {
-        return wrong(at, format!("{path:?} must start with /"));
-    }
-    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return wrong(at, "holds a space or control character; percent-encode it (space: %20)");
-    }
-    Ok(())
-}
-
-pub fn check_headers(at: &str, headers: &[(String, String)]) -> Checked {
-    for (i, (name, value)) in headers.iter().enumerate() {
-        if !is_name(name) {
-            return wrong(&format!("{at}[{i}]"), format!("{name:?} is no header name"));
-        }
-        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
-            return wrong(&format!("{at}[{i}]"), format!("the value of {name} holds a control character"));
-        }
-    }
-    Ok(())
-}
-
 fn check_model(model: &Model) -> Checked {
     match model {
         Model::Closed { users, think, ramp_ns, requests_per_user, pace } => {
@@ -146,33 +106,6 @@ fn check_duration(path: &str, duration: &Duration) -> Checked {
         Duration::Uniform { max_ns, .. } => max_ns,
     };
     at_most(DAY_NS, path, longest_ns)
-}
-
-pub fn between(least: u64, most: u64, path: &str, value: u64) -> Checked {
-    at_least(least, path, value)?;
-    at_most(most, path, value)
-}
-
-pub fn at_least(least: u64, path: &str, value: u64) -> Checked {
-    if value < least { wrong(path, format!("{value} must be at least {least}")) } else { Ok(()) }
-}
-
-pub fn at_most(most: u64, path: &str, value: u64) -> Checked {
-    if value > most { wrong(path, format!("{value} must be at most {most}")) } else { Ok(()) }
-}
-
-pub fn wrong(path: &str, message: impl std::fmt::Display) -> Checked {
-    Err(Problem::spec(path, message))
-}
-
-/// A token of RFC 9110: the name of a header, or of a subprotocol.
-pub fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(is_token)
-}
-
-/// RFC 9110 `tchar`.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

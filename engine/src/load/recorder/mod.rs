@@ -2,86 +2,22 @@
 //! the window with their times. Instants and outcomes enter in the order of the clock; `Snapshot`s leave at every edge,
 //! one `Final` at the end. Nothing is shared: threads are summed later (`merge`).
 
+pub mod counts;
+pub mod histogram;
+pub mod merge;
+pub mod websocket;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::{self, ProcessUse};
-use crate::events::Phase;
-pub use crate::load::flight::{COHORT, Flight};
-use crate::load::histogram::{Histogram, Sparse};
+use crate::contract::events::Phase;
+use crate::contract::outcome::Outcome;
+use crate::load::flight::{COHORT, Flight};
 use crate::load::phases::Edges;
-use crate::load::recorder_websocket::WebSocketCounts;
-use crate::outcome::Outcome;
-
-pub const OUTCOMES: usize = Outcome::ALL.len();
-
-/// Counts of one stretch of time, summed by `add`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub scheduled: u64,
-    pub sent: u64,
-    pub dropped: u64,
-    pub outcomes: [u64; OUTCOMES],
-    pub response_time_ns_sum: u64,
-    pub response_time_ns_max: u64,
-    pub service_time_ns_sum: u64,
-    pub send_lag_ns_max: u64,
-    pub bytes_received: u64,
-    pub bytes_sent: u64,
-    /// Of the outcomes, those of requests that were not intended in the window.
-    pub not_cohort: u64,
-    /// done - intended over all outcomes.
-    pub time_in_system_ns_sum: u64,
-    pub think_ns_sum: u64,
-    pub user_ns: u64,
-    /// With WebSockets: users that lost their connection, joins that failed, deliveries.
-    pub drops: u64,
-    pub joins_failed: u64,
-    pub delivered: u64,
-}
-
-impl Counts {
-    pub fn add(&mut self, other: &Counts) {
-        self.scheduled += other.scheduled;
-        self.sent += other.sent;
-        self.dropped += other.dropped;
-        for (mine, theirs) in self.outcomes.iter_mut().zip(other.outcomes) {
-            *mine += theirs;
-        }
-        self.response_time_ns_sum += other.response_time_ns_sum;
-        self.response_time_ns_max = self.response_time_ns_max.max(other.response_time_ns_max);
-        self.service_time_ns_sum += other.service_time_ns_sum;
-        self.send_lag_ns_max = self.send_lag_ns_max.max(other.send_lag_ns_max);
-        self.bytes_received += other.bytes_received;
-        self.bytes_sent += other.bytes_sent;
-        self.not_cohort += other.not_cohort;
-        self.time_in_system_ns_sum += other.time_in_system_ns_sum;
-        self.think_ns_sum += other.think_ns_sum;
-        self.user_ns += other.user_ns;
-        self.drops += other.drops;
-        self.joins_failed += other.joins_failed;
-        self.delivered += other.delivered;
-    }
-}
-
-/// Levels at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
-    pub in_flight: u64,
-    pub connections: u64,
-    pub users: u64,
-    /// Users whose WebSocket stands.
-    pub joined: u64,
-}
-
-impl Levels {
-    pub fn add(&mut self, other: &Levels) {
-        self.in_flight += other.in_flight;
-        self.connections += other.connections;
-        self.users += other.users;
-        self.joined += other.joined;
-    }
-}
+use counts::{Carried, Cohort, ConnectionCounts, Counts, Levels, StepTimes};
+use histogram::{Histogram, Sparse};
+use websocket::{Loss, WebSocketCounts};
 
 /// One thread's interval.
 #[derive(Clone, Debug)]
@@ -96,57 +32,6 @@ pub struct Snapshot {
     pub process: ProcessUse,
     /// The phase that begins where this interval ends, if another one does.
     pub next_phase: Option<Phase>,
-}
-
-/// One step of the scenario, over the cohort.
-#[derive(Clone, Default)]
-pub struct StepTimes {
-    pub outcomes: [u64; OUTCOMES],
-    pub response_time: Histogram,
-    pub service_time: Histogram,
-}
-
-/// Requests intended within the window, followed to their end.
-#[derive(Clone, Default)]
-pub struct Cohort {
-    pub scheduled: u64,
-    pub sent: u64,
-    pub dropped: u64,
-    pub steps: Vec<StepTimes>,
-    pub failed_time: Histogram,
-    pub send_lag: Histogram,
-    pub dropped_wait: Histogram,
-}
-
-#[derive(Clone, Default)]
-pub struct ConnectionCounts {
-    pub opened: u64,
-    pub failed: u64,
-    pub closed_by_peer: u64,
-    pub open_max: u64,
-    pub connect_time: Histogram,
-}
-
-/// What the edges of the window cut: requests in flight, and pauses under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// The sum of their ages at the start of the window.
-    pub in_ns_sum: u64,
-    /// The same at its end.
-    pub out_ns_sum: u64,
-    /// Requests in flight at the start.
-    pub in_flight_in: u64,
-    /// Requests in flight from before the start until after the end.
-    pub unanswered: u64,
-}
-
-impl Carried {
-    pub fn add(&mut self, other: &Carried) {
-        self.in_ns_sum += other.in_ns_sum;
-        self.out_ns_sum += other.out_ns_sum;
-        self.in_flight_in += other.in_flight_in;
-        self.unanswered += other.unanswered;
-    }
 }
 
 /// Everything one thread counted.
@@ -165,7 +50,7 @@ pub struct Final {
 }
 
 pub struct Recorder {
-    pub(super) edges: Arc<Edges>,
+    edges: Arc<Edges>,
     phase: Phase,
     /// The last phase has ended; its interval is closed by `finish`, with what is given up then.
     over: bool,
@@ -174,10 +59,10 @@ pub struct Recorder {
     intervals: u32,
     start_ns: u64,
     end_ns: u64,
-    pub(super) counts: Counts,
+    counts: Counts,
     total: Counts,
     window: Counts,
-    pub(super) levels: Levels,
+    levels: Levels,
     users_since_ns: u64,
     /// Pauses under way.
     pauses: u64,
@@ -373,6 +258,49 @@ impl Recorder {
         self.connections.open_max = self.connections.open_max.max(self.levels.connections);
     }
 
+    pub fn joined(&mut self, intended_ns: u64, joined_ns: u64, again: bool) {
+        self.levels.joined += 1;
+        self.websocket.joined += 1;
+        self.websocket.rejoined += u64::from(again);
+        self.websocket.join_time.record(joined_ns.saturating_sub(intended_ns));
+    }
+
+    pub fn join_failed(&mut self, outcome: Outcome) {
+        self.counts.joins_failed += 1;
+        self.websocket.joins_failed[outcome as usize] += 1;
+    }
+
+    /// A user that had joined holds no connection any more.
+    pub fn parted(&mut self) {
+        self.levels.joined -= 1;
+    }
+
+    /// A user that had joined has lost its connection.
+    pub fn dropped_out(&mut self, why: Loss) {
+        self.counts.drops += 1;
+        self.websocket.drops[why as usize] += 1;
+    }
+
+    pub fn closed_with(&mut self, code: Option<u16>) {
+        *self.websocket.close_codes.entry(code).or_default() += 1;
+    }
+
+    /// A message with a stamp was sent at this instant.
+    pub fn published(&mut self, sent_ns: u64) {
+        self.websocket.published += 1;
+        self.websocket.published_in_window += u64::from(self.edges.in_window(sent_ns));
+    }
+
+    /// A message with a stamp that was sent at this instant has arrived.
+    pub fn delivered(&mut self, sent_ns: u64, arrived_ns: u64) {
+        self.counts.delivered += 1;
+        self.websocket.delivered += 1;
+        if self.edges.in_window(sent_ns) {
+            self.websocket.delivered_in_window += 1;
+            self.websocket.delivery_time.record(arrived_ns.saturating_sub(sent_ns));
+        }
+    }
+
     /// Closes everything that is open at the end of this thread's run.
     pub fn finish(mut self, now_ns: u64) -> (Vec<Snapshot>, Final) {
         self.close_until(now_ns);
@@ -482,5 +410,4 @@ fn after(phase: Phase) -> Option<Phase> {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

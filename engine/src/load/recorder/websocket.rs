@@ -1,13 +1,10 @@
-//! What a recorder counts of users with WebSockets besides their messages' outcomes: joins, drops, deliveries. Counts of threads
-//! are added up, and become the summary's. Nothing is decided here.
+//! Counts of users with WebSockets besides the outcomes of their messages: joins, drops, deliveries.
 
 use std::collections::BTreeMap;
 
-use crate::events::WebSocketSummary;
-use crate::load::histogram::Histogram;
-use crate::load::merge::outcomes;
-use crate::load::recorder::{OUTCOMES, Recorder};
-use crate::outcome::Outcome;
+use crate::contract::events::WebSocketSummary;
+use crate::load::recorder::counts::{OUTCOMES, outcomes};
+use crate::load::recorder::histogram::Histogram;
 
 /// Why a user that had joined lost its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,71 +32,26 @@ impl Loss {
     }
 }
 
-/// Of one thread and the whole run.
+/// Counts of one thread over the whole run, summed by `add`.
 #[derive(Clone, Default)]
 pub struct WebSocketCounts {
     pub joins_started: u64,
-    joined: u64,
-    rejoined: u64,
-    joins_failed: [u64; OUTCOMES],
-    join_time: Histogram,
-    drops: [u64; Loss::ALL.len()],
-    close_codes: BTreeMap<Option<u16>, u64>,
+    pub joined: u64,
+    pub rejoined: u64,
+    pub joins_failed: [u64; OUTCOMES],
+    pub join_time: Histogram,
+    pub drops: [u64; Loss::ALL.len()],
+    pub close_codes: BTreeMap<Option<u16>, u64>,
     pub messages_received: u64,
     pub unsolicited: u64,
     pub unmatched: u64,
-    published: u64,
-    delivered: u64,
-    delivery_time: Histogram,
-    published_in_window: u64,
-    delivered_in_window: u64,
+    pub published: u64,
+    pub delivered: u64,
+    pub delivery_time: Histogram,
+    pub published_in_window: u64,
+    pub delivered_in_window: u64,
     /// The highest count of each label.
     pub tallies: BTreeMap<String, u64>,
-}
-
-impl Recorder {
-    pub fn joined(&mut self, intended_ns: u64, joined_ns: u64, again: bool) {
-        self.levels.joined += 1;
-        self.websocket.joined += 1;
-        self.websocket.rejoined += u64::from(again);
-        self.websocket.join_time.record(joined_ns.saturating_sub(intended_ns));
-    }
-
-    pub fn join_failed(&mut self, outcome: Outcome) {
-        self.counts.joins_failed += 1;
-        self.websocket.joins_failed[outcome as usize] += 1;
-    }
-
-    /// A user that had joined holds no connection any more.
-    pub fn parted(&mut self) {
-        self.levels.joined -= 1;
-    }
-
-    /// It has lost it.
-    pub fn dropped_out(&mut self, why: Loss) {
-        self.counts.drops += 1;
-        self.websocket.drops[why as usize] += 1;
-    }
-
-    pub fn closed_with(&mut self, code: Option<u16>) {
-        *self.websocket.close_codes.entry(code).or_default() += 1;
-    }
-
-    /// A message with a stamp was sent at this instant.
-    pub fn published(&mut self, sent_ns: u64) {
-        self.websocket.published += 1;
-        self.websocket.published_in_window += u64::from(self.edges.in_window(sent_ns));
-    }
-
-    /// One that was sent at this instant has arrived.
-    pub fn delivered(&mut self, sent_ns: u64, arrived_ns: u64) {
-        self.counts.delivered += 1;
-        self.websocket.delivered += 1;
-        if self.edges.in_window(sent_ns) {
-            self.websocket.delivered_in_window += 1;
-            self.websocket.delivery_time.record(arrived_ns.saturating_sub(sent_ns));
-        }
-    }
 }
 
 impl WebSocketCounts {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use schemars::{Schema, schema_for};
 
-use crate::events::{LoadEvent, ProbeEvent};
+use crate::contract::events::{LoadEvent, ProbeEvent};
+use crate::contract::spec::{Command, LoadSpec, ProbeSpec};
 use crate::link::{LinkEvent, LinkSpec};
-use crate::spec::{Command, LoadSpec, ProbeSpec};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -48,7 +48,7 @@ pub fn main(args: Args) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::contract::outcome::Outcome;
 
     #[test]
     fn the_committed_schemas_are_those_of_the_types() {

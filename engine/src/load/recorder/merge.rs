@@ -3,15 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
-use crate::load::histogram::Histogram;
-use crate::load::recorder::{Carried, Cohort, ConnectionCounts, Counts, Final, OUTCOMES, Snapshot, StepTimes};
-use crate::load::recorder_websocket::WebSocketCounts;
-use crate::outcome::Outcome;
-
-pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
-    Outcome::ALL.into_iter().zip(*counts).filter(|&(_, count)| count > 0).collect()
-}
+use crate::contract::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
+use crate::load::recorder::counts::{Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, outcomes};
+use crate::load::recorder::histogram::Histogram;
+use crate::load::recorder::websocket::WebSocketCounts;
+use crate::load::recorder::{Final, Snapshot};
 
 /// Adds up the intervals of the threads; one leaves when every thread that still runs has told its own.
 pub struct Intervals {
