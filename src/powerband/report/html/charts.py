@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Picture:
-    """What every picture has that a script of templates/ draws: its element, the script's name for it, its heading."""
+    """A picture that a script of templates/ draws: its element, the name of its kind there, and its heading."""
 
     id: str
     kind: str
