@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fakes.stand import CALM
+from fakes.tuned import tune_experiment
 from powerband.analyze.runs.revisions import compare_revisions
 from powerband.cli import invoke
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import tune_experiment
 from powerband.model.results import Verdict
 from powerband.processes.stop_request import StopRequest
 from powerband.search.observer import Observer

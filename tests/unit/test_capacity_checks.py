@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import tune_experiment
 from powerband.model.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
 from powerband.model.plan import Setting, Stage
 

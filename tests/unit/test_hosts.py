@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError
 from powerband.base.hosts import LOADABLE, http_url, is_loopback, is_websocket, loadable_host, split_url
 from powerband.cli import invoke
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import tune_experiment
 
 COMMAND = ("./server", "{port}", "{threads}")
 

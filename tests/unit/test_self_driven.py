@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.base.logs import final_figures
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import tune_experiment
 from powerband.model.experiment import Experiment
 from powerband.model.own_expression import Series, parse_own, parse_series
 from powerband.model.plan import Setting

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import load_of, tune_experiment
+from powerband.files.tune_options import load_of
 from powerband.model.load import Exponential
 from powerband.model.websocket import Text
 

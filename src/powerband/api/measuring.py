@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -19,7 +19,7 @@ from powerband.api.run_results import Comparison, Run
 from powerband.base.errors import UsageError, UserInterruptError, did_you_mean
 from powerband.files.experiment_file import experiment_of, load_experiment, parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.files.tune_options import DEFAULT_URL, OPTIONS, tune_experiment
+from powerband.files.tune_options import tuning
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level
 from powerband.processes import engine_fleet, host
@@ -206,37 +206,16 @@ def _tuned(
         raise UsageError(f"there is no option {unknown}; {did_you_mean(unknown, TuneOptions.__annotations__)}")
     if "maximise" in given and "minimise" in given:
         raise UsageError("maximise and minimise exclude each other")
-    objective = ("minimise", given.pop("minimise")) if "minimise" in given else (
-        "maximise", given.pop("maximise", "goodput"))  # fmt: skip
-    return tune_experiment(
-        shlex.split(command) if isinstance(command, str) else [str(word) for word in command],
-        [(name, _levels(levels)) for name, levels in parameters.items()],
-        url=given.pop("url", DEFAULT_URL),
-        slo=_listed(given.pop("slo", ())),
-        objective=objective,
-        env=[f"{name}={value}" for name, value in given.pop("env", {}).items()],
-        request={key: given.pop(key) for key in ("method", "body", "message") if key in given},
-        expect=_listed(given.pop("expect", ())),
-        headers=[f"{name}: {value}" for name, value in given.pop("headers", {}).items()],
-        profile=given.pop("profile", "normal"),
-        allow_hosts=_listed(given.pop("allow_hosts", ())),
-        counts=given.pop("counts", None),
-        metrics_url=given.pop("metrics_url", None),
-        revisions=revisions,
-        options={_option(name): _text(value) for name, value in given.items()},
-    )
+    texts = {name: _FORMS.get(name, _text)(value) for name, value in given.items()}
+    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    levels = [(name, _levels(each)) for name, each in parameters.items()]
+    return tuning(words, levels, texts, revisions).experiment()
 
 
-def _option(name: str) -> str:
-    option = f"--{name.replace('_', '-')}"
-    assert option in OPTIONS, option  # what TuneOptions has is taken above, or is one of these
-    return option
-
-
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
     """As it would be typed."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return None if value is None else str(value).lower()
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -249,6 +228,16 @@ def _levels(levels: Levels) -> str | tuple[Level, ...]:
 
 def _listed(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else [str(each) for each in value]
+
+
+# Options that may be given more than once, as they would be typed.
+_FORMS: dict[str, Callable[[Any], list[str]]] = {
+    "slo": _listed,
+    "expect": _listed,
+    "allow_hosts": _listed,
+    "env": lambda given: [f"{name}={value}" for name, value in given.items()],
+    "headers": lambda given: [f"{name}: {value}" for name, value in given.items()],
+}
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from powerband.base.errors import UsageError
+from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
     from powerband.model.experiment import Experiment
@@ -49,9 +50,7 @@ answer_format_option = click.option(
     "of trials, of compare that of settings, as csv or parquet.",
 )
 profile_option = click.option("--profile", metavar="NAME", help="Apply a profile of the file (most have `smoke`).")
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of every random choice.  [default: drawn, and recorded]"
-)
+seed_option = click.option("--seed", type=click.IntRange(min=0), help=KEY_OPTIONS["--seed"].help)
 set_option = click.option(
     "--set",
     "overrides",
@@ -76,6 +75,43 @@ live_option = click.option(
 )
 
 
+_REQUEST = (
+    click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]"),
+    click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request."),
+    click.option("--body", metavar="TEXT", help="Body of each request."),
+    click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again."),
+    click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated."),
+)
+
+
+def in_order(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+    """Adds these options to a command, the first one first."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+request_options = in_order(_REQUEST)
+
+
+def key_options(*names: str) -> Callable[[Command], Command]:
+    """Options of these names, which stand for keys of an experiment file."""
+    options = []
+    for name in names:
+        _, metavar, text = KEY_OPTIONS[name]
+        flag: dict[str, Any] = {} if metavar else {"is_flag": True, "flag_value": "true", "default": None}
+        options.append(click.option(name, metavar=metavar, help=text, **flag))
+    return in_order(options)
+
+
+def allow_host_option(text: str) -> Callable[[Command], Command]:
+    return click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help=text)
+
+
 def view_options(command: Command) -> Command:
     """How a run is watched: --progress and --live."""
     return progress_option(live_option(command))
@@ -83,9 +119,7 @@ def view_options(command: Command) -> Command:
 
 def experiment_options(command: Command) -> Command:
     """FILE_OR_NAME with --profile, --set and --seed."""
-    for option in (seed_option, set_option, profile_option, click.argument("file_or_name")):
-        command = option(command)
-    return command
+    return in_order((click.argument("file_or_name"), profile_option, set_option, seed_option))(command)
 
 
 def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:

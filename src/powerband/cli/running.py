@@ -12,15 +12,19 @@ import click
 
 from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError, UserInterruptError
 from powerband.cli.options import (
+    allow_host_option,
     answer_format_option,
     experiment_options,
+    key_options,
     load,
     print_analysis,
     progress,
+    request_options,
     runs_option,
     seed_option,
     view_options,
 )
+from powerband.files.key_options import DEFAULT_URL, PROFILES
 
 if TYPE_CHECKING:
     from powerband.model.experiment import Experiment
@@ -42,42 +46,17 @@ _SERVER = "SERVER AND ARGUMENTS"
     help="A setting to vary, which {NAME} stands for in the command: 1,2,4 or 1..64 (doubling) or '1..9 step 2' or "
     "1ms..100ms or a,b. Several -P make a grid. `load.users=...` varies the load itself.",
 )
-@click.option("--url", default="http://127.0.0.1:{port}/", show_default=True, help="What is requested.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="What is requested.")
 @click.option("--counts", metavar="SERIES",
               help="Of a program that drives itself, in place of a load: the counter that says how much it does, sent "
               "to {statsd_port} or {statsd_socket}, or on its metrics page.")  # fmt: skip
 @click.option("--metrics-url", metavar="URL",
               help="Prometheus page of the program.  [default with --counts: http://127.0.0.1:{metrics_port}/metrics "
               "where {metrics_port} is used]")  # fmt: skip
-@click.option("--users", metavar="N", help="Closed load: N users, each waiting for its answer.  [default: 64]")
-@click.option("--rate", metavar="R", help="Open load instead: R requests per second, whatever the server does.")
-@click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
-@click.option(
-    "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
-)
-@click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
-@click.option("--join", metavar="R", help="The same as a rate: users that begin per second, 160/s.")
-@click.option(
-    "--pace",
-    metavar="TIME",
-    help="Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
-)
-@click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
-@click.option("--timeout", metavar="TIME", help="Of one request.  [default: 30s]")
-@click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
-@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
-@click.option("--body", metavar="TEXT", help="Body of each request.")
-@click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again.")
-@click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated.")
-@click.option("--ca-file", metavar="FILE", help="Of an https url: PEM file of trusted roots.  [default: Mozilla's]")
-@click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
-@click.option(
-    "--allow-host",
-    "allow_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="A host that --url may name, besides this one.",
-)
+@key_options("--users", "--rate", "--arrivals", "--think", "--ramp", "--join", "--pace", "--pipeline", "--timeout")
+@request_options
+@key_options("--ca-file", "--insecure")
+@allow_host_option("A host that --url may name, besides this one.")
 @click.option("--slo", multiple=True, metavar="CONDITION",
               help="What must hold, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
               "[default: error_rate < 1%]")  # fmt: skip
@@ -85,25 +64,14 @@ _SERVER = "SERVER AND ARGUMENTS"
               help="What is best; `capacity`: the highest rate at which --slo holds, searched for.  "
               "[default: goodput]")  # fmt: skip
 @click.option("--minimise", metavar="METRIC", help="What is best, the other way round: p99, memory, ...")
-@click.option("--profile", type=click.Choice(["quick", "normal", "thorough"]), default="normal", show_default=True,
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="normal", show_default=True,
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
-@click.option("--duration", metavar="TIME", help="Measured time of one trial.  [default: by profile]")
-@click.option("--warmup", metavar="TIME", help="Before that; `auto` ends when steady.  [default: auto]")
-@click.option("--repeats", metavar="N", help="Most fresh starts of a setting (blocks).  [default: by profile]")
-@click.option("--budget", metavar="TIME", help="Time for the whole run: 10m, 1h.  [default: none]")
-@click.option("--order", metavar="KIND", help="race: what is shown worse leaves early; blocks: all run to the end.  "
-              "[default: race]")  # fmt: skip
-@click.option("--confirm", metavar="N", help="Fresh starts of the winner after a race.  [default: 3]")
-@click.option("--margin", metavar="SHARE", help="Differences below this count as none.  [default: 3%]")
-@click.option("--confidence", metavar="SHARE", help="Of all intervals and verdicts.  [default: 95%]")
-@click.option("--ready-http", metavar="PATH", help="Ready when this answers.  [default: when {port} accepts]")
-@click.option("--ready-log", metavar="REGEX", help="Ready when the server's output matches.")
-@click.option("--ready-timeout", metavar="TIME", help="How long getting ready may take.  [default: 30s]")
-@click.option("--stop-signal", metavar="NAME", help="What asks the server to stop.  [default: TERM]")
-@click.option("--stop-grace", metavar="TIME", help="How long it may take to stop.  [default: 5s]")
+@key_options(
+    *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--margin", "--confidence"),
+    *("--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Added to the server's environment; filled in too.")
-@click.option("--cwd", metavar="DIR", help="Where the server is started.")
-@click.option("--name", metavar="NAME", help="Names the run.  [default: tune]")
+@key_options("--cwd", "--name")
 @seed_option
 @runs_option
 @view_options
@@ -127,55 +95,13 @@ def tune(*, command: tuple[str, ...], runs: Path, progress: bool, live: bool, ou
     return measure(tuned(command, **options), runs, View(progress, live), answers(output))
 
 
-def tuned(
-    command: tuple[str, ...],
-    *,
-    parameters: tuple[str, ...],
-    url: str,
-    method: str | None,
-    body: str | None,
-    message: str | None,
-    expect: tuple[str, ...],
-    headers: tuple[str, ...],
-    allow_hosts: tuple[str, ...],
-    slo: tuple[str, ...],
-    maximise: str | None,
-    minimise: str | None,
-    profile: str,
-    env: tuple[str, ...],
-    seed: int | None,
-    counts: str | None = None,
-    metrics_url: str | None = None,
-    revisions: tuple[str, str] | None = None,
-    **options: str | None,
-) -> Experiment:
+def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None, **options: Any) -> Experiment:
     """The experiment that the options of `tune` ask for; of two `revisions` of the server where they are given."""
-    from powerband.files.tune_options import tune_experiment
+    from powerband.files.tune_options import tuning
 
-    if maximise and minimise:
+    if options["maximise"] and options["minimise"]:
         raise click.UsageError("--maximise and --minimise exclude each other")
-    given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
-    if seed is not None:
-        given["--seed"] = str(seed)
-    return tune_experiment(
-        command,
-        parameters,
-        url=url,
-        options=given,
-        slo=slo,
-        objective=("minimise", minimise) if minimise else ("maximise", maximise or "goodput"),
-        env=env,
-        request={
-            key: text for key, text in (("method", method), ("body", body), ("message", message)) if text is not None
-        },
-        expect=expect,
-        headers=headers,
-        profile=profile,
-        allow_hosts=allow_hosts,
-        revisions=revisions,
-        counts=counts,
-        metrics_url=metrics_url,
-    )
+    return tuning(command, options.pop("parameters"), options, revisions).experiment()
 
 
 @click.command()

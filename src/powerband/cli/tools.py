@@ -8,12 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from powerband.base.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
-from powerband.cli.options import duration_of, format_option, print_json, progress
+from powerband.cli.options import (
+    allow_host_option,
+    duration_of,
+    format_option,
+    key_options,
+    print_json,
+    progress,
+    request_options,
+)
+from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
     from powerband.processes.engine_fleet import FleetInterval
@@ -24,57 +33,26 @@ if TYPE_CHECKING:
 @click.argument("url")
 @click.option("-c", "--users", metavar="N", help="Closed load: N users, each with its connection.  [default: 64]")
 @click.option("-r", "--rate", metavar="R", help="Open load instead: R requests per second.")
-@click.option("--arrivals", metavar="KIND", help="Of an open load: poisson or constant.  [default: poisson]")
-@click.option(
-    "--max-in-flight",
-    metavar="N",
-    help="Open load: what finds so many in flight is dropped.  [default: 10000, or what the descriptors allow]",
-)
+@key_options("--arrivals", "--max-in-flight")
 @click.option("-d", "--duration", metavar="TIME", help="How long to measure.  [default: 10s]")
 @click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before that.  [default: 0s]")
-@click.option(
-    "--think", metavar="TIME", help="Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"
-)
-@click.option("--ramp", metavar="TIME", help="Users, or the rate, grow over this time.  [default: 0s]")
-@click.option("--join", metavar="R", help="The same as a rate: users that begin per second, 160/s.")
-@click.option(
-    "--pace",
-    metavar="TIME",
-    help="Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
-)
-@click.option("-t", "--threads", metavar="N", help="Threads of the engine.  [default: 1]")
-@click.option("--pipeline", metavar="N", help="Requests in flight on one connection.  [default: 1]")
-@click.option("--keep-alive", metavar="BOOL", help="false: a connection for each request.  [default: true]")
-@click.option("--timeout", metavar="TIME", help="Of one request.  [default: 30s]")
-@click.option("--connect-timeout", metavar="TIME", help="Of one connection.  [default: 5s]")
-@click.option(
-    "--precision", metavar="TIME", help="How late a send may be to share a wake-up; 0s spins.  [default: 100us]"
-)
-@click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]")
-@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request.")
-@click.option("--body", metavar="TEXT", help="Body of each request.")
-@click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again.")
-@click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated.")
+@key_options("--think", "--ramp", "--join", "--pace")
+@click.option("-t", "--threads", metavar="N", help=KEY_OPTIONS["--threads"].help)
+@key_options("--pipeline", "--keep-alive", "--timeout", "--connect-timeout", "--precision")
+@request_options
 @click.option("--ca-file", metavar="FILE", help="PEM file of trusted roots.  [default: Mozilla's]")
-@click.option("--insecure", is_flag=True, flag_value="true", default=None, help="Accept any certificate.")
-@click.option(
-    "--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="A host that may be loaded besides this machine."
-)
+@key_options("--insecure")
+@allow_host_option("A host that may be loaded besides this machine.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @format_option
 def load(
     *,
     url: str,
     warmup: str,
-    method: str | None,
-    body: str | None,
-    message: str | None,
-    expect: tuple[str, ...],
-    headers: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     seed: int,
     output: str,
-    **options: str | None,
+    **options: Any,
 ) -> int:
     """Load a server that runs already, and sum up.
 
@@ -85,17 +63,15 @@ def load(
 
     The exit code is 4 where no request was answered rightly.
     """
-    from powerband.files.tune_options import load_of
+    from powerband.files.tune_options import load_of, parted
     from powerband.loads.websocket.crowd import crowd_of
     from powerband.processes.stop_request import StopRequest
     from powerband.readings.fleet import merge_fleet
     from powerband.report.terminal.load_text import load_document, load_text
     from powerband.trials.loadgen import run_load
 
-    given = {f"--{name.replace('_', '-')}": str(text) for name, text in options.items() if text is not None}
-    asked = (("method", method), ("body", body), ("message", message))
-    request = {key: text for key, text in asked if text is not None}
-    wanted = load_of(url, given, request, expect, headers)
+    expect, headers = options.pop("expect"), options.pop("headers")
+    wanted = load_of(url, *parted(options), expect, headers)
     with StopRequest.on_signals() as stop, _live_line() as show:
         result = run_load(
             url,

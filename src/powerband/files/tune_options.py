@@ -8,12 +8,15 @@ With a counter the program drives itself: there is no load, and so no errors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError
 from powerband.base.hosts import is_websocket, request_target
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 from powerband.files.experiment_file import build_experiment
+from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
 from powerband.files.levels import parse_levels
 from powerband.model.experiment import Experiment, parse_constraint
 from powerband.model.load import Load
@@ -21,122 +24,103 @@ from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64
-DEFAULT_URL = "http://127.0.0.1:{port}/"
 DEFAULT_SLO = "error_rate < 1%"
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
-# How much is measured, at most: a first look, the default, and for small differences or a noisy machine.
-PROFILES: dict[str, dict[str, str]] = {
-    "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "5"},
-    "normal": {"load.duration": "10s", "measure.repeats": "12"},
-    "thorough": {"load.duration": "20s", "measure.repeats": "25"},
-}
 
-# Each option, and the key of an experiment file that it stands for.
-OPTIONS = {
-    "--name": "name",
-    "--users": "load.users",
-    "--rate": "load.rate",
-    "--arrivals": "load.arrivals",
-    "--think": "load.think",
-    "--join": "load.join",
-    "--pace": "load.pace",
-    "--ramp": "load.ramp",
-    "--duration": "load.duration",
-    "--timeout": "load.timeout",
-    "--connect-timeout": "load.connect_timeout",
-    "--pipeline": "load.pipeline",
-    "--keep-alive": "load.keep_alive",
-    "--max-in-flight": "load.max_in_flight",
-    "--precision": "load.precision",
-    "--threads": "load.engine_threads",
-    "--insecure": "load.tls_insecure",
-    "--ca-file": "load.tls_ca_file",
-    "--warmup": "measure.warmup",
-    "--repeats": "measure.repeats",
-    "--margin": "objective.margin",
-    "--confidence": "objective.confidence",
-    "--order": "design.order",
-    "--budget": "design.budget",
-    "--confirm": "design.confirm",
-    "--seed": "design.seed",
-    "--ready-http": "subject.ready.http",
-    "--ready-log": "subject.ready.log",
-    "--ready-timeout": "subject.ready.timeout",
-    "--stop-signal": "subject.stop.signal",
-    "--stop-grace": "subject.stop.grace",
-    "--cwd": "subject.cwd",
-}
+@dataclass(frozen=True)
+class Tuning:
+    """One command line of `powerband tune` or `compare`, every value as it was typed."""
+
+    command: Sequence[str]
+    parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]]
+    """`-P` texts (`threads=1,2,4`, `threads=1..64`), or a name with such levels or with a tuple of levels."""
+    url: str = DEFAULT_URL
+    options: Mapping[str, str] = field(default_factory=dict)
+    """By the names of `KEY_OPTIONS`."""
+    slo: Sequence[str] = ()
+    objective: tuple[str, str] = ("maximise", "goodput")
+    env: Sequence[str] = ()
+    """`NAME=value`."""
+    request: Mapping[str, str] = field(default_factory=dict)
+    """`method` and `body`, or of a WebSocket url `message`."""
+    expect: Sequence[str] = ()
+    headers: Sequence[str] = ()
+    """`Name: value`."""
+    profile: str = "normal"
+    allow_hosts: Sequence[str] = ()
+    revisions: tuple[str, str] | None = None
+    """OLD and NEW of `powerband compare`: the levels of a factor beside the others."""
+    counts: str | None = None
+    """The counter of a program that drives itself; then nothing about requests may be given."""
+    metrics_url: str | None = None
+    """The page of that counter, if the program does not send it."""
+
+    def experiment(self) -> Experiment:
+        """Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
+        if not self.command:
+            raise UsageError(
+                "no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ..."
+            )
+        if not self.parameters and self.revisions is None:
+            raise ExperimentError(
+                "nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P"
+            )
+        problems: list[FileProblem] = []
+        race = {"name": "tune", "design": {"order": "race"}}
+        root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
+        for key, text in PROFILES[self.profile].items():
+            root = merge(root, _at(key, f"--profile {self.profile}", parse_scalar(text)))
+        root = _with_options(root, self.options, closed=self.counts is None)
+        root = merge(root, _subject(self.command, self.url, self.env))
+        if self.metrics_url is not None:
+            root = merge(root, _at("subject.metrics_url", f"--metrics-url {self.metrics_url}", self.metrics_url))
+        if self.counts is None:
+            root = merge(root, _request(self.url, self.request, self.expect, self.headers))
+        else:
+            _refuse_requests(self.url, self.request, self.expect, self.headers)
+            root = merge(root, _counter(self.counts, self.metrics_url, [*self.command, *self.env]))
+        root = merge(root, _objective(self.objective, self.slo, errors=self.counts is None))
+        root = merge(root, _at("allow_hosts", "--allow-host", list(self.allow_hosts)))
+        factors = _factors(self.parameters, problems)
+        if self.revisions is not None:
+            factors = _with_revisions(factors, self.revisions, problems)
+        root = root.with_children({"factors": factors})
+        return build_experiment(root, problems, Path())
 
 
-def tune_experiment(
+def tuning(
     command: Sequence[str],
     parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]],
-    *,
-    url: str = DEFAULT_URL,
-    options: Mapping[str, str] | None = None,
-    slo: Sequence[str] = (),
-    objective: tuple[str, str] = ("maximise", "goodput"),
-    env: Sequence[str] = (),
-    request: Mapping[str, str] | None = None,
-    expect: Sequence[str] = (),
-    headers: Sequence[str] = (),
-    profile: str = "normal",
-    allow_hosts: Sequence[str] = (),
+    given: Mapping[str, Any],
     revisions: tuple[str, str] | None = None,
-    counts: str | None = None,
-    metrics_url: str | None = None,
-) -> Experiment:
-    """The experiment of one command line.
+) -> Tuning:
+    """`given`: the options by their names with `_` for `-`, in the form of `Tuning`; None: not given."""
+    rest = {name: value for name, value in given.items() if value is not None}
+    maximise, minimise = rest.pop("maximise", None), rest.pop("minimise", None)
+    own = {each.name for each in fields(Tuning)}
+    values = {name: rest.pop(name) for name in given if name in own and name in rest}
+    options, request = parted(rest)
+    objective = ("minimise", minimise) if minimise else ("maximise", maximise or "goodput")
+    return Tuning(
+        command, parameters, options=options, request=request, objective=objective, revisions=revisions, **values
+    )
 
-    `parameters` are `-P` texts (`threads=1,2,4`, `threads=1..64`), or a name with such levels, or with a tuple of them.
-    `options` are texts by the names in OPTIONS, `request` may hold `method` and `body`, or of a WebSocket url
-    `message`; `expect`: what each answer holds; `headers` are `Name: value`, `env` `NAME=value`, `allow_hosts` names.
-    `revisions`: OLD and NEW of `powerband compare`, the levels of a factor beside the others. `counts`: the counter of
-    a program that drives itself, of the page `metrics_url` or of what it sends; then nothing about requests may be
-    given.
-    Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
-    if not command:
-        raise UsageError("no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...")
-    if not parameters and revisions is None:
-        raise ExperimentError("nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P")
-    problems: list[FileProblem] = []
-    given = dict(options or {})
-    race = {"name": "tune", "design": {"order": "race"}}
-    root = _node("", race) if revisions is None else _of_revisions(alone=not parameters)
-    for key, text in PROFILES[profile].items():
-        root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
-    if "--rate" not in given and counts is None:
-        given.setdefault("--users", str(DEFAULT_USERS))
-    for option, text in given.items():
-        root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
-    root = merge(root, _subject(command, url, env))
-    if metrics_url is not None:
-        root = merge(root, _at("subject.metrics_url", f"--metrics-url {metrics_url}", metrics_url))
-    if counts is None:
-        root = merge(root, _request(url, request or {}, expect, headers))
-    else:
-        _refuse_requests(url, request or {}, expect, headers)
-        root = merge(root, _counter(counts, metrics_url, [*command, *env]))
-    root = merge(root, _objective(objective, slo, errors=counts is None))
-    root = merge(root, _at("allow_hosts", "--allow-host", list(allow_hosts)))
-    factors = _factors(parameters, problems)
-    if revisions is not None:
-        factors = _with_revisions(factors, revisions, problems)
-    root = root.with_children({"factors": factors})
-    return build_experiment(root, problems, Path())
+
+def parted(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options that stand for a key, by the names of `KEY_OPTIONS`, and those that say what is requested."""
+    texts = {name: str(value) for name, value in given.items() if value is not None}
+    request: dict[str, str] = {name: texts.pop(name) for name in ("method", "body", "message") if name in texts}
+    return {f"--{name.replace('_', '-')}": text for name, text in texts.items()}, request
 
 
 def load_of(
     url: str, options: Mapping[str, str], request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]
 ) -> Load:
     """The load of `powerband load`: the same options and errors, without a server to start."""
-    fixed = {"--users": str(DEFAULT_USERS)} if "--rate" not in options else {}
     # A load is checked as part of an experiment; its server stands in for the one that runs already.
     stand_in = {"command": ["server"], "url": "ws://127.0.0.1/" if is_websocket(url) else "http://127.0.0.1/"}
-    root = _node("", {"name": "load", "subject": stand_in})
-    for option, text in {**fixed, **options}.items():
-        root = merge(root, _at(OPTIONS[option], f"{option} {text}", _value(option, text)))
+    root = _with_options(_node("", {"name": "load", "subject": stand_in}), options, closed=True)
     return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path()).load
 
 
@@ -150,6 +134,14 @@ def _at(path: str, label: str, value: object) -> Node:
     for part in reversed(path.split(".")):
         node = Node({part: node}, label)
     return node
+
+
+def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node:
+    """`closed`: users without a rate load the server, as many as is usual unless that is said."""
+    fixed = {"--users": str(DEFAULT_USERS)} if closed and "--rate" not in given else {}
+    for option, text in {**fixed, **given}.items():
+        root = merge(root, _at(KEY_OPTIONS[option].key, f"{option} {text}", _value(option, text)))
+    return root
 
 
 def _value(option: str, text: str) -> object:

@@ -16,13 +16,9 @@ from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
 from powerband.report.wording.standings import metric_name
+from powerband.report.wording.words import COLUMNS, NARROW
 
-COLUMNS = (
-    ("response_time_ns_p99", "p99"),
-    ("error_rate", "errors"),
-    ("subject_cpu_cores", "CPU"),
-    ("rss_bytes_max", "memory"),
-)
+_COLUMNS = [(column.metric, column.short) for column in COLUMNS if column.metric in NARROW]
 Row = dict[str, Any]
 _encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -69,7 +65,7 @@ def run_row(state: RunState, folder: str) -> Row:
         "judged": state.judged,
         "has_report": state.has_report,
         "settings": [_setting(setting, state) for setting in state.settings],
-        "columns": [name for metric, name in COLUMNS if _present(metric, state)],
+        "columns": [name for metric, name in _COLUMNS if _present(metric, state)],
     }
 
 
@@ -162,7 +158,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
             name: format_estimate(setting.estimates.get(metric), metric, digits=3)
             if metric in setting.estimates
             else ABSENT
-            for metric, name in COLUMNS
+            for metric, name in _COLUMNS
             if _present(metric, state)
         },
         "looks": [[look.block, look.value, look.low, look.high, look.leads] for look in setting.looks],

@@ -28,12 +28,12 @@ from powerband.search.observer import Observer
 from powerband.store import TrialDir
 from powerband.trials.trial import run_trial
 
-TOLERANCE = 0.05
-SAMPLING_MAX = 0.05  # the widest half interval with which anything can be told
-CONFIDENCE = 0.95
+TOLERANCE = 0.05  # what docs/methods/calibration.md promises: every server within 5 % of theory
+SAMPLING_MAX = 0.05  # the widest half interval with which a deviation of `TOLERANCE` can be seen
+CONFIDENCE = 0.95  # the same as for settings that are compared
 AT_ONCE = 8  # reference servers with one thread each; fewer where they have more
-SERVICE_S = 0.010
-ATTEMPTS = 2
+SERVICE_S = 0.010  # fifty times what a request takes beyond it (some 0.2 ms): the servers hardly use a CPU
+ATTEMPTS = 2  # of a trial that cannot be used: what disturbed it may have passed
 # Near idle as these servers are, an engine without a CPU was deprived of it by other programs.
 DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 
@@ -151,6 +151,8 @@ def calibrate(
 
 
 def _cases(quick: bool) -> list[_Case]:
+    """Poisson loads of 30 to 70 %, since at higher ones the mean response time converges slowly; as many seconds and
+    trials as bring the interval below `SAMPLING_MAX`."""
     closed = [
         _closed("closed loop, servers are the limit", servers=4, users=16, think_s=0.0, seconds=3 if quick else 8),
         _closed("closed loop, users are the limit", servers=16, users=8, think_s=0.03, seconds=3 if quick else 8),

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from fakes.trials import SECOND, START_NS, Figures, experiment, interval_lines, probe_lines, record_of, spec
-from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, bottleneck_of
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.own_metrics import own_metrics, own_series
 from powerband.analyze.trial.pools import WatchedPool
 from powerband.analyze.trial.steady import window_is_steady
+from powerband.loads import SELF_DRIVEN
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.own_expression import parse_own
@@ -244,7 +245,7 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
     ],
 )  # fmt: skip
 def test_what_limits_a_program_that_drives_itself(of: Scene, name: BottleneckName | None, said: str) -> None:
-    found = bottleneck_of(of, COUNTED_RULES)
+    found = bottleneck_of(of, rules_of(SELF_DRIVEN))
     assert (None if found is None else found.name) == name
     if found is not None:
         assert said in "; ".join(found.evidence)

@@ -19,6 +19,7 @@ from powerband.analyze.stats.intervals import estimate, exp, on_log_scale
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import unmeasured_pair
 from powerband.model.experiment import Experiment
+from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Estimate, SettingResult, Verdict
@@ -53,26 +54,15 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
 
 # What of host.json changes what a server can do; all else (load average, uptime, free memory) is never the same.
 _HOST_FACTS = (
-    ("CPU", ("cpu", "model")),
-    ("CPUs allowed", ("cpu", "allowed")),
-    ("CPU governor", ("cpu", "governor")),
-    ("turbo", ("cpu", "turbo")),
-    ("CPU limit of the cgroup", ("cpu", "cgroup_cpus_max")),
-    ("memory", ("memory", "total_bytes")),
-    ("kernel", ("kernel",)),
-    ("system", ("distribution",)),
-    ("virtualisation", ("virtualisation",)),
-    ("container", ("container",)),
-    ("clock", ("clock_source",)),
-    ("host name", ("hostname",)),
-    ("engine", ("versions", "engine")),
+    *("CPU", "CPUs allowed", "CPU governor", "turbo", "CPU limit of the cgroup", "memory", "kernel", "system"),
+    *("virtualisation", "container", "clock", "host name", "engine"),
 )
 
 
 def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """From the host facts of two runs: a sentence for each that differs and is known of both."""
-    for name, path in _HOST_FACTS:
-        a, b = (_fact(host, path) for host in (first, second))
+    for name in _HOST_FACTS:
+        a, b = (host_fact(host, name) for host in (first, second))
         if a is not None and b is not None and a != b:
             yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may be theirs"
 
@@ -83,13 +73,6 @@ def experiment_differences(first: Experiment, second: Experiment) -> Iterator[st
         if a != b:
             fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
             yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: like is not compared with like"
-
-
-def _fact(host: Mapping[str, Any], path: Sequence[str]) -> Any:
-    value: Any = host
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:

@@ -1,5 +1,4 @@
-"""Who leads, and how every other setting compares: the results of trials as a table of blocks and settings, and the
-contest between the settings in it.
+"""The contest of settings: which one leads and how every other one compares, from a table of blocks and settings.
 
 In: an experiment and its trials' results. Out: `ResponseTable`, `Compliance` of each setting, `Contest`. The statistics
 are in `intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in
@@ -89,7 +88,7 @@ def scale_of(experiment: Experiment, table: ResponseTable) -> Scale:
 
 @dataclass(frozen=True)
 class Contest:
-    """Who leads, and how every other setting compares; in differences and half-widths larger is better."""
+    """The leader, and how every other setting compares; in differences and half-widths larger is better."""
 
     settings: tuple[Setting, ...]
     leader: Setting | None

@@ -51,7 +51,7 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 
 def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
-    """What holds the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
+    """The limit of the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
 
     A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
     share = standing.value(chosen, "subject_cpu_share")

@@ -22,6 +22,7 @@ from powerband.report.wording.findings import bottleneck_short, capacity_words, 
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.standings import ranked
 from powerband.report.wording.words import (
+    NARROW,
     change_words,
     factor_names,
     not_allowed,
@@ -36,12 +37,6 @@ from powerband.store import RunDir
 _ROWS_MOST = 20
 _UNUSABLE_MOST = 10
 _FACTOR_COLUMNS = 5
-_COLUMNS = (
-    "response_time_ns_p99",
-    "error_rate",
-    "subject_cpu_cores",
-    "rss_bytes_max",
-)  # what a narrow page has room for
 
 
 def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
@@ -95,7 +90,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         rows = ranked(analysis)[:_ROWS_MOST]
     names = factor_names(analysis)
     whole = not 0 < len(names) <= _FACTOR_COLUMNS or bool(analysis.changes)
-    columns = [column for column in present_columns(analysis) if column.metric in _COLUMNS]
+    columns = [column for column in present_columns(analysis) if column.metric in NARROW]
     named = any(row.bottleneck is not None for row in rows)
     heads = [
         *(["setting"] if whole else map(code, names)),

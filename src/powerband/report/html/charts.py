@@ -54,13 +54,19 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """`kind`: estimates (points with intervals) or stack (shares of a whole)."""
+class Picture:
+    """A picture that a script of templates/ draws: its element, the name of its kind there, and its heading."""
 
     id: str
     kind: str
     title: str
     note: str
+
+
+@dataclass(frozen=True)
+class Chart(Picture):
+    """`kind`: estimates (points with intervals) or stack (shares of a whole)."""
+
     unit: str
     axis: Axis
     lines: tuple[Line, ...]
@@ -77,15 +83,6 @@ class Layout:
     axis: Axis
     across: int | None  # index of the factor on the axis; None: settings by name
     lines: int | None  # index of the factor whose levels are lines
-
-
-@dataclass(frozen=True)
-class Head:
-    """What stands above a chart."""
-
-    id: str
-    title: str
-    note: str
 
 
 def layout(analysis: Analysis) -> Layout:
@@ -114,19 +111,15 @@ def main_charts(analysis: Analysis) -> list[Chart]:
         interval = "At rates near each setting’s capacity."
     if objective != "goodput_per_s":
         said = "Whiskers are the intervals of the search." if objective == "capacity_per_s" else interval
-        charts.append(
-            _estimates(Head("objective", capital(metric_words(objective)), said), analysis, place, [objective])
-        )
+        charts.append(_estimates(("objective", capital(metric_words(objective)), said), analysis, place, [objective]))
     of = "goodput" if analysis.noun == "request" else f"{analysis.noun}s"
-    charts.append(_estimates(Head("goodput", f"Throughput ({of})", interval), analysis, place, ["goodput_per_s"]))
+    charts.append(_estimates(("goodput", f"Throughput ({of})", interval), analysis, place, ["goodput_per_s"]))
     median, tail = "response_time_ns_p50", "response_time_ns_p99"
     if place.lines is None:
-        charts.append(_estimates(Head("response-time", "Response time", interval), analysis, place, [median, tail]))
+        charts.append(_estimates(("response-time", "Response time", interval), analysis, place, [median, tail]))
     else:
-        charts.append(_estimates(Head("response-time", "Response time, p99", interval), analysis, place, [tail]))
-        charts.append(
-            _estimates(Head("response-time-p50", "Response time, median", interval), analysis, place, [median])
-        )
+        charts.append(_estimates(("response-time", "Response time, p99", interval), analysis, place, [tail]))
+        charts.append(_estimates(("response-time-p50", "Response time, median", interval), analysis, place, [median]))
     return [chart for chart in charts if _has_points(chart)]
 
 
@@ -157,7 +150,7 @@ def resource_charts(analysis: Analysis) -> list[Chart]:
     own = dict.fromkeys(name for row in analysis.settings for name in row.estimates if name.startswith(OWN))
     shown = [*_RESOURCES, *((name, name, "the server’s own metric") for name in own)]
     charts = [
-        _estimates(Head(f"cost-{name}", title.replace("{noun}", analysis.noun), note), analysis, place, [name])
+        _estimates((f"cost-{name}", title.replace("{noun}", analysis.noun), note), analysis, place, [name])
         for name, title, note in shown
     ]
     return [chart for chart in charts if _has_points(chart)]
@@ -189,7 +182,9 @@ def state_chart(analysis: Analysis) -> Chart | None:
     )
 
 
-def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
+def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
+    """`head`: the chart's id, title and note."""
+    chart_id, title, note = head
     values = [
         result.estimates[name].value for result in analysis.settings for name in metrics if name in result.estimates
     ]
@@ -205,11 +200,12 @@ def _estimates(head: Head, analysis: Analysis, place: Layout, metrics: Sequence[
     band = _margin_band(analysis, scale) if list(metrics) == [analysis.objective] else None
     label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
     flat = not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS
-    note = f"{head.note}{short_names(analysis).told}" if place.across is None else head.note
+    if place.across is None:
+        note += short_names(analysis).told
     return Chart(
-        id=head.id,
+        id=chart_id,
         kind="estimates",
-        title=head.title,
+        title=title,
         # A band that stands has no room for its label beside the settings' names.
         note=f"{note} Shaded: {label}." if flat and label else note,
         unit=unit,

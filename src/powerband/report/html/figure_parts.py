@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.report.html.charts import Chart
+from powerband.report.html.charts import Chart, Picture
 from powerband.report.wording.numbers import ABSENT
 
 
@@ -16,21 +16,21 @@ def figure(chart: Chart) -> str:
     """One chart of `charts.py`."""
     down = len(chart.axis.positions)
     rows_rem = {"stack": 5 + down * 1.75, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
-    unit = {"": "", "/s": "per second"}.get(chart.unit, chart.unit)
-    title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit and chart.kind != "stack" else "")
-    return boxed(chart.id, title, chart.note, _spoken(chart), _chart_table(chart), height_rem=rows_rem[chart.kind])
+    unit = "" if chart.kind == "stack" else {"/s": "per second"}.get(chart.unit, chart.unit)
+    return boxed(chart, _spoken(chart), _chart_table(chart), unit=unit, height_rem=rows_rem[chart.kind])
 
 
 def boxed(
-    name: str, title: str, note: str, spoken: str, numbers: str, *, height_rem: float = 0.0, controls: str = ""
+    chart: Picture, spoken: str, numbers: str, *, unit: str = "", height_rem: float = 0.0, controls: str = ""
 ) -> str:
-    """The frame of any chart. `title`, `numbers` (a table) and `controls` (what a reader chooses by) are markup, the
-    others plain text; a height of 0 leaves it to the style sheet. Buttons to save it come by script."""
-    said = f"<p>{escape(note)}</p>" if note else ""
+    """The frame of any chart. `numbers` (a table) and `controls` (what a reader chooses by) are markup, the others
+    plain text; a height of 0 leaves it to the style sheet. Buttons to save it come by script."""
+    said = f"<p>{escape(chart.note)}</p>" if chart.note else ""
+    title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit else "")
     style = f' style="height:{height_rem:.2f}rem"' if height_rem else ""
     return (
-        f'<figure><figcaption><h3 id="title-{name}">{title}</h3>{said}</figcaption>{controls}'
-        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(spoken)}"{style}></div>'
+        f'<figure><figcaption><h3 id="title-{chart.id}">{title}</h3>{said}</figcaption>{controls}'
+        f'<div class="chart" id="chart-{chart.id}" role="img" aria-label="{escape(spoken)}"{style}></div>'
         f"{foot(numbers)}</figure>"
     )
 

@@ -8,13 +8,14 @@ import json
 import shlex
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import PowerbandError
 from powerband.files.experiment_file import load_experiment
 from powerband.model.experiment import Experiment
+from powerband.model.host_facts import host_fact
 from powerband.model.results import Analysis
 from powerband.report.html.bar_section import bars_views
 from powerband.report.html.inside import inside_views
@@ -37,7 +38,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         when=_when(records),
         facts=tuple(
             facts
-            for facts in (*_host_facts(host), _pinning(records), _own_share(analysis), _started(run, host))
+            for facts in (_host_facts(host), _pinning(records), _own_share(analysis), _started(run, host))
             if facts.rows
         ),
         distributions=distributions(analysis, records),
@@ -110,35 +111,18 @@ def _pinning(records: list[TrialRecord]) -> Facts:
 
 
 _HOST_ROWS = (
-    ("CPU", ("cpu", "model")),
-    ("CPUs allowed", ("cpu", "allowed")),
-    ("CPU governor", ("cpu", "governor")),
-    ("memory", ("memory", "total_bytes")),
-    ("system", ("distribution",)),
-    ("kernel", ("kernel",)),
-    ("machine", ("machine",)),
-    ("virtualisation", ("virtualisation",)),
-    ("container", ("container",)),
-    ("clock", ("clock_source",)),
-    ("descriptors", ("limits", "descriptors_soft")),
-    ("accept queue limit", ("network", "somaxconn")),
-    ("load average at the start", ("load_average",)),
+    *("CPU", "CPUs allowed", "CPU governor", "memory", "system", "kernel", "machine", "virtualisation", "container"),
+    *("clock", "descriptors", "accept queue limit", "load average at the start"),
 )
 
 
-def _host_facts(host: Mapping[str, Any]) -> Iterator[Facts]:
-    rows = []
-    for name, path in _HOST_ROWS:
-        value: Any = host
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value not in (None, [], ""):
-            rows.append((name, _text(path[-1], value)))
-    yield Facts("Host", tuple(rows))
+def _host_facts(host: Mapping[str, Any]) -> Facts:
+    facts = [(name, host_fact(host, name)) for name in _HOST_ROWS]
+    return Facts("Host", tuple((name, _text(name, value)) for name, value in facts if value not in (None, [], "")))
 
 
-def _text(key: str, value: Any) -> str:
-    if key.endswith("_bytes") and isinstance(value, int | float):
+def _text(name: str, value: Any) -> str:
+    if name == "memory" and isinstance(value, int | float):
         return format_number(float(value), "bytes")
     if isinstance(value, list):
         return ", ".join(map(str, value))

@@ -4,11 +4,11 @@ figure as escaped text leave. Within a trial `analyze.timeline` says it; templat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 from powerband.analyze.trial.timeline import LimitSpan
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, TrialResult
+from powerband.report.html.charts import Picture
 from powerband.report.html.figure_parts import boxed, table
 from powerband.report.wording.findings import bottleneck_short
 from powerband.report.wording.names import short_names
@@ -35,13 +35,9 @@ class LimitCell:
 
 
 @dataclass(frozen=True)
-class LimitChart:
+class LimitChart(Picture):
     """`shorts`: the names that occur, in words."""
 
-    id: str
-    kind: str
-    title: str
-    note: str
     rows: tuple[str, ...]
     columns: int
     cells: tuple[LimitCell, ...]
@@ -110,7 +106,7 @@ def limit_figure(chart: LimitChart | None, analysis: Analysis) -> str:
     filled = [(*row, *([""] * (wide - len(row)))) for row in rows]
     spoken = f"Chart: {chart.title}. The values are in the table below."
     height = 4.5 + 1.75 * len(chart.rows)
-    return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, filled), height_rem=height)
+    return boxed(chart, spoken, table(heads, filled), height_rem=height)
 
 
 def span_words(span: LimitSpan) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from powerband.model.plan import Level, Setting
 from powerband.model.results import Analysis, Estimate, RuleVerdict
-from powerband.report.html.charts import LADDER_RATIO
+from powerband.report.html.charts import LADDER_RATIO, Picture
 from powerband.report.wording.findings import proposal_words, ratio_phrase
 
 
@@ -22,14 +22,10 @@ class RuleRow:
 
 
 @dataclass(frozen=True)
-class RuleChart:
+class RuleChart(Picture):
     """`tried`: the levels that were measured beside the answer; `equal`: the least and the most of those that serve as
     well."""
 
-    id: str
-    kind: str
-    title: str
-    note: str
     factor: str
     rows: tuple[RuleRow, ...]
     tried: tuple[float, ...]

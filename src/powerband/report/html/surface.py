@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import combinations
 
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Level, Setting, Stage, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
-from powerband.report.html.charts import estimate_words
+from powerband.report.html.charts import Picture, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.numbers import ABSENT, format_number, unit_scale
-from powerband.report.wording.standings import metric_name
+from powerband.report.wording.standings import MEASURES
 from powerband.report.wording.words import is_as_good
 
 _MEASURES = ("goodput_per_s", "response_time_ns_p50", "response_time_ns_p99", "subject_cpu_cores", "rss_bytes_max")
@@ -56,11 +55,7 @@ class SurfaceCell:
 
 
 @dataclass(frozen=True)
-class SurfaceChart:
-    id: str
-    kind: str
-    title: str
-    note: str
+class SurfaceChart(Picture):
     factors: tuple[SurfaceFactor, ...]
     measures: tuple[SurfaceMeasure, ...]
     cells: tuple[SurfaceCell, ...]
@@ -92,7 +87,7 @@ def surface_chart(analysis: Analysis) -> SurfaceChart | None:
     if first is None:
         return None
     kinds = tuple(
-        SurfaceMeasure(_title(metric), unit, _better(metric, analysis))
+        SurfaceMeasure(MEASURES.get(metric, metric_words(metric)), unit, _better(metric, analysis))
         for metric, (_, unit) in zip(measures, scales, strict=True)
     )
     note = "Each cell is a setting that was measured; the stronger its colour, the better."
@@ -131,9 +126,7 @@ def surface_section(chart: SurfaceChart | None) -> str:
     # As high as its rows want, for the factor that has most of them.
     height = max(16.0, 7.0 + 2.4 * max(len(factor.labels) for factor in chart.factors))
     figure = boxed(
-        chart.id,
-        escape(chart.title),
-        chart.note,
+        chart,
         spoken,
         table(heads, rows),
         height_rem=min(height, 40.0),
@@ -236,11 +229,3 @@ def _first(factors: Sequence[SurfaceFactor], cells: Sequence[SurfaceCell]) -> tu
     if most < max(_LEAST_CELLS, _LEAST_MEASURED * len(factors[a].labels) * len(factors[b].labels)):
         return None
     return (a, b) if len(factors[a].labels) >= len(factors[b].labels) else (b, a)
-
-
-def _title(metric: str) -> str:
-    if metric.startswith("response_time_ns_"):
-        return f"response time {metric.rpartition('_')[2]}"
-    return {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}.get(
-        metric, metric_name(metric)
-    )

@@ -11,20 +11,14 @@ from powerband.analyze.settings.trade_offs import CPU_EACH, TradeOff, TradeOffMe
 from powerband.base.units import capital, joined
 from powerband.model.metrics import METRICS
 from powerband.model.results import Analysis, Estimate
-from powerband.report.html.charts import LOG_VALUE_RATIO, estimate_words
+from powerband.report.html.charts import LOG_VALUE_RATIO, Picture, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import unit_scale
-from powerband.report.wording.standings import metric_name
+from powerband.report.wording.standings import MEASURES, metric_name
 from powerband.report.wording.words import is_as_good
 
-_NAMES = {
-    "goodput_per_s": "throughput",
-    "capacity_per_s": "capacity",
-    "response_time_ns_p99": "response time p99",
-    "subject_cpu_cores": "CPU",
-    "rss_bytes_max": "memory",
-}
+_NAMES = {**MEASURES, "response_time_ns_p99": "response time p99"}
 
 
 @dataclass(frozen=True)
@@ -62,11 +56,7 @@ class TradeOffFront:
 
 
 @dataclass(frozen=True)
-class TradeOffChart:
-    id: str
-    kind: str
-    title: str
-    note: str
+class TradeOffChart(Picture):
     axes: tuple[TradeOffAxis, ...]
     points: tuple[TradeOffPoint, ...]
     fronts: tuple[TradeOffFront, ...]
@@ -136,9 +126,7 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
     told = "; ".join(f"{point.setting} {', '.join(point.texts)}" for point in chart.points[:12])
     spoken = f"Chart: {names[0]} against {names[min(1, len(names) - 1)]}. {told}. The values are in the table below."
     figure = boxed(
-        chart.id,
-        escape(chart.title),
-        chart.note,
+        chart,
         spoken,
         table(heads, rows),
         height_rem=26.0,

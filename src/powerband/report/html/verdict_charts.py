@@ -14,7 +14,7 @@ from powerband.model.experiment import parse_constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
-from powerband.report.html.charts import Axis, Chart, Line, Point
+from powerband.report.html.charts import Axis, Chart, Line, Picture, Point
 from powerband.report.wording.findings import capacity_words, departure_of, ratio_phrase, state_words
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_number, unit_scale
@@ -49,13 +49,9 @@ class RaceRow:
 
 
 @dataclass(frozen=True)
-class RaceChart:
+class RaceChart(Picture):
     """Settings down the side, ratios to the leader across, one bar a look; what lies outside of `span` is cut off."""
 
-    id: str
-    kind: str
-    title: str
-    note: str
     rows: tuple[RaceRow, ...]
     span: tuple[float, float]
     band: tuple[float, float]
@@ -81,13 +77,9 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class CapacityChart:
+class CapacityChart(Picture):
     """Response time against the offered rate, for one setting. `band`: the interval of the capacity."""
 
-    id: str
-    kind: str
-    title: str
-    note: str
     marks: tuple[CapacityMark, ...]
     band: tuple[float, float] | None
     limits: tuple[Limit, ...]

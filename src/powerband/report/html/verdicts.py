@@ -58,7 +58,7 @@ def _race_figure(chart: RaceChart) -> str:
     spoken = f"Chart: {chart.title}. At the end: {last}. The values are in the table below."
     each_rem = max(1.75, 0.34 * min(len(blocks), RACE_BARS))
     height = 4.5 + each_rem * len(chart.rows)
-    return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows), height_rem=height)
+    return boxed(chart, spoken, table(heads, rows), height_rem=height)
 
 
 def _left(race: Race) -> str:
@@ -143,7 +143,7 @@ def _capacity_figure(chart: CapacityChart) -> str:
     ]
     tried = "; ".join(f"{rate}: p99 {p99}, {held}" for rate, _, p99, held in rows[:12])
     spoken = f"Chart: {chart.title}, {chart.note}. {tried}. The values are in the table below."
-    return boxed(chart.id, escape(chart.title), chart.note, spoken, table(heads, rows))
+    return boxed(chart, spoken, table(heads, rows))
 
 
 def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | None) -> str:
@@ -251,7 +251,7 @@ def _rule_figure(chart: RuleChart) -> str:
     numbers = table(["rule", "proposes"], [(row.name, row.text) for row in chart.rows])
     told = "; ".join(f"{row.name} {row.text}" for row in chart.rows)
     spoken = f"Chart: {chart.title}: {chart.factor}={chart.answer:g}. {told}. The values are in the table below."
-    return boxed(chart.id, escape(chart.title), chart.note, spoken, numbers, height_rem=4.5 + 1.9 * len(chart.rows))
+    return boxed(chart, spoken, numbers, height_rem=4.5 + 1.9 * len(chart.rows))
 
 
 def words_table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

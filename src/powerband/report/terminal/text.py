@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, SettingResult, Verdict
 from powerband.report.terminal.text_findings import (
@@ -149,7 +149,7 @@ def _sentences(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def _heading(metric: str) -> str:
-    return metric.removesuffix("_per_s").removesuffix("_rate").replace("_ns_", " ").replace("_", " ")
+    return metric_words(metric).removesuffix(" rate")
 
 
 def _setting_columns(analysis: Analysis) -> tuple[str, ...]:

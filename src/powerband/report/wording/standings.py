@@ -81,6 +81,10 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
     return sorted(analysis.settings, key=key)
 
 
+# What a picture with several measures calls them.
+MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
+
+
 def metric_name(metric: str) -> str:
     return metric_words(metric).removeprefix("response time ")
 

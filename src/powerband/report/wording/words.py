@@ -30,6 +30,9 @@ COLUMNS = (
     MetricColumn("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
 )
 
+# What a narrow page has room for.
+NARROW = ("response_time_ns_p99", "error_rate", "subject_cpu_cores", "rss_bytes_max")
+
 # What a thread does, by the name that analysis has for it.
 STATES = {
     "on_cpu": "on a CPU",

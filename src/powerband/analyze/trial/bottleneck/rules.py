@@ -26,6 +26,8 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 from powerband.analyze.trial.honesty import WAKE_UP_NS
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
+from powerband.loads import SELF_DRIVEN
+from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
@@ -40,7 +42,9 @@ CPU_SHORT_LEAST = 0.75  # of them used, at the least
 SHARED_BUSY = 0.95  # of all these CPUs in use
 SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
 DELAYED = 1.2  # a mean response time of so many times the first answer's is longer than chance makes it
+WORKERS_BUSY = 0.5  # of the threads that could have a request in hand: fewer are idle for want of requests
 TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the default of `measure.foreign_cpu_max`
+OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
 ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
@@ -58,6 +62,9 @@ WAITS_FOR_MEMORY = 0.1  # threads of the subject: pressure is the whole host's, 
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
+FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
+QUEUE_FULL = 0.5  # of the accept queue's limit, on average: bursts fill the rest
+CONNECT_SLOW_NS = 0.2e9  # to connect at p99: the kernel repeats what found no room after a second or so, not at once
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
@@ -72,8 +79,13 @@ GENERATOR_CODES = (
 )
 
 
+def rules_of(kind: LoadKind) -> Iterable[Rule]:
+    """The rules for a trial of this kind of load, in their order."""
+    return COUNTED_RULES if kind is SELF_DRIVEN else RULES
+
+
 def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
-    """None where too little was seen to name one, or to say that there is none. `rules`: else `RULES`."""
+    """The first that a rule names, or None where too little was seen to tell. `rules`: those of `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
             return found
@@ -86,12 +98,12 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
-    idle = scene.workers and active < 0.5 * min(scene.present, sum(pool.use.threads for pool in scene.workers))
+    idle = scene.workers and active < WORKERS_BUSY * min(scene.present, sum(pool.use.threads for pool in scene.workers))
     if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and _engine_starves(scene)):
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
-    if others < TAKEN_BY_OTHERS * scene.cpus or others < 0.5 * (1 - scene.cpu_share) * scene.cpus:
+    if others < TAKEN_BY_OTHERS * scene.cpus or others < OF_WHAT_IT_LACKS * (1 - scene.cpu_share) * scene.cpus:
         return None
     return verdict(
         BottleneckName.HOST_CPU,
@@ -133,7 +145,7 @@ def _engine_starves(scene: Scene) -> bool:
 
 
 def _disturbed(scene: Scene) -> Bottleneck | None:
-    """The trial does not count, for what other programs did to it."""
+    """Other programs disturbed the trial so much that it does not count."""
     found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
     if not found:
         return None
@@ -169,9 +181,9 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
 def _accept_backlog(scene: Scene) -> Bottleneck | None:
     """Connections wait in the accept queue, or find it full, while those who serve them have time left."""
     limit, waiting = scene.accept_queue_limit, scene.accept_queue
-    full = limit > 0 and waiting >= 0.5 * limit
+    full = limit > 0 and waiting >= QUEUE_FULL * limit
     overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
-    refused = overflows >= 1 and (connect_ns >= 0.2e9 or full)
+    refused = overflows >= 1 and (connect_ns >= CONNECT_SLOW_NS or full)
     if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
     evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
@@ -221,7 +233,7 @@ def _memory(scene: Scene) -> Bottleneck | None:
     storm = (
         faults >= FAULTS_PER_REQUEST
         and kernel >= FAULT_KERNEL_SHARE
-        and (_short_of_cpu(scene) or waiting >= 0.25 * max(1.0, scene.value("subject_cpu_cores")))
+        and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
     )
     pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
     slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST

@@ -1,4 +1,4 @@
-"""What the rules for bottlenecks look at: one trial's figures, gathered into a value. `rules.py` judges it.
+"""The scene that the rules for bottlenecks judge: one trial's figures, gathered into a value.
 
 In: what `measure.py` has at hand. Out: a `Scene`. Everything is of the measured window, but for the first answers.
 """
@@ -23,6 +23,8 @@ SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the 
 QUEUES = 1.5
 WARMED_UP_NS = 100_000_000  # of load before the window, so that the first answers are not in it
 THINKING_SHARE = 0.90  # of their time, users pause: a faster subject would be asked for at most a tenth more
+SERVING_WAKES = 0.2  # wake-ups of a pool for each request: threads that serve several at a time wake less often
+SERVING_CPU = 0.1  # of the CPU that the subject uses
 LEAST_CORES = 0.01  # a tenth of what a subject uses that hardly uses a CPU is nothing
 NO_ROOM = ("429", "503")
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
@@ -65,7 +67,7 @@ class Scene:
     shares_cpus: bool = False
     """Whether subject and load engine run on the same CPUs."""
     noun: str = "request"
-    """What the rate is of, one of them."""
+    """One of what the rate counts."""
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
@@ -91,12 +93,12 @@ class Scene:
         return tuple(pool for pool in self.pools if self._serves(pool) and pool.loops)
 
     def _serves(self, pool: WatchedPool) -> bool:
-        """A wake-up for every fifth request, or a tenth of the subject's CPU."""
+        """True if the pool wakes for every fifth request, or uses a tenth of the subject's CPU."""
         if pool.collects or pool.housekeeping:
             return False
         wakes = pool.switches_per_s + pool.preemptions_per_s
-        used = max(LEAST_CORES, 0.1 * self.value("subject_cpu_cores"))
-        return wakes >= max(1.0, 0.2 * self.rate_per_s) or pool.use.on_cpu >= used
+        used = max(LEAST_CORES, SERVING_CPU * self.value("subject_cpu_cores"))
+        return wakes >= max(1.0, SERVING_WAKES * self.rate_per_s) or pool.use.on_cpu >= used
 
     @property
     def queues(self) -> bool:

@@ -262,8 +262,7 @@ def _queued(pool: WatchedPool, scene: Scene) -> float:
 
 
 def _explained(threads: float, scene: Scene) -> bool:
-    """Whether requests spend with so many threads a part of their time that is worth mentioning, of what they take when
-    nobody stands before them."""
+    """True if a request spends with so many threads a notable share of the time that it takes when nothing queues."""
     if scene.empty_ns is None or not scene.rate_per_s:
         return True
     return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * scene.empty_ns

@@ -1,0 +1,74 @@
+"""The options of `powerband tune` and `powerband load` that stand for a key of an experiment file: one table.
+
+The commands make their options from it (`cli/options.py`), `tune_options.py` the experiment, `make reference` the page.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_URL = "http://127.0.0.1:{port}/"
+
+# How much is measured, at most: a first look, the default, and for small differences or a noisy machine.
+PROFILES: dict[str, dict[str, str]] = {
+    "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "5"},
+    "normal": {"load.duration": "10s", "measure.repeats": "12"},
+    "thorough": {"load.duration": "20s", "measure.repeats": "25"},
+}
+
+
+class Option(NamedTuple):
+    """`key`: of an experiment file. `metavar`: what its value is called; None: a flag."""
+
+    key: str
+    metavar: str | None
+    help: str
+
+
+KEY_OPTIONS = {
+    "--users": Option("load.users", "N", "Closed load: N users, each waiting for its answer.  [default: 64]"),
+    "--rate": Option("load.rate", "R", "Open load instead: R requests per second, whatever the server does."),
+    "--arrivals": Option("load.arrivals", "KIND", "Of an open load: poisson or constant.  [default: poisson]"),
+    "--max-in-flight": Option(
+        "load.max_in_flight", "N",
+        "Open load: what finds so many in flight is dropped.  [default: 10000, or what the descriptors allow]",
+    ),
+    "--think": Option("load.think", "TIME", "Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"),
+    "--ramp": Option("load.ramp", "TIME", "Users, or the rate, grow over this time.  [default: 0s]"),
+    "--join": Option("load.join", "R", "The same as a rate: users that begin per second, 160/s."),
+    "--pace": Option(
+        "load.pace", "TIME",
+        "Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
+    ),
+    "--threads": Option("load.engine_threads", "N", "Threads of the engine.  [default: 1]"),
+    "--pipeline": Option("load.pipeline", "N", "Requests in flight on one connection.  [default: 1]"),
+    "--keep-alive": Option("load.keep_alive", "BOOL", "false: a connection for each request.  [default: true]"),
+    "--timeout": Option("load.timeout", "TIME", "Of one request.  [default: 30s]"),
+    "--connect-timeout": Option("load.connect_timeout", "TIME", "Of one connection.  [default: 5s]"),
+    "--precision": Option(
+        "load.precision", "TIME", "How late a send may be to share a wake-up; 0s spins.  [default: 100us]",
+    ),
+    "--ca-file": Option(
+        "load.tls_ca_file", "FILE", "Of an https url: PEM file of trusted roots.  [default: Mozilla's]",
+    ),
+    "--insecure": Option("load.tls_insecure", None, "Accept any certificate."),
+    "--duration": Option("load.duration", "TIME", "Measured time of one trial.  [default: by profile]"),
+    "--warmup": Option("measure.warmup", "TIME", "Before that; `auto` ends when steady.  [default: auto]"),
+    "--repeats": Option("measure.repeats", "N", "Most fresh starts of a setting (blocks).  [default: by profile]"),
+    "--budget": Option("design.budget", "TIME", "Time for the whole run: 10m, 1h.  [default: none]"),
+    "--order": Option(
+        "design.order", "KIND",
+        "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
+    ),
+    "--confirm": Option("design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3]"),
+    "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
+    "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),
+    "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),
+    "--ready-log": Option("subject.ready.log", "REGEX", "Ready when the server's output matches."),
+    "--ready-timeout": Option("subject.ready.timeout", "TIME", "How long getting ready may take.  [default: 30s]"),
+    "--stop-signal": Option("subject.stop.signal", "NAME", "What asks the server to stop.  [default: TERM]"),
+    "--stop-grace": Option("subject.stop.grace", "TIME", "How long it may take to stop.  [default: 5s]"),
+    "--cwd": Option("subject.cwd", "DIR", "Where the server is started."),
+    "--name": Option("name", "NAME", "Names the run.  [default: tune]"),
+    "--seed": Option("design.seed", "INTEGER", "Seed of every random choice.  [default: drawn, and recorded]"),
+}  # fmt: skip

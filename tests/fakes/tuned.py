@@ -1,0 +1,12 @@
+"""The experiment of one command line of `powerband tune`, from the parts of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from powerband.files.tune_options import Tuning
+from powerband.model.experiment import Experiment
+
+
+def tune_experiment(command: Any, parameters: Any, **given: Any) -> Experiment:
+    return Tuning(command, parameters, **given).experiment()
