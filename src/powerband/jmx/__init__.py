@@ -1,6 +1,7 @@
-"""JMeter's test plans as experiments: a plan file enters, an experiment file leaves, or every reason why it cannot.
+"""Converts JMeter's test plans to experiments. In: a plan file. Out: an experiment file, or every reason why the plan
+cannot be converted.
 
-`reader` makes a frozen tree of the XML, `elements` converts one kind of element each, `conversion` walks the plan as
-JMeter would, `writer` writes YAML. Nothing is run here, and no expression, script or regular expression of a plan is
-evaluated: what would need that is refused.
+`reader` makes a frozen tree of the XML, `elements` has a converter for each kind of element, `conversion` walks the
+plan in JMeter's order, `writer` writes YAML. Nothing is run here, and no expression, script or regular expression of a
+plan is evaluated: elements that would need that are refused.
 """

@@ -1,8 +1,8 @@
-"""A test plan in, a load with its scenario out: the plan is walked as JMeter's compiler walks it.
+"""Converts a test plan to a load with its scenario, walking the plan as JMeter's compiler does.
 
 Elements apply to the requests of their branch: those of the request itself come first, then those of the controllers
-around it, of the thread group, and of the plan. Disabled elements are gone with all below them. Everything that is
-refused is collected, and told at once; what differs from JMeter becomes a note.
+around it, of the thread group, and of the plan. Disabled elements are dropped with everything below them. All refusals
+are collected and reported together; differences from JMeter become notes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from powerband.jmx.plan_findings import Findings, ImportRefused
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
-STEPS_MAX = 1000  # of a scenario written out; more is no file that a person reads
-SCOPE_MAX = 300  # elements that apply to one request; each is looked at for each request
+STEPS_MAX = 1000  # of a scenario written out; nobody would read a longer file
+SCOPE_MAX = 300  # elements that apply to one request; each is checked for each request
 S_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class _Sampler:
-    """A request, and what applies to it: `near` from the nearest outwards, `far` the other way round. `after`: the
-    pauses of the plan (Flow Control Actions) that come right before it."""
+    """A request, and the elements that apply to it: `near` from the nearest outwards, `far` in the opposite order.
+    `after`: the pauses of the plan (Flow Control Actions) directly before it."""
 
     element: Element
     near: tuple[Element, ...]
@@ -46,14 +46,14 @@ class _Sampler:
 
 
 def convert(plan: Element, file: Path, properties: Mapping[str, str], partial: Sequence[str]) -> Conversion:
-    """The plan's load. `properties`: as JMeter's -J; `partial`: names, or whole paths, of elements to leave out.
+    """The plan's load. `properties`: like JMeter's -J; `partial`: names, or whole paths, of elements to leave out.
 
-    Raises ImportRefused with everything that cannot be converted; UsageError for a name that nothing has."""
+    Raises ImportRefused with everything that cannot be converted; UsageError if a name matches no element."""
     return _Converter(file, properties).convert(*_without(plan, partial))
 
 
 class _Converter:
-    """One conversion: the findings so far, and what names stand for."""
+    """One conversion: the findings so far, and the values of names."""
 
     def __init__(self, file: Path, properties: Mapping[str, str]) -> None:
         self.file = file
@@ -109,7 +109,7 @@ class _Converter:
                 )
 
     def _with_variables(self, plan: Element) -> Values:
-        """All user variables, in the order of the plan: JMeter takes them before the run, wherever they stand."""
+        """All user variables, in the order of the plan: JMeter collects them before the run, wherever they are."""
         values = self.values
         for element in plan.walk():
             if role_of(element) is Role.PLAN:
@@ -135,8 +135,8 @@ class _Converter:
         return groups[0]
 
     def _samplers(self, plan: Element, group: Element) -> tuple[_Sampler, ...]:
-        """The requests of one iteration, in their order. What stands at the plan's level applies as if it stood in the
-        group, after the group's own."""
+        """The requests of one iteration, in order. Elements at the plan's level apply as if they were in the group,
+        after the group's own."""
         level = tuple(child for child in (*group.children, *plan.children) if _applies(child))
         found: list[_Sampler] = []
         pauses: list[_Sampler] = []
@@ -163,7 +163,7 @@ class _Converter:
         if not found:
             self.findings.refuse(group, "it sends nothing: there is no HTTP Request in it", "add an HTTP Request")
             return ()
-        first = found[0]  # what follows the last request comes before the first one of the next round
+        first = found[0]  # pauses after the last request come before the first one of the next round
         return (replace(first, after=(*pauses, *first.after)), *found[1:])
 
     def _below(self, parent: Element, levels: tuple[tuple[Element, ...], ...]) -> Iterator[_Sampler]:
@@ -173,7 +173,7 @@ class _Converter:
             if role in (Role.SAMPLER, Role.PAUSE):
                 near = tuple(element for level in reversed(inner) for element in level)
                 yield _Sampler(child, near, tuple(element for level in inner for element in level))
-            elif role is Role.CONTROLLER or (role is None and child.children):  # within what is refused, too
+            elif role is Role.CONTROLLER or (role is None and child.children):  # within refused elements, too
                 once = tuple(islice(self._below(child, inner), STEPS_MAX + 1))
                 for _ in range(self._repeats(child) if once else 0):
                     yield from once
@@ -196,8 +196,8 @@ class _Converter:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def _data(self, plan: Element, group: Group | None) -> tuple[list[dict[str, str]], Group | None, bool]:
-        """The rows that the iterations of a user go through (one without variables where there are none), the group
-        with the loops that they leave, and whether users of JMeter go through them one by one as well."""
+        """The rows of data that a user's iterations go through (a single empty row if there are none); the group, with
+        its loops limited by the rows; and True if JMeter's users also go through the rows one by one."""
         found = [
             data
             for above, element in _with_controllers(plan, None)
@@ -231,7 +231,7 @@ class _Converter:
         return False
 
     def _with_end(self, data: Data, group: Group) -> Group:
-        """The group with no more loops than the rows allow, where they are not begun again."""
+        """The group, with its loops limited to the number of rows if the rows are not recycled."""
         alone = data.own or group.users == 1
         enough = group.loops is not None and group.loops <= len(data.rows)
         if data.recycled or (alone and enough):
@@ -269,7 +269,7 @@ class _Converter:
         return tuple(steps)
 
     def _step(self, sampler: _Sampler, values: Values) -> ConvertedStep | None:
-        """`pause`: the one before it, for now."""
+        """One step of the scenario. For now, `pause` is the one before it."""
         request = request_of(
             sampler.element, sampler.scoped(Role.DEFAULTS), sampler.scoped(Role.HEADERS), values, self.findings
         )
@@ -293,7 +293,7 @@ class _Converter:
     # --- the load -----------------------------------------------------------------------------------------------------
 
     def _paced(self, samplers: Sequence[_Sampler], rows: int, group: Group, element: Element) -> Rate | None:
-        """The rate at which the whole scenario, all rows of data with it, begins; None: no timer holds one."""
+        """The rate at which the whole scenario begins, including all rows of data; None: no timer sets a rate."""
         timers = {
             timer.full_path + str(timer.line): timer
             for sampler in samplers
@@ -374,7 +374,7 @@ class _Converter:
     def _same(
         self, element: Element, steps: Sequence[ConvertedStep], what: str, of: Callable[[ConvertedStep], int | None]
     ) -> int | None:
-        """What all requests have alike; a refusal where they differ: an experiment has one for all."""
+        """The value that all requests share. If they differ, a refusal: an experiment has one value for all."""
         first = steps[0]
         for step in steps:
             if of(step) != of(first):
@@ -388,7 +388,7 @@ class _Converter:
 
 
 def _without(plan: Element, partial: Sequence[str]) -> tuple[Element, tuple[str, ...]]:
-    """The plan without what is disabled and what is to be left out, and the paths of the latter."""
+    """The plan without disabled elements and those to be left out, and the paths of the latter."""
     enabled = _kept(plan, lambda element: element.enabled)
     known = {name for element in enabled.walk() for name in (element.name, element.full_path)}
     for name in partial:
@@ -403,7 +403,8 @@ def _without(plan: Element, partial: Sequence[str]) -> tuple[Element, tuple[str,
 
 
 def _kept(element: Element, keeps: Callable[[Element], bool]) -> Element:
-    """The tree without elements that are not kept, and without what is below them; what JMeter never runs goes too."""
+    """The tree without elements that `keeps` rejects and everything below them; elements that JMeter never runs are
+    dropped too."""
     children = tuple(
         _kept(child, keeps) for child in element.children if keeps(child) and role_of(child) is not Role.SILENT
     )
@@ -423,7 +424,8 @@ def _applies(element: Element) -> bool:
 
 
 def _moved(steps: tuple[ConvertedStep, ...], *, open_load: bool) -> tuple[ConvertedStep, ...]:
-    """Each pause at the step before it; of a closed load the first one at the last step, since users go round."""
+    """Moves each pause to the step before it. In a closed load the first pause moves to the last step, since users
+    repeat the scenario."""
     following = [step.pause for step in (*steps[1:], steps[0])]
     if open_load:
         following[-1] = Pause()

@@ -1,4 +1,4 @@
-"""What a test plan becomes, before it is written: a load and the steps of its scenario. Values only."""
+"""The result of a conversion before it is written: a load and the steps of its scenario. Values only."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class ConvertedStep:
 
 @dataclass(frozen=True)
 class ConvertedLoad:
-    """Closed (`users`) or open (`rate_per_s`). `warmup_ns`: None where an automatic one will do; `ramped`: it must
-    last at least as long as the ramp."""
+    """A load, closed (`users`) or open (`rate_per_s`). `warmup_ns`: None for an automatic warm-up."""
 
     users: int
     rate_per_s: float | None
@@ -40,7 +39,7 @@ class ConvertedLoad:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the writer writes. `notes`: each difference with the names of the elements that it is about."""
+    """The input of the writer. `notes`: each difference from JMeter with the names of the elements that it concerns."""
 
     plan: str
     group: str

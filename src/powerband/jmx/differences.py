@@ -1,4 +1,4 @@
-"""What differs between a plan in JMeter and what it became, in sentences for the file's comments. Decides nothing."""
+"""Differences between a plan in JMeter and its conversion, as sentences for the file's comments. Decides nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from powerband.jmx.tree import Element
 def tell_of_requests(
     findings: Findings, steps: Sequence[ConvertedStep], follows: Sequence[Element], *, goes_on: bool
 ) -> None:
-    """`follows`: the requests that would follow redirects. `goes_on`: after an error, with the next request."""
+    """`follows`: the requests for which JMeter would follow redirects. `goes_on`: JMeter continues with the next
+    request after an error."""
     findings.note(
         "JMeter also sends its own User-Agent and Connection: keep-alive; powerband sends only what stands here."
     )
@@ -55,7 +56,7 @@ def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
 
 
 def tell_of_rows(findings: Findings, rows: int, *, own: bool) -> None:
-    """`own`: threads of JMeter go through the rows one by one as well."""
+    """`own`: each thread of JMeter also goes through the rows one by one."""
     if not own:
         findings.note(
             "All threads of JMeter share the rows of the data; here each user goes through all of them by itself."

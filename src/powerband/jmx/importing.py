@@ -1,4 +1,4 @@
-"""One call from a plan's file to the text of an experiment file, which is checked before anybody sees it."""
+"""Converts a plan's file to the text of an experiment file in one call, and validates the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from powerband.jmx.writer import PLACEHOLDER, experiment_text, summary
 
 @dataclass(frozen=True)
 class Imported:
-    """The file's text, and one line on it for people."""
+    """The file's text, and a one-line summary for the user."""
 
     text: str
     summary: str
@@ -24,11 +24,12 @@ class Imported:
 def import_plan(
     path: Path, *, command: Sequence[str] = (), properties: Mapping[str, str] | None = None, partial: Sequence[str] = ()
 ) -> Imported:
-    """The experiment that a test plan says.
+    """The experiment described by a test plan.
 
-    `command` starts the server; without one its place is left for the reader to fill. `properties` are those that
-    JMeter would get with -J; `partial` names what may be left out. Raises ImportRefused with everything that is not
-    known, UsageError for a file that is no plan, and where the whole is no experiment (a command without its port)."""
+    `command` starts the server; without one, its place in the file is left for the user to fill. `properties` are those
+    that JMeter would get with -J; `partial` names elements that may be left out. Raises ImportRefused with everything
+    that cannot be converted; UsageError for a file that is no plan, and if the result is no valid experiment (a command
+    without its port)."""
     conversion = convert(read_plan(path), path, properties or {}, partial)
     name = path.stem or "plan"
     text = experiment_text(conversion, name, path.name, command)

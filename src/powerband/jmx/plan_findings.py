@@ -1,4 +1,4 @@
-"""What a conversion tells: what it refuses, with place, reason and remedy, and what differs from JMeter. No I/O."""
+"""The findings of a conversion: refusals with place, reason and remedy, and differences from JMeter. No I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refusal:
 
 
 class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
-    """The plan holds what powerband does not know. The text lists all of it."""
+    """The plan contains elements that powerband cannot convert. The text lists all of them."""
 
     def __init__(self, file: str, refusals: Sequence[Refusal]) -> None:
         self.refusals = tuple(sorted(refusals, key=lambda refusal: refusal.line))
@@ -50,7 +50,7 @@ class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
 
 @dataclass
 class Findings:
-    """Filled by the converters. A note is told once, with the names of all elements that it is about."""
+    """Collected by the converters. A note is listed once, with the names of all elements that it concerns."""
 
     refusals: dict[Refusal, None] = field(default_factory=dict)
     notes: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Findings:
             names[element.name] = None
 
     def text(self, element: Element, values: Values, text: str, what: str) -> str | None:
-        """A text with everything filled in; None, and a refusal, where that cannot be."""
+        """The text with all variables filled in; None, and a refusal, if that is impossible."""
         try:
             return values.resolve(text)
         except Unresolved as error:
@@ -75,7 +75,7 @@ class Findings:
     def number(
         self, element: Element, values: Values, name: str, what: str, *, kind: Callable[[str], Number], default: Number
     ) -> Number | None:
-        """A property that is a number not below 0; None, and a refusal, where it is none."""
+        """A property that is a number not below 0; None, and a refusal, if it is not."""
         written = element.text_of(name)
         text = self.text(element, values, written, what)
         if text is None:
@@ -92,7 +92,7 @@ class Findings:
         return number
 
     def flag(self, element: Element, values: Values, name: str, what: str, default: bool = False) -> bool:
-        """A switch; one that says neither true nor false counts as JMeter counts it: false."""
+        """A switch; a value other than true or false counts as false, as in JMeter."""
         found = element.find(name)
         if found is None:
             return default
@@ -100,14 +100,14 @@ class Findings:
 
 
 def whole(text: str) -> int:
-    """As Java reads it. Raises ValueError."""
+    """A whole number, read as Java reads it. Raises ValueError."""
     if _WHOLE.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no whole number")
     return int(text)
 
 
 def decimal(text: str) -> float:
-    """As Java reads it. Raises ValueError."""
+    """A decimal number, read as Java reads it. Raises ValueError."""
     if _DECIMAL.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no number")
     return float(text)

@@ -1,7 +1,7 @@
-"""XML text of a test plan in, the frozen tree out, as the versions 2.1 to 5.6 of JMeter write it.
+"""Reads the XML of a test plan, as written by JMeter 2.1 to 5.6. In: text. Out: the frozen tree.
 
-Safe with files of strangers: a document type or an entity is refused before it could be expanded, and size, depth and
-number of elements are bounded. What elements mean is not decided here.
+Safe with untrusted files: a document type or an entity is refused before it could be expanded, and size, depth and
+number of elements are bounded. The meaning of elements is not decided here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_plan(path: Path) -> Element:
 
 
 def parse_plan(data: bytes, file: str) -> Element:
-    """As `read_plan`, of the file's bytes. Raises UsageError with the file's name and the line."""
+    """Like `read_plan`, from the file's bytes. Raises UsageError with the file's name and the line."""
     if len(data) > BYTES_MAX:
         raise UsageError(f"{file} is larger than {BYTES_MAX // 2**20} MiB, which no test plan is")
     root = _Reader(file).read(_decoded(data, file))
@@ -72,7 +72,7 @@ class _Node:
 
 
 def _decoded(data: bytes, file: str) -> str:
-    """By its byte order mark, else by what the XML declaration says, else UTF-8."""
+    """The text, decoded by its byte order mark, else by the encoding in the XML declaration, else as UTF-8."""
     declared = _DECLARED.match(data)
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     if encoding is None:
@@ -84,7 +84,7 @@ def _decoded(data: bytes, file: str) -> str:
 
 
 class _Reader:
-    """Expat with its dangerous parts refused."""
+    """The Expat parser with its dangerous features refused."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _elements(tree: _Node, above: tuple[str, ...], file: str) -> tuple[Element, ...]:
-    """The elements of a hashTree; the hashTree that follows each holds its children."""
+    """The elements of a hashTree; the hashTree after each element contains its children."""
     found: list[Element] = []
     nodes = tree.children
     for index, node in enumerate(nodes):
@@ -170,7 +170,7 @@ def _element(node: _Node, below: _Node | None, above: tuple[str, ...], file: str
 
 
 def _kind(name: str) -> str:
-    """A class of JMeter without its package; a class of anybody else with it."""
+    """The class name: without the package for JMeter's own classes, with it for others."""
     own = _OWN_PACKAGE.match(name)
     return name[own.end() :] if own else name
 

@@ -1,4 +1,4 @@
-"""A test plan as a frozen tree: elements with their properties, each knowing its line. No I/O, no meaning."""
+"""A test plan as a frozen tree: elements with their properties, each with its line. No I/O, no interpretation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Property:
     """One property of an element. `items` are those of a collection, or of an element within the element.
 
-    `fills`: an empty text counts as not set, so that a default takes its place; a number or a switch never does."""
+    `fills`: an empty text counts as not set, so that a default replaces it; a number or a switch never does."""
 
     name: str
     text: str
@@ -44,7 +44,7 @@ class Element:
     children: tuple[Element, ...] = ()
 
     def find(self, name: str) -> Property | None:
-        """A property that is there and not an empty text."""
+        """The property of this name; None if it is absent or an empty text."""
         return next((each for each in self.properties if each.name == name and each.is_set), None)
 
     def text_of(self, name: str, default: str = "") -> str:

@@ -1,7 +1,7 @@
-"""JMeter's `${name}` and `${__P(name,default)}`: what a text of a plan says once its variables stand in it. Pure.
+"""Resolves JMeter's `${name}` and `${__P(name,default)}` in the texts of a plan. Pure.
 
-Only what says the same for every user and request is filled in: user variables, rows of data, and properties. All
-other functions are refused. Escapes (`\\$`, `\\,`) follow JMeter: they mean something only beside a `${...}`.
+Only values that are equal for every user and request are filled in: user variables, rows of data, and properties. All
+other functions are refused. Escapes (`\\$`, `\\,`) follow JMeter: they have a meaning only in a text with a `${...}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EACH_TIME = {
 
 
 class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan that says what cannot be said here)
-    """A text that cannot be known beforehand: why, and what to do instead."""
+    """A text that cannot be known beforehand: the reason, and the alternative."""
 
     def __init__(self, why: str, instead: str) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan tha
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """A `${...}`: a variable (`arguments` None), or a function with its arguments as they are written."""
+    """A `${...}`: a variable (`arguments` None), or a function with its unevaluated arguments."""
 
     name: str
     arguments: tuple[str, ...] | None = None
@@ -36,9 +36,10 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class Values:
-    """What stands for names: variables of the plan (rows of data laid over them), and properties given with -J.
+    """Values of names: variables of the plan (overridden by rows of data), and properties given with -J.
 
-    `defaults` is filled while texts are resolved: the properties that nobody gave, and what was taken for each."""
+    `defaults` is filled while texts are resolved: the properties that were not given, with the default used for
+    each."""
 
     variables: Mapping[str, str]
     properties: Mapping[str, str]
@@ -71,10 +72,10 @@ class Values:
     def _property(self, function: str, arguments: tuple[str, ...]) -> str:
         if function not in ("P", "property") or not arguments:
             raise _function_refused(function)
-        given = [self._joined(parse(argument)) for argument in arguments]  # escapes mean something in all of them
+        given = [self._joined(parse(argument)) for argument in arguments]  # escapes have a meaning in all of them
         name = given[0]
         if function == "P":
-            default = given[1] if len(given) > 1 else "1"  # what JMeter takes where none is written
+            default = given[1] if len(given) > 1 else "1"  # JMeter's default if none is written
         else:
             if len(given) > 1 and given[1]:
                 raise Unresolved(
@@ -101,7 +102,7 @@ def _function_refused(function: str) -> Unresolved:
 
 
 def parse(text: str) -> list[str | FunctionCall]:
-    """Texts and calls in turn. Raises Unresolved for a `${` without an end."""
+    """The texts and calls of a text, in order. Raises Unresolved for a `${` without an end."""
     parts: list[str | FunctionCall] = []
     buffer: list[str] = []
     at = 0
@@ -130,7 +131,7 @@ def parse(text: str) -> list[str | FunctionCall]:
 
 
 def _call(text: str, at: int) -> tuple[FunctionCall, int]:
-    """What follows `${`, and where it ends."""
+    """The call after `${`, and the position of its end."""
     start = at
     name: list[str] = []
     while at < len(text):
@@ -154,7 +155,7 @@ def _call(text: str, at: int) -> tuple[FunctionCall, int]:
 
 
 def _arguments(text: str, at: int, start: int) -> tuple[tuple[str, ...], int]:
-    """Arguments as they are written, escapes and calls within them untouched, and where the closing bracket ends."""
+    """The arguments as written, with escapes and nested calls untouched, and the position after the closing bracket."""
     found: list[str] = []
     buffer: list[str] = []
     calls = brackets = 0

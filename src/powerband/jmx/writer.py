@@ -1,7 +1,7 @@
-"""A conversion as the text of an experiment file, its differences from JMeter as comments at the top.
+"""Writes a conversion as the text of an experiment file, with its differences from JMeter as comments at the top.
 
-Names of a plan are a stranger's: in a comment each stays on its line, in a value it is quoted wherever YAML might read
-it as something else.
+Names in a plan are untrusted: in a comment each stays on its line, in a value it is quoted wherever YAML might misread
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLACEHOLDER = "./my-server --port {port}"
 
 
 def experiment_text(conversion: Conversion, name: str, file: str, command: Sequence[str]) -> str:
-    """The whole file. Without a command its place is a comment, and `check` says that it is missing."""
+    """The whole file. Without a command its place holds a comment, and `check` reports that it is missing."""
     root = CommentedMap()
     root["name"] = _text(name)
     root["subject"] = _subject(conversion, command)
@@ -49,7 +49,7 @@ def experiment_text(conversion: Conversion, name: str, file: str, command: Seque
 
 
 def summary(conversion: Conversion) -> str:
-    """One line for the person who converted."""
+    """One line for the user."""
     load = conversion.load
     who = f"{load.rate_per_s:g}/s" if load.rate_per_s is not None else plural(load.users, "user")
     return f"{who}, {plural(len(conversion.steps), 'step')}, {plural(len(conversion.notes), 'difference')} from JMeter"
@@ -129,13 +129,13 @@ def _load(conversion: Conversion) -> CommentedMap:
     if load.connect_timeout_ns is not None:
         found["connect_timeout"] = duration_text(load.connect_timeout_ns)
     if conversion.target.scheme == "https":
-        found["tls_insecure"] = True  # as JMeter, which trusts every certificate
+        found["tls_insecure"] = True  # like JMeter, which trusts every certificate
     found["scenario"] = CommentedSeq(_step(step, pauses=not alike) for step in steps)
     return found
 
 
 def _measure(load: ConvertedLoad) -> CommentedMap:
-    """The window begins after the ramp, as far as there is one."""
+    """The measured window begins after the ramp, if there is one."""
     measure = CommentedMap()
     if load.warmup_ns is not None:
         measure["warmup"] = duration_text(load.warmup_ns)
@@ -157,7 +157,9 @@ def _step(step: ConvertedStep, *, pauses: bool) -> CommentedMap:
     found["name"] = _text(step.name)
     if request.headers:
         found["headers"] = _headers(request.headers)
-    if request.body or (request.body is not None and verb not in ("post", "put", "patch")):  # these say a length anyway
+    if request.body or (
+        request.body is not None and verb not in ("post", "put", "patch")
+    ):  # these always send a length
         found["body"] = _text(request.body)
     check = CommentedMap()
     if step.check.statuses:
@@ -175,7 +177,7 @@ def _step(step: ConvertedStep, *, pauses: bool) -> CommentedMap:
 
 
 def _headers(headers: Sequence[tuple[str, str]]) -> Any:
-    """A mapping; a list of pairs where a name comes twice."""
+    """A mapping; a list of pairs if a name occurs twice."""
     if len({name for name, _ in headers}) < len(headers):
         return CommentedSeq(_flow([_text(name), _text(value)]) for name, value in headers)
     found = CommentedMap((_text(name), _text(value)) for name, value in headers)
@@ -202,7 +204,7 @@ def _flow(items: Sequence[Any]) -> CommentedSeq:
 
 
 def _text(text: str) -> str:
-    """A text that reads back as it is: bare, as a block of lines, or in double quotes."""
+    """A text that reads back unchanged: bare, as a literal block, or in double quotes."""
     if _PLAIN.fullmatch(text) and parse_scalar(text) == text:
         return text
     lines = text.split("\n")

@@ -1,1 +1,1 @@
-"""The live page: follows run directories and serves what it finds there to browsers. It starts and changes nothing."""
+"""The live page: follows run directories and serves their state to browsers. It starts and changes nothing."""

@@ -1,7 +1,7 @@
-"""The page of a run that goes on, in a process of its own: `python -m powerband.live RUN_DIRECTORY`, see `beside.py`.
+"""Serves the page of a run in progress from its own process: `python -m powerband.live RUN_DIRECTORY`, see `beside.py`.
 
-Its address is its only line on stdout. It ends when its stdin does, which is when whoever started it has ended, however
-that came about.
+The address is the only line on stdout. The process ends when its stdin ends, that is, when its parent has ended for any
+reason.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def _tell(address: str) -> None:
 
 if __name__ == "__main__":
     os.nice(NICE)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: it is for the run
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is meant for the run
     watch(Path(sys.argv[1]), told=_tell, until=_stdin_ended)

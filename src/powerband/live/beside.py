@@ -1,7 +1,7 @@
-"""The live page beside a run: a process of its own, nice'd, that follows the run directory and knows no more.
+"""Serves the live page of a run from a separate process with low priority, which only follows the run directory.
 
-In: a run directory. Out: the address of its page. The process ends with its stdin, so that none is left behind, not
-even where the run is killed; a viewer that stalls stalls only that process.
+In: a run directory. Out: the address of its page. The process ends with its stdin, so that none remains, even if the
+run is killed; a viewer that stalls delays only that process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 20.0  # most that is waited for its address
-END_S = 8.0  # more than it waits for viewers
+START_S = 20.0  # longest wait for its address
+END_S = 8.0  # longer than it waits for viewers
 
 
 @contextmanager
 def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """While the block lasts the page is there; `tell` gets a line for people: its address, or why there is none, which
-    is no reason for a run not to go on."""
+    """Serves the page while the block lasts. `tell` gets a line for the user: the address, or the reason why there is
+    no page; the run continues in either case."""
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "powerband.live", str(run)],
@@ -44,7 +44,7 @@ def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """Its address; empty where it ended, or took too long."""
+    """The address of the page; empty if the process ended, or took too long."""
     assert process.stdout is not None
     deadline = time.monotonic() + START_S
     said = b""
@@ -61,7 +61,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 def _last_words(process: subprocess.Popen[bytes]) -> str:
     try:
-        process.wait(END_S)  # its output may end a moment before it does
+        process.wait(END_S)  # its output may end a moment before the process
     except subprocess.TimeoutExpired:
         return f"it did not start within {START_S:.0f} s"
     assert process.stderr is not None

@@ -1,9 +1,8 @@
-"""A run that somebody watches: polled while there is a viewer, and told to each of them as server-sent events.
+"""The feed of a run to its viewers: polls the run while there are viewers, and sends each of them server-sent events.
 
-In: a `RunFollower`. Out: for each viewer a stream of messages, each with what has changed since that viewer's last. No
-queue stands between: a message is made when its viewer has taken the one before, from the newest state. One who stalls
-gets the newest state when he wakes, costs no memory meanwhile, and keeps nobody waiting, least of all the run, which
-knows nothing of viewers.
+In: a `RunFollower`. Out: for each viewer a stream of messages, each with the changes since that viewer's previous one.
+There is no queue: the next message is made from the newest state, once the viewer has taken the previous one. A viewer
+that stalls skips updates, costs no memory, and delays nobody, least of all the run, which knows nothing of viewers.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from powerband.live.state import RunState, RunStatus, TrialState
 
 POLL_S = 0.5
 POLL_AT_REST_S = 2.0
-BEAT_S = 15.0  # a sign of life where nothing changes, by which a broken connection is noticed
+BEAT_S = 15.0  # interval of keep-alives while nothing changes, which detect a broken connection
 VIEWERS_MAX = 256
-LEAVE_S = 3.0  # most that a feed which closes waits for its viewers, who may still ask for the last trial's seconds
+LEAVE_S = 3.0  # longest wait for viewers on close; they may still request the last trial's seconds
 _LAST_POLLS = 20
-_GO_ON_S = 0.005  # between two polls while there is a backlog to read: others get their turn
+_GO_ON_S = 0.005  # pause between two polls while there is a backlog to read, so that other tasks can run
 
 
 class Cursor(NamedTuple):
-    """What a viewer has been told: the state's version, the newest change of a trial's line, and of the trial in flight
-    its number, its phase and how many of its seconds."""
+    """The position of a viewer in the feed: the state's version, the newest change of a trial's line, and for the trial
+    in flight its number, its phase and the number of its seconds sent."""
 
     version: int = 0
     trials: int = 0
@@ -53,17 +52,17 @@ class Feed:
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing = False
-        self._line_changed: dict[int, tuple[Any, int]] = {}  # by trial: its line, and the change that it came with
+        self._line_changed: dict[int, tuple[Any, int]] = {}  # by trial: its line, and the number of its latest change
         self._changes = 0
         self._made: dict[Cursor, tuple[Cursor, bytes]] = {}
 
     @property
     def idle(self) -> bool:
-        """Nobody watches, and nothing reads its files at the moment."""
+        """True if there is no viewer and no poll is reading the files."""
         return not self.viewers and not self._polling.locked()
 
     async def fresh(self) -> RunState:
-        """The state of this moment, whether anybody watches or not."""
+        """The current state, read now, with or without viewers."""
         async with self._polling:
             state = await asyncio.to_thread(self.follower.poll)
             self.polls += 1
@@ -71,7 +70,7 @@ class Feed:
         return state
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
-        """For one viewer, until the feed is closed; the first message has everything."""
+        """Messages for one viewer, until the feed is closed; the first message has everything."""
         self.viewers += 1
         self._empty.clear()
         if self._task is None or self._task.done():
@@ -84,7 +83,7 @@ class Feed:
                 cursor, message = self._message(cursor)
                 if message:
                     yield message
-                    continue  # what came while it was being taken
+                    continue  # send changes that arrived in the meantime
                 if closing:
                     yield b"event: end\ndata: the server ends\n\n"
                     await asyncio.sleep(LEAVE_S)
@@ -99,8 +98,8 @@ class Feed:
                 self._empty.set()
 
     async def close(self) -> None:
-        """Tells every viewer the last state and that it is the last; they leave when they have all that they want, or
-        their streams are ended."""
+        """Sends every viewer the last state, marked as the last. Viewers leave when they have all they need; remaining
+        streams are ended after `LEAVE_S`."""
         if self.viewers:
             await self.fresh()
             for _ in range(_LAST_POLLS):
@@ -141,7 +140,8 @@ class Feed:
         self._changed = asyncio.Event()
 
     def _message(self, cursor: Cursor) -> tuple[Cursor, bytes]:
-        """What is new to this cursor, as one event; empty where nothing is. Viewers at the same place share it."""
+        """The changes since this cursor, as one event; empty if there are none. Viewers with the same cursor share
+        it."""
         if self._state is None:
             return cursor, b""
         made = self._made.get(cursor)
@@ -180,7 +180,7 @@ def _differs(before: RunState, state: RunState) -> bool:
 
 
 def _current(current: TrialState, cursor: Cursor) -> dict[str, Any]:
-    """The trial in flight, with the seconds that the viewer has not seen; `begin`: all of them, for a new plot."""
+    """The trial in flight, with the seconds that the viewer has not seen; `begin`: with all of them, for a new plot."""
     begin = current.number != cursor.number or _place(current)[2] < cursor.points
     seen = 0 if begin else max(0, cursor.points - current.points_before)
     return {**current_row(current), "begin": begin, "points": point_rows(current.points[seen:])}

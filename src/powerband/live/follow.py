@@ -1,10 +1,11 @@
-"""Follows a run directory: its files in, as they grow; a `RunState` out. Nothing is written, and nothing is waited for.
+"""Follows a run directory. In: its files, while they grow. Out: a `RunState`. It never writes and never waits.
 
-Each `poll` reads only what has come since the last: lines appended to the plan and to the trial in flight, records that
-are new, and `analysis.json` where the run wrote it anew. A trial that no analysis holds yet is measured once, one at a
-poll. Where a run rests and its last analysis is missing or old, it is made here, in memory.
+Each `poll` reads only new data: lines appended to the plan and to the trial in flight, new records, and `analysis.json`
+if the run has rewritten it. A trial that is in no analysis yet is measured once, one trial per poll. If the run is at
+rest and its last analysis is missing or old, a new one is made in memory.
 
-What is cut short is left out until it is whole; what is damaged, foreign or of another version is said in words.
+Incomplete lines are ignored until they are complete. Damaged or foreign files, and those of another version, are
+reported in words.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Version = tuple[int, int, int] | None
 
 @dataclass
 class _FollowedTrial:
-    """A trial of the plan, and what became of it."""
+    """A trial of the plan, and its result."""
 
     spec: TrialSpec
     began_s: float | None = None
@@ -62,7 +63,7 @@ class _FollowedTrial:
 
 @dataclass
 class _Known:
-    """What was read of the directory so far."""
+    """The contents of the directory read so far."""
 
     experiment: Experiment | None = None
     experiment_version: Version = None
@@ -78,7 +79,7 @@ class _Known:
 
 
 class RunFollower:
-    """One run directory. `more`: the last poll left something that it could go on with at once."""
+    """Follows one run directory. `more`: the last poll left data that can be read at once."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.run = RunDir(path)
@@ -87,16 +88,16 @@ class RunFollower:
         self._known = _Known()
         self._plan = Tail(self.run.plan)
         self._current: TrialFollower | None = None
-        self._guess: tuple[int, float] | None = None  # trials at most, and seconds that one takes
+        self._guess: tuple[int, float] | None = None  # maximum number of trials, and seconds that one takes
         self._built: RunState | None = None
         self._version = 0
-        self._stale = True  # whether anything but the trial in flight has changed since `_built`
+        self._stale = True  # True if anything but the trial in flight has changed since `_built`
 
     def poll(self) -> RunState:
-        """What is known by now. Never raises for what a directory holds."""
+        """The current state. Never raises, whatever the directory contains."""
         try:
             return self._poll()
-        except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
+        except Exception as error:  # a foreign directory may contain anything; report it
             return self._unreadable(f"this version of powerband cannot read it ({type(error).__name__}: {error})")
 
     def _poll(self) -> RunState:
@@ -118,7 +119,7 @@ class RunFollower:
         return self._state(self._known.experiment)
 
     def trial(self, number: int) -> TrialFollower | None:
-        """Any trial of the run, to be read from its start; None where the plan has none of this number, or where its
+        """A follower for any trial of the run, from its start; None if the plan has no trial of this number, or if its
         files must not be opened."""
         known, directory = self._known.trials.get(number), self.run.trial(number)
         if known is None or self._known.experiment is None or refused(within(directory.path)):
@@ -127,7 +128,7 @@ class RunFollower:
 
     @property
     def analysis(self) -> Analysis | None:
-        """The last one, of the run or of this follower."""
+        """The last analysis, made by the run or by this follower."""
         return self._known.analysis
 
     @property
@@ -158,7 +159,7 @@ class RunFollower:
     def _ask_lock(self) -> None:
         running = is_held(self.run.path / ".lock")
         if running and not self._known.running:
-            for trial in self._known.trials.values():  # a resumed run may begin one anew
+            for trial in self._known.trials.values():  # a resumed run may repeat one
                 trial.recorded = False
         self._stale = self._stale or running != self._known.running
         self._known.running = running
@@ -183,7 +184,8 @@ class RunFollower:
         self.more = self.more or more
 
     def _read_records(self) -> None:
-        """Of trials that have none yet: is there one now, or, of a resumed run, none any more?"""
+        """Updates `recorded`: a trial without a record may have one now; in a resumed run, one may have lost its
+        record."""
         for number, trial in self._known.trials.items():
             if trial.recorded:
                 continue
@@ -194,7 +196,7 @@ class RunFollower:
                 trial.recorded = self._stale = True
 
     def _read_analysis(self) -> None:
-        """The run writes it after each block, with every trial that it has measured by then."""
+        """Reads the analysis that the run writes after each block, with every trial measured by then."""
         known = self._known
         version = changed_at(self.run.analysis)
         if version == known.analysis_version:
@@ -214,7 +216,7 @@ class RunFollower:
                 trial.result = result
 
     def _measure_one(self) -> None:
-        """One trial that no analysis holds: the newest first, which people wait for."""
+        """Measures one trial that is in no analysis: the newest first, which viewers wait for."""
         experiment = self._known.experiment
         waiting = [t for t in self._known.trials.values() if t.recorded and t.result is None and not t.because]
         if not waiting or experiment is None:
@@ -224,13 +226,14 @@ class RunFollower:
             trial.result = _measured(self.run.trial(trial.spec.number), experiment)
         except PowerbandError as error:
             trial.because = str(error)
-        except Exception as error:  # one trial that is foreign is no reason to show none
+        except Exception as error:  # one foreign trial must not hide the others
             trial.because = f"its files cannot be read by this version of powerband ({type(error).__name__}: {error})"
         self._stale = True
         self.more = self.more or len(waiting) > 1
 
     def _analyse_at_rest(self) -> None:
-        """What the run itself would have said, had it not been killed, or had its analysis not been removed."""
+        """Makes the final analysis of a run at rest, if the run was killed before writing it or the file was
+        removed."""
         known, experiment = self._known, self._known.experiment
         if known.running or experiment is None or known.own_analysis or self.more:
             return
@@ -247,7 +250,7 @@ class RunFollower:
         known.own_analysis = self._stale = True
 
     def _follow_current(self) -> None:
-        """The last trial of the plan, while it has no record."""
+        """Follows the last trial of the plan while it has no record."""
         known = self._known
         open_now = [trial.spec for trial in known.trials.values() if not trial.recorded] if known.running else []
         spec = max(open_now, key=lambda spec: spec.number, default=None)
@@ -313,7 +316,8 @@ class RunFollower:
         )
 
     def _lines(self, trials: list[_FollowedTrial], metric: str) -> tuple[TrialLine, ...]:
-        """Of those without a record the last one runs, where the run does."""
+        """The lines of all trials. If the run is running, its last trial without a record is in flight; other trials
+        without one are lost."""
         in_flight = max(self._known.trials, default=0) if self._known.running else 0
 
         def line(trial: _FollowedTrial) -> TrialLine:
@@ -325,7 +329,7 @@ class RunFollower:
         return tuple(line(trial) for trial in trials)
 
     def _status(self, experiment: Experiment, trials: list[_FollowedTrial]) -> RunStatus:
-        """What rests has ended, was asked to stop, or lost its process."""
+        """The status; a run at rest has finished, was asked to stop, or lost its process."""
         known = self._known
         if known.running:
             return RunStatus.RUNNING
@@ -359,7 +363,7 @@ class RunFollower:
         return tuple(said)
 
     def _eta_s(self, experiment: Experiment, state: RunState) -> float | None:
-        """The trials to come at the pace of those that began one after the other, or at a first guess."""
+        """Time for the remaining trials at the pace of those that began one after the other, or at a first guess."""
         if state.planned_total is None:
             return None
         began = [trial.began_s for trial in self._known.trials.values() if trial.began_s is not None]
@@ -369,7 +373,7 @@ class RunFollower:
         return max(0.0, (state.planned_total - state.done) * pace_s - min(max(0.0, running_s), pace_s))
 
     def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
-        """Trials of the run at most, and how long one takes, from the experiment alone."""
+        """The maximum number of trials, and the duration of one in seconds, from the experiment alone."""
         if self._guess is None:
             expected = forecast(experiment, known_noise())
             self._guess = expected.trials, expected.expected_ns / 1e9 / max(1, expected.trials)
@@ -390,7 +394,8 @@ class RunFollower:
 
 
 def _measured(directory: TrialDir, experiment: Experiment) -> TrialResult:
-    """Raises PowerbandError where a file of the trial must not be opened, is damaged, or gives what is no number."""
+    """Raises PowerbandError if a file of the trial must not be opened, is damaged, or yields values that are not
+    numbers."""
     if why := refused(within(directory.path)):
         raise UsageError(why)
     result = measure(directory, directory.read_record(), experiment)

@@ -1,8 +1,8 @@
-"""Files of a run directory as whoever follows it may read them: they grow, they may be cut short, and in a directory
-from elsewhere they may be anything. Only plain files are opened here, never a link, a pipe or a device, so that nothing
-here waits; what others open by its name passes `refused` first.
+"""Reads files of a run directory that is being followed: they grow, they may be cut short, and in a foreign directory
+they may be anything. Only plain files are opened here, never a link, a pipe or a device, so that no read blocks. Files
+that other code opens by name are checked by `refused` first.
 
-In: paths. Out: bytes, the whole lines that were appended since the last look, and whether a run's lock is held.
+In: paths. Out: bytes, the complete lines appended since the last read, and whether a run's lock is held.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import BinaryIO, NamedTuple
 from powerband.store import RunDir
 
 CHUNK_BYTES = 1 << 19
-"""Read at one look, so that an hour of series never keeps others waiting."""
-LINE_BYTES_MAX = 1 << 24  # longer than any line of ours: what has none in so many bytes is no such file
+"""Bytes read per call, so that an hour of series never delays other tasks."""
+LINE_BYTES_MAX = 1 << 24  # longer than any valid line: a file without a line end in so many bytes is no such file
 
 
 def open_plain(path: Path) -> BinaryIO | None:
-    """A file open for reading, unbuffered; None where there is no plain file that this user may read."""
+    """A file open for reading, unbuffered; None if there is no plain file that this user may read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -34,7 +34,7 @@ def open_plain(path: Path) -> BinaryIO | None:
 
 
 def read_plain(path: Path, most_bytes: int = -1) -> bytes | None:
-    """Its content, or the first `most_bytes` of it; None as `open_plain`."""
+    """The file's content, or its first `most_bytes`; None like `open_plain`."""
     file = open_plain(path)
     if file is None:
         return None
@@ -46,8 +46,8 @@ def read_plain(path: Path, most_bytes: int = -1) -> bytes | None:
 
 
 def refused(paths: Iterable[Path]) -> str:
-    """Why these must not be opened by their names, as one would open plain files; empty where they may be. A link leads
-    elsewhere, and a pipe keeps whoever opens it. What is put there after this look is not seen."""
+    """The reason why these paths must not be opened by name like plain files; empty if they may be. A link leads
+    elsewhere, and opening a pipe blocks. Changes made after this check are not seen."""
     for path in paths:
         with contextlib.suppress(OSError):
             mode = path.lstat().st_mode
@@ -57,7 +57,7 @@ def refused(paths: Iterable[Path]) -> str:
 
 
 def run_refused(run: RunDir) -> str:
-    """The same of what is opened of a run, but for its trials."""
+    """Like `refused`, for the files of a run that are opened, except those of its trials."""
     return refused((run.experiment, run.host, run.plan, run.trials))
 
 
@@ -69,12 +69,13 @@ def within(folder: Path) -> Iterator[Path]:
 
 
 def plain_text(text: str) -> str:
-    """Text that can be sent: a name from a disk, or from somebody's JSON, may hold what is no character."""
+    """The text without characters that cannot be sent, which a file name or foreign JSON may contain."""
     return text.encode(errors="replace").decode()
 
 
 def changed_at(path: Path) -> tuple[int, int, int] | None:
-    """What differs once a file was written again: inode, size, and time of the last change in ns. None: no file."""
+    """The version of a file, which differs once the file was rewritten: inode, size, and time of the last change in ns.
+    None: no file."""
     try:
         found = path.stat()
     except OSError:
@@ -83,7 +84,8 @@ def changed_at(path: Path) -> tuple[int, int, int] | None:
 
 
 class Lines(NamedTuple):
-    """`again`: the file was replaced or cut, and is read from its start. `more`: there is more to read at once."""
+    """`again`: the file was replaced or truncated, and is read from its start. `more`: there is more to read at
+    once."""
 
     lines: list[bytes]
     again: bool = False
@@ -91,7 +93,7 @@ class Lines(NamedTuple):
 
 
 class Tail:
-    """The whole lines of a file that grows; what was read is not read again."""
+    """The complete lines of a growing file; each line is read once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -100,7 +102,7 @@ class Tail:
         self._rest = b""
 
     def read(self) -> Lines:
-        """Those that came since the last look, as far as one chunk goes. A last line without its end waits for it."""
+        """The lines added since the last call, up to one chunk. An incomplete last line is kept for the next call."""
         again = self._check()
         if self._file is None:
             return Lines([], again)
@@ -124,7 +126,7 @@ class Tail:
         self.close()
 
     def _check(self) -> bool:
-        """Opens the file where that is due; whether it is another one than before, or is shorter now."""
+        """Opens the file when needed; returns True if it is another file than before, or is shorter now."""
         try:
             now = self._path.lstat()
         except OSError:
@@ -145,7 +147,7 @@ class Tail:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether a living process holds the lock of a run, by the kernel's list of locks: to try the lock oneself would
+    """True if a living process holds the lock of a run, by the kernel's list of locks. Trying to take the lock would
     keep a run from starting in that moment."""
     try:
         wanted = lock.stat()
@@ -156,7 +158,7 @@ def is_held(lock: Path) -> bool:
     device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}".encode()
     for line in table.splitlines():
         words = line.split()
-        # 12: FLOCK  ADVISORY  WRITE 3284 08:01:131 0 EOF; one that waits has `->` in the second place
+        # 12: FLOCK  ADVISORY  WRITE 3284 08:01:131 0 EOF; a waiting lock has `->` in the second place
         if len(words) < 6 or words[1] != b"FLOCK" or words[3] != b"WRITE":
             continue
         where, _, inode = words[5].rpartition(b":")
@@ -166,7 +168,8 @@ def is_held(lock: Path) -> bool:
 
 
 def _has_open(pid: bytes, wanted: os.stat_result) -> bool:
-    """Some file systems (btrfs) show another device in the list of locks than in the file's own facts."""
+    """True if the process has the file open. Some file systems (btrfs) show another device in the list of locks than in
+    the file's own metadata."""
     folder = Path("/proc") / pid.decode() / "fd"
     try:
         return any(os.path.samestat(found.stat(), wanted) for found in folder.iterdir() if found.exists())

@@ -1,8 +1,8 @@
-"""Who may ask, before anything is answered: an ASGI application in, the same behind its checks out.
+"""Checks every request before it is answered. In: an ASGI application. Out: the application behind these checks.
 
-The page shows what is on this machine, so that another site in the same browser must not read it: the Host header must
-name this machine (a name that an attacker's DNS points here is none: DNS rebinding), a request that another origin
-makes is refused, and where the page is bound to more than loopback a token is asked for. Only GET and HEAD exist.
+The page shows data of this machine, so another site in the same browser must not read it. The Host header must name
+this machine; a name that an attacker's DNS points here does not (DNS rebinding). Requests from another origin are
+refused. A server bound to more than loopback requires a token. Only GET and HEAD are allowed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Of a report, which brings its scripts with it and may come from anywhere: in an origin of its own it reads nothing
-of this page, and it can send nothing to anybody. What its own policy forbids besides stays forbidden."""
+"""Policy for a report, which brings its own scripts and may come from anywhere. It runs in an origin of its own, so it
+can read nothing of this page and send nothing. Its own policy, if stricter, still applies."""
 
 _HEADERS = {
     "content-security-policy": CONTENT_POLICY,
@@ -44,8 +44,8 @@ _LOOPBACK_NAMES = frozenset({"localhost"})
 
 @dataclass(frozen=True)
 class Access:
-    """`names`: host names that mean this server, besides addresses. `token`: None where none is asked for, which is on
-    loopback alone."""
+    """Access rules. `names`: host names of this server, besides addresses. `token`: None if no token is required, which
+    happens only on loopback."""
 
     loopback: bool
     names: frozenset[str] = frozenset()
@@ -54,13 +54,13 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """Browsers keep cookies by host, not by port."""
+        """Name of the token's cookie. It contains the port, since browsers keep cookies by host, not by port."""
         return f"powerband-{self.port}"
 
 
 def access_for(host: str, port: int, token: str | None, machine: str) -> Access:
-    """For a server bound to `host`. On loopback no token is needed, but one may be asked for; elsewhere one is drawn
-    where none is given. `machine`: the name by which this machine is known."""
+    """Access rules for a server bound to `host`. On loopback a token is optional; elsewhere one is generated if none is
+    given. `machine`: the host name of this machine."""
     if is_loopback(host.lower()):
         return Access(True, _LOOPBACK_NAMES | {host.lower()}, token, port)
     names = _LOOPBACK_NAMES | {host.lower(), machine.lower()}
@@ -68,7 +68,7 @@ def access_for(host: str, port: int, token: str | None, machine: str) -> Access:
 
 
 class Guard:
-    """The checks in front of an application, and the headers behind it."""
+    """Performs the checks before an application, and adds headers to its responses."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -89,7 +89,7 @@ class Guard:
         await (answer or self._app)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """What to say instead of an answer; None: go on."""
+        """The error response; None if the request is allowed."""
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
             return _refused("nothing can be changed here: only GET and HEAD are answered", 405, {"allow": "GET, HEAD"})
@@ -102,7 +102,7 @@ class Guard:
         return self._without_token(scope, headers)
 
     def _is_here(self, host: str) -> bool:
-        """An address cannot be rebound; a name must be one of ours."""
+        """True if the Host header names this server. Addresses cannot be rebound; names must be in the list."""
         name = _host_name(host)
         if name is None:
             return False
@@ -117,7 +117,7 @@ class Guard:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if _same(dict(query).get("token", ""), wanted):
-            # The address bar, and with it the history and what is copied from it, keeps no token.
+            # Remove the token from the address bar, the history and copied links.
             rest = urlencode([(name, value) for name, value in query if name != "token"])
             path = "/" + scope.get("raw_path", scope["path"].encode()).decode("latin-1").lstrip("/")
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
@@ -131,13 +131,14 @@ class Guard:
         )
 
     def _token_kept(self, headers: Headers) -> str:
-        """Browsers send the cookies of every program on this host, and some of those are no cookies."""
+        """The token of the cookie. Browsers send the cookies of every program on this host, and some of those are
+        malformed."""
         return cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
 
 
 def _is_foreign(headers: Headers) -> bool:
-    """Whether a page of another origin asks. A link that is followed from elsewhere is no such thing: what it opens
-    cannot be read by the page that it came from."""
+    """True if the request comes from a page of another origin. Following a link from elsewhere is allowed: the original
+    page cannot read what the link opens."""
     origin = headers.get("origin")
     if origin is not None:
         asked = urlsplit(origin)
@@ -147,11 +148,11 @@ def _is_foreign(headers: Headers) -> bool:
 
 
 def _host_name(host: str) -> str | None:
-    """Without the port; None for what is no Host header."""
+    """The host name without the port; None for an invalid Host header."""
     try:
         found = urlsplit(f"//{host}")
         name = found.hostname
-        found.port  # noqa: B018 - raises for what is no port
+        found.port  # noqa: B018 - raises for an invalid port
     except ValueError:
         return None
     plain = found.username is None and not found.path and not found.query and not found.fragment

@@ -1,7 +1,8 @@
-"""The runs of a folder, for the first page: names in, one `HistoryLine` each out, read as little as will do.
+"""The runs of a folder, for the first page. In: names of folders. Out: one `HistoryLine` each, reading as little as
+possible.
 
-Of an analysis mostly its beginning is read, where the answer stands; what was read is kept until the file changes.
-Which name may be asked for is decided here: that of a folder which lies in the runs folder itself, and nothing else.
+Usually only the beginning of an analysis is read, which contains the answer; it is cached until the file changes. This
+module also decides which names are valid in requests: those of folders directly in the runs folder, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class HistoryLine:
     """One run of a folder. `folder`: its directory's name; `answer`: the first sentence of its last analysis, else
-    empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as its page says it, as
-    far as that can be told without reading every experiment: see `_at_rest`."""
+    empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as shown on its page, as
+    far as it can be found without reading every experiment: see `_at_rest`."""
 
     folder: str
     name: str
@@ -47,8 +48,8 @@ class HistoryLine:
 
 
 class _Plan(NamedTuple):
-    """`last`: what the last trial of the plan was for, None while it has no record; `stopped`: it was interrupted;
-    `lacking`: more trials were planned."""
+    """The plan's state. `last`: the stage of the plan's last trial, None while it has no record; `stopped`: it was
+    interrupted; `lacking`: more trials were planned."""
 
     trials: int
     last: Stage | None = None
@@ -57,14 +58,14 @@ class _Plan(NamedTuple):
 
 
 class _End(NamedTuple):
-    """`early`: see `may_end_early`; None: the experiment cannot be read. `stopped`: the race was."""
+    """`early`: see `may_end_early`; None: the experiment cannot be read. `stopped`: the race was stopped."""
 
     early: bool | None
     stopped: bool
 
 
 class _Kept(Generic[T]):
-    """What was read of each run, until its files change."""
+    """A cache of data read from each run, valid until its files change."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[Any, T]] = {}
@@ -89,12 +90,12 @@ class History:
         self._ends = _Kept[_End]()
 
     def lines(self) -> list[HistoryLine]:
-        """The latest first. A folder that cannot be read is empty."""
+        """All runs, the latest first; empty if the folder cannot be read."""
         found = [self._line(folder) for folder in self.names()]
         return sorted(found, key=lambda line: (line.began_s or 0.0, line.folder), reverse=True)
 
     def names(self) -> list[str]:
-        """Folders of the runs folder that hold an experiment, and whose names are text."""
+        """Names of the folders that contain an experiment; names that are no valid text are skipped."""
         try:
             with os.scandir(self.root) as entries:
                 return sorted(entry.name for entry in entries if self._is_run(entry))
@@ -102,8 +103,8 @@ class History:
             return []
 
     def find(self, name: str) -> Path | None:
-        """The run directory of this name; None for anything that is not the name of a folder right here, whatever else
-        it may be a path to. What is no run directory may be found: it is explained, not hidden."""
+        """The run directory of this name; None unless the name is that of a folder directly in the runs folder, even if
+        it is a path to something else. The folder may contain no run; its page then explains this."""
         if not name or name.startswith(".") or "/" in name or "\0" in name:
             return None
         try:
@@ -144,11 +145,12 @@ class History:
         version = changed_at(path / "plan.jsonl"), changed_at(path / "analysis.json")
         plan = self._plans.get(path.name, version, lambda: _plan_of(RunDir(path)))
         if plan.last is None:
-            self._plans.forget(path.name)  # the record that it lacks is no part of the version
+            self._plans.forget(path.name)  # the missing record is no part of the version
         return plan
 
     def _at_rest(self, run: RunDir, plan: _Plan) -> RunStatus:
-        """Of a run that no process holds. Its experiment is read only where its plan leaves open what is asked."""
+        """The status of a run that no process holds. The experiment is read only if the plan does not determine the
+        status."""
         if run_refused(run):
             return RunStatus.UNREADABLE
         if plan.last is None:
@@ -164,7 +166,7 @@ class History:
 
 
 def _head_of(data: bytes) -> dict[str, str]:
-    """Name, question, objective and the answer's first sentences; what is not there, or damaged, is left out."""
+    """Name, question, objective and the answer's first sentences; missing or damaged ones are omitted."""
     text = data.decode("utf-8", "ignore")
     found = {}
     for key in ("name", "question", "objective"):
@@ -178,7 +180,7 @@ def _head_of(data: bytes) -> dict[str, str]:
 
 
 def _value(text: str, key: str) -> Any:
-    """The first value of this name; None where there is none, or it is cut short."""
+    """The first value with this key; None if there is none, or if it is incomplete."""
     match = re.search(rf'"{key}":\s*', text)
     try:
         return None if match is None else json.JSONDecoder().raw_decode(text, match.end())[0]
@@ -203,7 +205,7 @@ def _plan_of(run: RunDir) -> _Plan:
 def _end_of(run: RunDir) -> _End:
     try:
         early = may_end_early(load_experiment(run.experiment))
-    except Exception:  # a foreign directory may hold anything; its page says what is wrong with it
+    except Exception:  # a foreign directory may contain anything; its page reports the error
         return _End(None, stopped=False)
     analysis = (read_plain(run.analysis) or b"").decode("utf-8", "ignore")
     return _End(early, stopped=_value(analysis, "ended_by") in ("running", "stopped"))

@@ -1,4 +1,5 @@
-"""How a run stands, from its last analysis and the trials since: values in, settings and trials of a `RunState` out.
+"""The standing of a run, from its last analysis and the trials since. In: values. Out: settings and trials of a
+`RunState`.
 
 The statistics are those of the analysis, the words those of the report; nothing is computed and no file is read here.
 """
@@ -19,15 +20,16 @@ _JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
 
 
 def status_at_rest(last: Stage, *, stopped: bool, lacking: bool, early: bool) -> RunStatus:
-    """Of a run that no process holds and of which each trial has its record: is there nothing left to do? `last`: what
-    its last trial was for; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
-    `early`: `may_end_early`. The plan of such a run is the most it might take; that of its confirmation is exact."""
+    """The status of a run that no process holds, all of whose trials have records: finished or interrupted. `last`: the
+    stage of its last trial; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
+    `early`: `may_end_early`. The plan of a run that may end early is the most it can take; that of its confirmation is
+    exact."""
     exact = last is Stage.CONFIRM or not early
     return RunStatus.INTERRUPTED if stopped or (exact and lacking) else RunStatus.FINISHED
 
 
 def may_end_early(experiment: Experiment) -> bool:
-    """Whether fewer trials than planned may be all that are wanted."""
+    """True if the run may be complete with fewer trials than planned."""
     return experiment.is_race or experiment.objective.is_capacity or experiment.design.budget_ns is not None
 
 
@@ -40,7 +42,8 @@ def outcome_of(result: TrialResult) -> Outcome:
 def trial_line(
     spec: TrialSpec, result: TrialResult | None, objective: str, outcome: Outcome, because: str
 ) -> TrialLine:
-    """`result` None: not measured, for the reason given; else it says what became of the trial itself."""
+    """The line of a trial. `result` None: not measured, for the reason given; otherwise the outcome follows from the
+    result."""
     value = None
     if result is not None:
         outcome = outcome_of(result)
@@ -62,12 +65,13 @@ def trial_line(
 
 
 def settings_of(analysis: Analysis) -> tuple[SettingState, ...]:
-    """The best first."""
+    """The settings of an analysis, the best first."""
     return tuple(_judged(result, analysis) for result in ranked(analysis))
 
 
 def settings_unjudged(experiment: Experiment, results: Iterable[TrialResult]) -> tuple[SettingState, ...]:
-    """Before the first analysis: in the order of the plan, or as they were met where a large space is explored."""
+    """The settings before the first analysis: in the order of the plan, or in order of first trial if a large space is
+    explored."""
     results = list(results)
     met = [result.setting for result in results]
     planned: Sequence[Setting] = () if experiment.explores else experiment.settings()

@@ -1,7 +1,7 @@
-"""Runs as metrics that a Prometheus scrapes: `RunState` values go in, OpenMetrics (or the older text format) comes out.
+"""Exposes runs as metrics for Prometheus. In: `RunState` values. Out: OpenMetrics, or the older text format.
 
-Units are base units: seconds, bytes. What was not told is left out, never 0. What is of the trial in flight goes with
-it, so that a Prometheus sees where one trial ends and the next begins. Not here: the subject's own page
+Units are base units: seconds, bytes. Unknown values are omitted, never 0. Metrics of the trial in flight disappear with
+it, so that Prometheus sees where one trial ends and the next begins. Not here: the server's own metrics page
 (`subject_page.py`).
 """
 
@@ -24,7 +24,7 @@ Row = tuple[tuple[str, ...], float]
 
 @dataclass(frozen=True)
 class Family:
-    """One metric: what it is called, which labels it has after its first, `run`, and its rows of one run."""
+    """One metric: its name, its labels after the first one, `run`, and its rows for one run."""
 
     name: str
     help: str
@@ -34,17 +34,17 @@ class Family:
 
 
 def exposition(runs: Iterable[RunState], accept: str | None) -> tuple[bytes, str]:
-    """The page, and its content type: OpenMetrics where the `Accept` header of the scrape names it, else text."""
+    """The page and its content type: OpenMetrics if the `Accept` header of the scrape names it, else text."""
     page = _Runs(list(runs))
     try:
         encoder, content_type = choose_encoder(accept or "")
-    except (TypeError, ValueError):  # a version that is none
+    except (TypeError, ValueError):  # an invalid version
         encoder, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
     return encoder(page), content_type
 
 
 class _Runs(Collector):
-    """What prometheus_client asks for families."""
+    """The collector that prometheus_client asks for metric families."""
 
     def __init__(self, runs: Sequence[RunState]) -> None:
         self._runs = runs
@@ -95,7 +95,7 @@ def _trial(trial: TrialState) -> tuple[str, str]:
 
 
 def _of_trial(figure: Callable[[Figures], float | None]) -> Callable[[RunState], Iterator[Row]]:
-    """One figure of the trial in flight."""
+    """A function that yields one figure of the trial in flight."""
 
     def rows(run: RunState) -> Iterator[Row]:
         if (trial := run.current) is not None and trial.figures is not None:
@@ -109,7 +109,7 @@ def _of_trial(figure: Callable[[Figures], float | None]) -> Callable[[RunState],
 def _each_of_trial(
     figures: Callable[[Figures], Iterable[tuple[str, float | None]]],
 ) -> Callable[[RunState], Iterator[Row]]:
-    """Several figures of the trial in flight, told apart by one label more."""
+    """A function that yields several figures of the trial in flight, distinguished by one more label."""
 
     def rows(run: RunState) -> Iterator[Row]:
         if (trial := run.current) is not None and trial.figures is not None:
@@ -130,7 +130,7 @@ def _seconds(ns: float | None) -> float | None:
 
 
 def _estimates(run: RunState) -> Iterator[Row]:
-    """Of the objective, in its base unit, and named by it."""
+    """The estimates of the objective, in its base unit, labelled with its name."""
     scale = 1 / SECOND_NS if run.unit == "ns" else 1.0
     metric = run.objective.replace("_ns", "_seconds") if run.unit == "ns" else run.objective
     for setting in run.settings:
@@ -232,4 +232,4 @@ FAMILIES: tuple[Family, ...] = (
         _of_settings(lambda setting: setting.left_after_block is None),
     ),
 )
-"""All but `powerband_run_info`, in the order of the page."""
+"""All families except `powerband_run_info`, in the order of the page."""

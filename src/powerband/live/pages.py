@@ -1,5 +1,5 @@
-"""The pages as HTML: values in, text out. Every value from a run directory passes `escape`; scripts are files of their
-own, so that nothing in a page can become one. What changes while a run goes on is filled in by static/run.js.
+"""The pages as HTML. In: values. Out: text. Every value from a run directory passes through `escape`; scripts are
+separate files, so that nothing in a page can become one. static/run.js fills in everything that changes during a run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_address(folder: str) -> str:
 
 
 def history_page(lines: Sequence[HistoryLine], root: str) -> str:
-    """All runs of the folder, the latest first, and two to choose for a comparison."""
+    """All runs of the folder, the latest first, with a form to compare two of them."""
     rows = "".join(_history_row(line, index) for index, line in enumerate(lines))
     table = f"""<form action="/compare" method="get">
 <div class="scroll"><table class="runs">
@@ -121,7 +121,7 @@ or with its command. <code>powerband watch</code> and the run's folder open it a
 
 
 def message_page(title: str, text: str, links: Sequence[tuple[str, str]] = ()) -> str:
-    """What cannot be shown, and why."""
+    """A page that explains why something cannot be shown."""
     more = " ".join(f'<a href="{escape(address)}">{escape(said)}</a>' for address, said in links)
     body = f"""<header class="top"><p class="eyebrow"><a href="/">Runs</a></p><h1>{escape(title)}</h1></header>
 <main id="content"><p class="because">{escape(text)}</p><p>{more}</p></main>"""
@@ -129,7 +129,7 @@ def message_page(title: str, text: str, links: Sequence[tuple[str, str]] = ()) -
 
 
 def compare_page(folders: tuple[str, str], states: tuple[RunState, RunState], found: RunComparison) -> str:
-    """Two runs side by side: what each says, and for each setting what changed. `found` calls them A and B."""
+    """Two runs side by side: the answer of each, and the changes by setting. `found` calls them A and B."""
     metric = found.objective
     heads = ("setting", "A", "B", "change", "interval", "smallest", "verdict")
     rows = "".join(
@@ -183,7 +183,7 @@ def _side(letter: str, folder: str, state: RunState) -> str:
 
 
 def _picture(found: RunComparison) -> dict[str, Any]:
-    """Estimates of both runs, as numbers for a plot and as text for who points at it."""
+    """Estimates of both runs: numbers for a plot, and text for its tooltips."""
     return {
         "metric": metric_name(found.objective),
         "settings": [change.setting.id for change in found.changes],
@@ -205,7 +205,7 @@ def _picture(found: RunComparison) -> dict[str, Any]:
 
 
 def _data(name: str, value: Any) -> str:
-    """A block of data that no script can be made of: `<` occurs nowhere in it."""
+    """A block of JSON data that cannot end its element or start a script, since it contains no `<`."""
     text = as_json(value).replace("<", "\\u003c").replace("&", "\\u0026")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
@@ -231,7 +231,7 @@ def _page(
     about: str = "",
 ) -> str:
     links = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in styles)
-    # Libraries are classic scripts, ours are modules; both run in their order once the page is there.
+    # Libraries are classic scripts, ours are modules; both run in order once the page is loaded.
     code = "".join(
         f'<script {"defer" if name.endswith(".min.js") or not module else "type=module"} src="/static/{name}"></script>'
         for name in scripts

@@ -1,7 +1,7 @@
-"""What the page gets of a run: a `RunState` in, plain JSON values out. Nothing is computed.
+"""The data of a run for the page. In: a `RunState`. Out: plain JSON values; nothing is computed.
 
-Figures of the analysis travel as the text that the report shows beside the bare number, so that page and report never
-differ in a digit. The seconds of a trial travel as flat rows by name (`cpu_cores:subject`), for plots.
+Figures of the analysis are sent as the text that the report shows, beside the bare number, so that page and report
+never differ in a digit. The seconds of a trial are sent as flat rows by name (`cpu_cores:subject`), for plots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def as_json(told: Any) -> str:
-    """In ASCII, so that what is no character is an escape like others; a number for which JSON has no word is null."""
+    """ASCII JSON: characters that are invalid in text become escapes; NaN and infinity become null."""
     try:
         return _encoded(told)
     except ValueError:
@@ -40,7 +40,7 @@ def _finite(told: Any) -> Any:
 
 
 def run_row(state: RunState, folder: str) -> Row:
-    """All but the trials and the one in flight."""
+    """Everything but the trials and the one in flight."""
     return {
         "folder": folder,
         "name": state.name,
@@ -86,7 +86,7 @@ def trial_row(line: TrialLine, unit: str) -> Row:
 
 
 def current_row(trial: TrialState) -> Row:
-    """Without its points."""
+    """The trial in flight without its points."""
     return {
         "number": trial.number,
         "setting": trial.setting,
@@ -166,5 +166,5 @@ def _setting(setting: SettingState, state: RunState) -> Row:
 
 
 def _present(metric: str, state: RunState) -> bool:
-    """Another metric than the objective, of which at least one setting has an estimate."""
+    """True if `metric` is not the objective and at least one setting has an estimate of it."""
     return metric != state.objective and any(metric in setting.estimates for setting in state.settings)

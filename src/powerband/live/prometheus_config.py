@@ -1,9 +1,8 @@
-"""The configuration of a Prometheus that watches runs: the address of a live page goes in, the text of a file comes
-out.
+"""Writes the configuration of a Prometheus that watches runs. In: the address of a live page. Out: the text of a file.
 
-Two jobs with one target each, whatever run and trial is in flight: the bench's own metrics, and the subject's page,
-which the live page passes on. Nothing is discovered: a Prometheus takes up to ten seconds to see a new target, trials
-less.
+Two jobs with one fixed target each, for all runs and trials: powerband's own metrics, and the server's page, which the
+live page relays. There is no service discovery: Prometheus takes up to ten seconds to see a new target, longer than a
+trial may last.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MS_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Watched:
-    """A live page, as its URL tells. `token`: what it wants of those who ask from elsewhere; None: nothing."""
+    """A live page, parsed from its URL. `token`: required for requests from other machines; None: no token needed."""
 
     scheme: str
     address: str  # host:port
@@ -30,7 +29,7 @@ class Watched:
 
     @classmethod
     def parse(cls, url: str) -> Watched:
-        """Of any URL of the page, whatever its path. Raises ValueError with a sentence."""
+        """Parses any URL of the page, whatever its path. Raises ValueError with a sentence."""
         parts = split_url(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -40,7 +39,7 @@ class Watched:
 
 def prometheus_yml(page: Watched, every_ns: int) -> str:
     """The whole file."""
-    every = duration_text(every_ns // MS_NS * MS_NS)  # a Prometheus knows no unit below
+    every = duration_text(every_ns // MS_NS * MS_NS)  # Prometheus accepts no unit below milliseconds
     jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
     return (
         f"# Written by `powerband prometheus {page.scheme}://{page.address}/`: the bench, and the trial's subject,\n"

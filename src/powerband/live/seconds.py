@@ -1,8 +1,8 @@
-"""A trial's lines as its engines and its probe write them, made into figures second by second while they come.
+"""Turns the lines of a trial's load generators and monitor into figures second by second, as they arrive.
 
-In: lines of events.jsonl and probe.jsonl, in their order. Out: for each whole second since go what the load and what
-the probe say of it, as `analyze/trial/series.py` would of the finished trial. Of ten probe samples a second one is
-decoded: its counters only grow, so the others would add nothing. No file is read here.
+In: lines of events.jsonl and probe.jsonl, in order. Out: the figures of load and monitor for each whole second since
+go, as `analyze/trial/series.py` would compute them for the finished trial. The monitor takes ten samples a second; only
+one is decoded, since its counters only grow and the others would add nothing. No file is read here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from powerband.readings.probe_samples import Counters, own_readings
 from powerband.wire.protocol import kind_of
 
 SECOND_NS = 1_000_000_000
-LAG_SECONDS = 3  # an engine that is silent for longer is not waited for
+LAG_SECONDS = 3  # a load generator that is silent for longer is not waited for
 GAUGES_MAX = 48
-SECONDS_MAX = 7 * 86_400  # longer than any trial: what says more is no line of one
-_EARLY_LINES = 400  # of the probe before go is known: the last ones are what rates begin from
+SECONDS_MAX = 7 * 86_400  # longer than any trial: a line beyond it is invalid
+_EARLY_LINES = 400  # of the monitor before go is known: rates start from the last of them
 _AT = b'"at_ns":'
 EVERYTHING = 1 << 62
 
@@ -34,27 +34,27 @@ Json = Mapping[str, Any]
 
 
 class LoadSeconds:
-    """What a fleet of engines says."""
+    """The figures of all load generators."""
 
     def __init__(self) -> None:
         self.origin_ns: int | None = None
-        """Go: when the first phase began."""
+        """Go: the beginning of the first phase."""
         self.phases_ns: dict[str, int] = {}
         self.wall_less_monotonic_ns: int | None = None
         self._engines: set[int] = set()
         self._ended: set[int] = set()
         self._newest: dict[int, int] = {}
         self._seconds: dict[int, list[Json]] = {}
-        self._phases_are_told = False  # not of a self-driven subject, of which the intervals have them
+        self._phases_are_told = False  # not for a no-load server, whose intervals contain the phases
 
     @property
     def ended(self) -> bool:
-        """Every engine has said its last word."""
+        """True if every load generator has sent its last event."""
         return bool(self._engines) and self._ended >= self._engines
 
     @property
     def whole(self) -> int:
-        """Seconds since go of which nothing is missing any more."""
+        """Number of seconds since go that are complete."""
         if self.ended:
             return EVERYTHING
         if self.origin_ns is None or not self._newest:
@@ -65,11 +65,11 @@ class LoadSeconds:
 
     @property
     def last(self) -> int:
-        """The last second of which anything is known; -1: none."""
+        """The last second with any data; -1: none."""
         return max(self._seconds, default=-1)
 
     def take(self, line: bytes) -> None:
-        """Raises ValueError, KeyError or TypeError for what no engine writes."""
+        """Processes one line. Raises ValueError, KeyError or TypeError for a line that no load generator writes."""
         event = json.loads(line)
         engine = event.get("engine", 0)
         match event["type"]:
@@ -89,7 +89,7 @@ class LoadSeconds:
                 self._ended.add(engine)
 
     def pop(self, second: int) -> dict[str, float | None]:
-        """Its figures, which are forgotten here; empty where no interval ended in it."""
+        """The figures of this second, which are then discarded; empty if no interval ended in it."""
         intervals = self._seconds.pop(second, [])
         if not intervals:
             return {}
@@ -115,7 +115,7 @@ class LoadSeconds:
 
 @dataclass
 class ProbeSecond:
-    """What the probe saw in one second; see `state.Figures`."""
+    """The monitor's figures for one second; see `state.Figures`."""
 
     cpu_cores: dict[str, float] = field(default_factory=dict)
     rss_bytes: dict[str, float] = field(default_factory=dict)
@@ -125,10 +125,10 @@ class ProbeSecond:
 
 
 class ProbeSeconds:
-    """What the probe says."""
+    """The figures of the monitor."""
 
     def __init__(self, own: Mapping[str, OwnExpression]) -> None:
-        """`own`: the metrics that the experiment makes of the subject's series."""
+        """`own`: the metrics that the experiment defines from the server's series."""
         self.launched_ns: int | None = None
         self.wall_less_monotonic_ns: int | None = None
         self._own = {name: expression for name, expression in own.items() if not expression.is_final}
@@ -152,14 +152,15 @@ class ProbeSeconds:
         return max(self._seconds, default=-1)
 
     def begin(self, origin_ns: int) -> None:
-        """Go is known now; what came before it is looked at again. Raises as `take`."""
+        """Sets go, once it is known, and processes the earlier lines again. Raises like `take`."""
         self._origin_ns = origin_ns
         early, self._early = list(self._early), deque(maxlen=_EARLY_LINES)
         for line in early:
             self.take(line)
 
     def take(self, line: bytes) -> None:
-        """Raises ValueError, KeyError, TypeError or AttributeError for what no probe writes."""
+        """Processes one line. Raises ValueError, KeyError, TypeError or AttributeError for a line that no monitor
+        writes."""
         kind = kind_of(line)
         if kind in ("hello", "launched"):
             event = json.loads(line)
@@ -177,7 +178,7 @@ class ProbeSeconds:
             self._event(kind, json.loads(line))
 
     def pop(self, second: int) -> ProbeSecond:
-        """What is known of it, which is forgotten here. Threads and gauges stay as they were told last."""
+        """The figures of this second, which are then discarded. Threads and gauges keep their last values."""
         found = self._seconds.pop(second, None) or ProbeSecond()
         self._threads = found.threads or self._threads
         self._gauges = {**self._gauges, **found.gauges}
@@ -185,7 +186,7 @@ class ProbeSeconds:
         return found
 
     def finish(self) -> None:
-        """Nothing comes any more."""
+        """Processes the last kept line; no more lines follow."""
         if self._kept is not None:
             self._level(*self._kept)
             self._kept = None
@@ -195,7 +196,7 @@ class ProbeSeconds:
         return max(-1, _second(at_ns - self._origin_ns))
 
     def _keep(self, line: bytes) -> None:
-        """The last sample of each second is decoded once the next second has begun."""
+        """Keeps the last sample of each second; it is decoded once the next second has begun."""
         begin = line.index(_AT) + len(_AT)
         end = begin
         while line[end : end + 1].isdigit():
@@ -256,7 +257,8 @@ class ProbeSeconds:
         return found
 
     def _own_figures(self, kind: str, event: Json) -> dict[str, float]:
-        """At this reading: the experiment's own metrics, then series that they are made of, to `GAUGES_MAX` in all."""
+        """The figures at this reading: the experiment's own metrics, then series from which they are made, `GAUGES_MAX`
+        in all."""
         readings = self._readings.setdefault(kind, [])
         readings.append(event)
         del readings[:-2]
@@ -269,14 +271,14 @@ class ProbeSeconds:
 
 
 def _second(since_go_ns: float) -> int:
-    """Raises ValueError for a moment that no trial has, and for what is no number."""
+    """The second since go. Raises ValueError for a moment outside any trial, and for a value that is no number."""
     if not abs(since_go_ns) < SECONDS_MAX * SECOND_NS:
         raise ValueError(f"{since_go_ns} ns after go is in no trial")
     return int(since_go_ns // SECOND_NS)
 
 
 def _switches(before: Json, now: Json, passed: int) -> float:
-    """Counted exactly where the kernel allows, else as the living threads tell."""
+    """Context switches per second: exact if the kernel allows it, otherwise those of the living threads."""
     exact = ("context_switches",) if now.get("context_switches") is not None else None
     names = exact or ("voluntary_switches", "involuntary_switches")
     grown = sum(now[name] - (before.get(name) or 0) for name in names)
@@ -284,7 +286,7 @@ def _switches(before: Json, now: Json, passed: int) -> float:
 
 
 def _blocked_on(before: Json, now: Json) -> dict[str, float]:
-    """Shares of the blocked time by what it was spent on; all of it `blocked` where the kernel does not tell."""
+    """Shares of the blocked time by cause; all of it `blocked` if the kernel does not give the cause."""
     earlier = before.get("blocked_on_samples") or {}
     grown = {kind: count - earlier.get(kind, 0) for kind, count in (now.get("blocked_on_samples") or {}).items()}
     total = sum(count for count in grown.values() if count > 0)
@@ -294,7 +296,7 @@ def _blocked_on(before: Json, now: Json) -> dict[str, float]:
 
 
 def _raw(counters: Counters, most: int) -> dict[str, float]:
-    """The first `most` series as read last; of counters what they grew by per second since the reading before."""
+    """The last values of the first `most` series; for counters, their growth per second since the previous reading."""
     found: dict[str, float] = {}
     for name, values in counters.fields.items():
         if len(found) >= most:
@@ -308,5 +310,5 @@ def _raw(counters: Counters, most: int) -> dict[str, float]:
 
 
 def _last(values: Sequence[float | None]) -> tuple[float] | None:
-    """The last that is known; in a tuple, since 0 is known as well."""
+    """The last known value, in a tuple to distinguish 0 from none."""
     return next(((float(value),) for value in reversed(values) if value is not None and np.isfinite(value)), None)

@@ -1,17 +1,17 @@
-"""The page's server: a folder of run directories in, an ASGI application out, and `serve`, which runs it.
+"""The page's server. In: a folder of run directories. Out: an ASGI application, and `serve`, which runs it.
 
-    GET /                           the runs of the folder
-    GET /runs/NAME/                 one run, live
-    GET /runs/NAME/events           what changes in it, as server-sent events
-    GET /runs/NAME/state            the same at this moment, as JSON
-    GET /runs/NAME/trials/NUMBER    one trial second by second, as JSON
-    GET /runs/NAME/report           its report, as written, or made now where the run rests
-    GET /compare?a=NAME&b=NAME      two runs side by side
-    GET /static/FILE                what the pages are drawn with
-    GET /metrics                    the runs that go on and the latest, for a Prometheus
-    GET /subject/metrics            the running subjects' own metrics pages, for the same
+  GET /                           the runs of the folder
+  GET /runs/NAME/                 one run, live
+  GET /runs/NAME/events           its changes, as server-sent events
+  GET /runs/NAME/state            its current state, as JSON
+  GET /runs/NAME/trials/NUMBER    one trial second by second, as JSON
+  GET /runs/NAME/report           its report, as written, or made now if the run is at rest
+  GET /compare?a=NAME&b=NAME      two runs side by side
+  GET /static/FILE                scripts, styles and icons of the pages
+  GET /metrics                    the running runs and the latest one, for Prometheus
+  GET /subject/metrics            the metrics pages of the running servers, for Prometheus
 
-Runs are read through `follow.py` only, and nothing is ever written. Who may ask is `guard.py`'s.
+Runs are read through `follow.py` only, and nothing is ever written. `guard.py` controls access.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from powerband.live.subject_page import CONTENT_TYPE, NoPageError, subject_pages
 from powerband.report.html.gather import gather, read_host
 from powerband.report.html.report import render_page
 
-FEEDS_MAX = 8  # runs kept in mind; the one that was asked for longest ago goes first, unless it is watched
-SEND_BUFFER_BYTES = 1 << 16  # of a connection: what a viewer who stalls will have to catch up with
+FEEDS_MAX = 8  # runs kept in memory; the least recently requested one without viewers is dropped first
+SEND_BUFFER_BYTES = 1 << 16  # of a connection: the most data that a stalled viewer has to catch up with
 _KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
 _ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
 
@@ -77,7 +77,7 @@ class LivePages:
         self.app: ASGIApp = Guard(Starlette(routes=routes), access)
 
     def feed(self, name: str) -> Feed | None:
-        """Of one run of the folder; None where there is none of this name."""
+        """The feed of one run of the folder; None if there is no run of this name."""
         path = self.history.find(name)
         if path is None:
             return None
@@ -92,11 +92,11 @@ class LivePages:
         return sum(feed.viewers for feed in self._feeds.values())
 
     async def close(self) -> None:
-        """Tells all viewers the last state, and ends their streams."""
+        """Sends all viewers the last state, and ends their streams."""
         await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
 
     def _forget(self) -> None:
-        """All but the last, which is being asked for, may go."""
+        """Drops feeds beyond `FEEDS_MAX`, but never the last one, which is being requested."""
         for name, feed in list(self._feeds.items())[:-1]:
             if len(self._feeds) <= FEEDS_MAX:
                 return
@@ -178,14 +178,14 @@ class LivePages:
             return HTMLResponse(message_page("No report", state.because or "No trial of it was measured.", back), 404)
         try:
             text = await asyncio.to_thread(self._made_report, name, feed, state)
-        except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
+        except Exception as error:  # a foreign directory may contain anything; report it
             why = f"It cannot be made from what the directory holds ({type(error).__name__}: {error})."
             return HTMLResponse(message_page("No report", why, back), 404)
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
-        """Of a run that has none, as `powerband report` would write it; kept, not written. Raises UsageError where its
-        files must not be opened."""
+        """The report of a run that has none, as `powerband report` would write it; cached in memory, not written.
+        Raises UsageError if its files must not be opened."""
         kept = self._reports.get(name)
         if kept is None or kept[0] != state.version:
             assert feed.follower.analysis is not None
@@ -220,7 +220,7 @@ class LivePages:
             return HTMLResponse(compare_page((names[0], names[1]), (states[0], states[1]), found))
         except UsageError as error:
             return HTMLResponse(message_page("Nothing to compare", f"{error}.", home), 409)
-        except Exception as error:  # a foreign directory may hold anything; whatever it is, it is said
+        except Exception as error:  # a foreign directory may contain anything; report it
             why = f"What the directories hold cannot be compared ({type(error).__name__}: {error})."
             return HTMLResponse(message_page("Nothing to compare", why, home), 409)
 
@@ -246,7 +246,7 @@ class LivePages:
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def _scraped(self) -> list[RunState]:
-        """The latest run, and all others that go on."""
+        """The latest run, and all others that are running."""
         lines = await asyncio.to_thread(self.history.lines)
         names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is RunStatus.RUNNING]
         return [await feed.fresh() for name in names if (feed := self.feed(name)) is not None]
@@ -257,7 +257,7 @@ class LivePages:
 
 
 class EventStream(Response):
-    """Server-sent events until the messages end or the viewer leaves, whichever is first noticed."""
+    """Server-sent events until the messages end or the viewer leaves, whichever is noticed first."""
 
     media_type = "text/event-stream"
 
@@ -284,8 +284,8 @@ class EventStream(Response):
             async with contextlib.aclosing(self._messages()) as messages:
                 async for message in messages:
                     await send({"type": "http.response.body", "body": message, "more_body": True})
-                    # Sending waits for room before it writes and not after: an empty piece waits for the viewer to
-                    # take this message before the next one is made.
+                    # Sending waits for room before it writes and not after: an empty piece waits until the viewer has
+                    # taken this message, before the next one is made.
                     await send({"type": "http.response.body", "body": b"", "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
@@ -296,7 +296,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _settled(feed: Feed) -> RunState:
-    """Once everything that is there has been read."""
+    """The state once everything on disk has been read."""
     state = await feed.fresh()
     while feed.follower.more:
         state = await feed.fresh()
@@ -316,7 +316,8 @@ def _not_found(why: str) -> Response:
 
 
 def _static_files() -> dict[str, tuple[bytes, str, str]]:
-    """Everything that /static/ may give, by name: content, kind, encoding. No path is ever made of what is asked."""
+    """All files under /static/, by name: content, type, encoding. Requests are looked up here and never become
+    paths."""
     found: dict[str, tuple[bytes, str, str]] = {}
     for entry in files("powerband.live").joinpath("static").iterdir():
         kind = _KINDS.get(entry.name.rpartition(".")[2])
@@ -329,8 +330,8 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError. Its small send buffer is inherited by every connection: what a viewer has not
-    taken stays with us, as one newest state, and does not pile up in the kernel."""
+    """A listening socket. Raises OSError. Every connection inherits its small send buffer: data that a viewer has not
+    taken stays here, as one newest state, and does not pile up in the kernel."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -345,7 +346,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def serve(pages: LivePages, listener: socket.socket, until: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Answers until SIGINT or SIGTERM, or until `until` returns; then tells the viewers the last state."""
+    """Serves until SIGINT or SIGTERM, or until `until` returns; then sends the viewers the last state."""
     asyncio.run(_serve(pages, listener, until))
 
 
@@ -353,7 +354,7 @@ async def _serve(pages: LivePages, listener: socket.socket, until: Callable[[], 
     import uvicorn  # noqa: PLC0415 - the tests drive the application without it
 
     class Server(uvicorn.Server):
-        """Ends its streams before it ends itself; a signal is a wish to end, and no error."""
+        """Ends its streams before itself; a signal is a request to end, not an error."""
 
         def handle_exit(self, sig: int, frame: object) -> None:
             del sig, frame

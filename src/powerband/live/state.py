@@ -1,6 +1,6 @@
-"""What is known of a run that goes on (or went), as values: what the live page shows and `/metrics` tells.
+"""The state of a running or finished run, as values: the content of the live page and of `/metrics`.
 
-Made by `follow.py` from a run directory; drawn by the page, written as OpenMetrics by `openmetrics.py`. Nothing is
+`follow.py` makes it from a run directory; the page draws it, and `openmetrics.py` writes it as OpenMetrics. Nothing is
 computed and nothing is read here. Times of day are seconds since 1970, all other times and units as their names say.
 """
 
@@ -15,28 +15,28 @@ from powerband.model.results import Estimate
 
 
 class RunStatus(StrEnum):
-    """Of a run directory, as far as its files and its lock tell."""
+    """Status of a run directory, as far as its files and its lock show."""
 
     RUNNING = "running"  # a process holds it
     FINISHED = "finished"  # nothing is left to do
-    INTERRUPTED = "interrupted"  # it was asked to stop; `powerband resume` goes on
-    STALE = "stale"  # its process has gone without a word; `powerband resume` goes on
-    UNREADABLE = "unreadable"  # no run directory, or one that this version cannot read: `because` says why
+    INTERRUPTED = "interrupted"  # it was asked to stop; `powerband resume` continues it
+    STALE = "stale"  # its process has disappeared without ending the run; `powerband resume` continues it
+    UNREADABLE = "unreadable"  # no run directory, or one that this version cannot read: `because` has the reason
 
 
 class TrialPhase(StrEnum):
-    """How far a trial is, as its files tell."""
+    """Progress of a trial, as its files show."""
 
-    STARTING = "starting"  # its directory is there
-    LAUNCHED = "launched"  # the subject runs, and is not under load yet
+    STARTING = "starting"  # its directory exists
+    LAUNCHED = "launched"  # the server runs, and is not under load yet
     WARMUP = "warmup"
     MEASURE = "measure"
     DRAIN = "drain"
-    ENDING = "ending"  # the load has ended; the subject is stopped
+    ENDING = "ending"  # the load has ended; the server is being stopped
 
 
 class Outcome(StrEnum):
-    """What became of a trial."""
+    """Outcome of a trial."""
 
     RUNNING = "running"
     RECORDED = "recorded"  # on disk, and not judged yet
@@ -44,21 +44,21 @@ class Outcome(StrEnum):
     INVALID = "invalid"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    LOST = "lost"  # begun, and never recorded: killed
+    LOST = "lost"  # begun, but never recorded: killed
 
 
 @dataclass(frozen=True)
 class Figures:
     """One second of a trial. `t_s`: its end, in seconds since the first request might be sent.
 
-    None: nothing was told of it in this second. `rate_per_s`: requests that ended ok; `errors_per_s`: that ended
-    otherwise. Response times are of those that ended ok; p50 and p99 come once a second, of the whole second.
-    `in_flight`, `users`: at its end. `cpu_cores` and `rss_bytes` by process tree (`subject`, `engine`, `engine-1`,
-    `link`, ...). `threads`: of the subject, in threads (thread-seconds per second): `running`, `runnable` (waiting for
-    a CPU) and `blocked`, in whose place `blocked: lock`, `blocked: socket`, ... stand where the kernel tells what on.
-    `context_switches_per_s`: of the subject. `gauges`: what the subject tells of itself, by name, as read last: its
-    own metrics (`measure.metrics`), the series of its metrics page (counters as `NAME per second`), and of its first
-    JVM `jvm heap used bytes` and `jvm heap committed bytes`.
+    None: no value in this second. `rate_per_s`: requests that ended ok; `errors_per_s`: that ended otherwise. Response
+    times are of those that ended ok; p50 and p99 come once a second, over the whole second. `in_flight`, `users`: at
+    its end. `cpu_cores` and `rss_bytes` by process tree (`subject`, `engine`, `engine-1`, `link`, ...). `threads`: of
+    the server, in threads (thread-seconds per second): `running`, `runnable` (waiting for a CPU) and `blocked`; if the
+    kernel gives the cause, `blocked: lock`, `blocked: socket`, ... replace the latter. `context_switches_per_s`: of the
+    server. `gauges`: values reported by the server, by name, as read last: its own metrics (`measure.metrics`), the
+    series of its metrics page (counters as `NAME per second`), and of its first JVM `jvm heap used bytes` and `jvm heap
+    committed bytes`.
     """
 
     t_s: float
@@ -78,15 +78,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class TrialState:
-    """The trial in flight. `setting`: its id. `phase_began_s`, `began_s`: time of day; None: not told yet. `figures`:
-    the newest of each; None before the first. `points`: the seconds of this trial, in their order, the oldest dropped
-    past `POINTS_MAX`; `points_before`: how many were dropped."""
+    """The trial in flight. `setting`: its id. `phase_began_s`, `began_s`: time of day; None: not known yet. `figures`:
+    the newest of each; None before the first. `points`: the seconds of this trial, in order, the oldest dropped past
+    `POINTS_MAX`; `points_before`: how many were dropped."""
 
     number: int
     setting: str
     block: int
     stage: str
-    rate_per_s: float | None  # the offered rate, where the plan sets one for this trial
+    rate_per_s: float | None  # the offered rate, if the plan sets one for this trial
     phase: TrialPhase
     phase_began_s: float | None
     began_s: float | None
@@ -113,10 +113,11 @@ class LookState:
 
 @dataclass(frozen=True)
 class SettingState:
-    """One setting as the last analysis has it. `estimate`, `low`, `high`: of the objective, in its own unit; None where
-    there is none. `effect...`: its ratio to the leader. `verdict`: `better`, `worse`, `equivalent`, `inconclusive`, or
-    empty where it was not judged yet; `because`: why it left, or what it misses. `left_after_block`: from 0; None: it
-    is in. `told`: what the run's own reports say in their verdict column."""
+    """One setting in the last analysis. `estimate`, `low`, `high`: of the objective, in its own unit; None if there is
+    none. `effect...`: its ratio to the leader. `verdict`: `better`, `worse`, `equivalent`, `inconclusive`, or empty if
+    it was not judged yet; `because`: why it was eliminated, or the constraint it violates. `left_after_block`: the
+    block of its elimination, from 0; None: still in. `told`: the text of the verdict column in the run's own
+    reports."""
 
     id: str
     levels: Mapping[str, Level]
@@ -141,8 +142,8 @@ class SettingState:
 
 @dataclass(frozen=True)
 class TrialLine:
-    """One trial of the run. `value`: of the objective, where it is valid and judged; `because`: why it does not count.
-    `took_s`: from the first process to the last. `rate_per_s`: offered, where the plan sets a rate for this trial."""
+    """One trial of the run. `value`: of the objective, if the trial is valid and judged; `because`: why it is excluded.
+    `took_s`: from the first process to the last. `rate_per_s`: offered, if the plan sets a rate for this trial."""
 
     number: int
     setting: str
@@ -159,12 +160,12 @@ class TrialLine:
 @dataclass(frozen=True)
 class RunState:
     """Everything about one run. `name`: of the experiment; the directory's own is `path.name`. `objective` is a metric
-    of `powerband.model.metrics`, in whose unit `SettingState.estimate` is; `direction`: `maximise` or `minimise`.
+    of `powerband.model.metrics`, whose unit `SettingState.estimate` has; `direction`: `maximise` or `minimise`.
 
     `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
-    `done`: trials on disk; of these `valid`, `invalid` (what the bench or the machine spoilt), `failed` (by the
-    subject), the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known.
-    `settings`: the best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis."""
+    `done`: trials on disk; of these `valid`, `invalid` (spoilt by the load generator or the machine), `failed` (by the
+    server); the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known. `settings`: the
+    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis."""
 
     path: str
     name: str
@@ -187,9 +188,9 @@ class RunState:
     settings: tuple[SettingState, ...] = ()
     trials: tuple[TrialLine, ...] = ()
     answer: tuple[str, ...] = ()
-    race: str = ""  # one sentence on how the race stands
+    race: str = ""  # one sentence on the standing of the race
     warnings: tuple[str, ...] = ()
-    blocks: int | None = None  # the most that there may be
+    blocks: int | None = None  # the maximum number of blocks
     judged: int = 0
     has_report: bool = False
     version: int = 0

@@ -1,8 +1,8 @@
-"""The subject's own metrics page, passed on to a Prometheus under one address for the whole run, with the labels run,
-trial and setting: the page's port is a new one in each trial, and discovery takes a Prometheus longer than a trial.
+"""Relays the server's own metrics page to Prometheus, under one address for the whole run, with the labels run, trial
+and setting. The page's port changes with each trial, and service discovery in Prometheus takes longer than a trial.
 
-In: the states of runs. Out: text in Prometheus' format. Only pages of this machine are asked, only while a trial runs,
-and only what is a metrics page is passed on. Nothing is kept.
+In: the states of runs. Out: text in Prometheus' format. Only pages on this machine are requested, only while a trial
+runs, and only valid metrics pages are relayed. Nothing is kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from powerband.processes.requests import connection_to
 from powerband.store import RunDir, SubjectAddress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-TIMEOUT_S = 0.8  # a scrape a second must not wait for the one before
+TIMEOUT_S = 0.8  # with a scrape every second, one must not delay the next
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 ADDRESS_BYTES_MAX = 64 * 1024
 
-# A label's name in front of `=`, or a quoted value, in which nothing is a name. One pattern eats both, so that a name
-# within a value is never met.
+# A label's name in front of `=`, or a quoted value. One pattern matches both, so that a name within a quoted value is
+# never matched.
 _LABELS = r'\{(?:[^"}]|"(?:\\.|[^"\\])*")*\}'
 _SAMPLE = re.compile(
     rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:[ \t]*({_LABELS})[ \t]*|[ \t]+)(\S+)(?:[ \t]+[-+0-9.eE]+)?(?:[ \t]+#.*)?"
@@ -35,12 +35,12 @@ _TYPES = ("counter", "gauge", "histogram", "summary", "untyped")  # OpenMetrics 
 
 
 class NoPageError(Exception):
-    """The page of a subject that should have one cannot be passed on; the message says why."""
+    """The page of a server that should have one cannot be relayed; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """The page of the trial in flight."""
+    """The metrics page of the trial in flight."""
 
     run: str
     trial: int
@@ -53,8 +53,8 @@ class ScrapeTarget:
 
 
 def subject_pages(runs: Iterable[RunState]) -> str:
-    """The pages of all subjects that are ready, one after another, each `# HELP` and `# TYPE` once; empty where there
-    is none. Blocks until they have answered. Raises NoPageError where there are some and none answers."""
+    """The pages of all servers that are ready, one after another, each `# HELP` and `# TYPE` once; empty if there is
+    none. Blocks until they have answered. Raises NoPageError if there are some and none answers."""
     lines: dict[str, None] = {}  # keeps the order, and each line once
     problems = []
     for target in filter(None, map(target_of, runs)):
@@ -70,7 +70,8 @@ def subject_pages(runs: Iterable[RunState]) -> str:
 
 
 def target_of(run: RunState) -> ScrapeTarget | None:
-    """None where no trial runs now, the subject is not ready yet or has ended, or has no page."""
+    """The page of a run's server; None if no trial is running, the server is not ready yet or has ended, or has no
+    page."""
     trial = run.current
     if trial is None or trial.phase in (TrialPhase.STARTING, TrialPhase.LAUNCHED, TrialPhase.ENDING):
         return None
@@ -82,7 +83,7 @@ def target_of(run: RunState) -> ScrapeTarget | None:
 
 
 def fetch(url: str) -> str:
-    """Raises NoPageError."""
+    """Fetches a page. Raises NoPageError."""
     try:
         parts = split_url(url)
     except ValueError as error:
@@ -107,9 +108,9 @@ def fetch(url: str) -> str:
 
 
 def labelled(page: str, labels: Mapping[str, str]) -> str:
-    """A page in Prometheus' text format or in OpenMetrics, with `labels` added to every sample; a label of the page's
-    own that has one of these names becomes `exported_NAME`, as a Prometheus does it. Times and exemplars are left out:
-    what is told is told now. Raises NoPageError where a line is none of a metrics page."""
+    """A page in Prometheus' text format or in OpenMetrics, with `labels` added to every sample. If the page itself has
+    a label of the same name, it becomes `exported_NAME`, as in Prometheus. Times and exemplars are removed: all values
+    are current. Raises NoPageError if a line is not that of a metrics page."""
     added = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
     lines = []
     for number, line in enumerate(page.split("\n"), 1):

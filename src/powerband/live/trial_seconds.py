@@ -1,6 +1,6 @@
-"""Follows one trial: its files in, as they grow; a `TrialState` out. A trial that is over is read the same way.
+"""Follows one trial. In: its files, while they grow. Out: a `TrialState`. A finished trial is read in the same way.
 
-Lines that no engine or probe writes are left out and counted. What they mean second by second is `seconds.py`'s.
+Lines that no load generator or monitor writes are skipped and counted. `seconds.py` turns lines into figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAG_SECONDS = 3
 
 
 class TrialFollower:
-    """`read` again and again; `state` is what is known by then. `damaged`: lines that could not be read."""
+    """Call `read` repeatedly; `state` is the state so far. `damaged`: number of unreadable lines."""
 
     def __init__(self, directory: TrialDir, spec: TrialSpec, measured: Measure | None) -> None:
         self.spec = spec
@@ -31,8 +31,8 @@ class TrialFollower:
         self._begin()
 
     def read(self, *, over: bool = False) -> bool:
-        """Takes in what has been written since; returns whether there is more to read at once. `over`: the trial has
-        ended, so that nothing is waited for."""
+        """Reads new data; returns True if there is more to read at once. `over`: the trial has ended, so that nothing
+        is waited for."""
         more = self._take_events()
         more = self._take_probe() or more
         if over and not more:
@@ -72,7 +72,7 @@ class TrialFollower:
 
     def _take_events(self) -> bool:
         lines, again, more = self._events.read()
-        if again:  # a resumed run begins this trial anew
+        if again:  # a resumed run repeats this trial
             self._probe.close()
             self._begin()
         known = self._load.origin_ns
@@ -135,7 +135,7 @@ class TrialFollower:
         )
 
     def _phase(self) -> tuple[TrialPhase, int | None]:
-        """And since when, on the monotonic clock."""
+        """The current phase, and its beginning on the monotonic clock."""
         if self._load.phases_ns:
             name, at_ns = list(self._load.phases_ns.items())[-1]
             if self._load.ended:

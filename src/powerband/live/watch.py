@@ -1,6 +1,7 @@
-"""Opens the live page of a directory: what `powerband watch` does, and the process beside a run.
+"""Opens the live page of a directory, for `powerband watch` and for the process beside a run.
 
-In: a run directory, or a folder of them, and where to listen. Out: a server until it is ended, whose address is told.
+In: a run directory, or a folder of them, and the address to listen on. Out: a server, until it is ended, whose address
+is reported.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from powerband.live.pages import run_address
 from powerband.live.server import LivePages, bind, serve
 
 PORT = 8420
-"""Asked for first, so that an address can be kept; any other that is free where it is taken."""
+"""The preferred port, so that the address stays the same; if it is taken, any free one is used."""
 HOST = "127.0.0.1"
-NICE = 19  # beside a run: whatever the run needs comes first
+NICE = 19  # beside a run, which has priority
 
 
 def watch(
@@ -32,9 +33,10 @@ def watch(
     until: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, or until `until` returns. `directory`: a run, whose page is the first and whose
-    siblings are its history; or a folder of runs. `port` None: the usual one, or any. `told` gets the address.
+    siblings are its history; or a folder of runs. `port` None: `PORT` if it is free, otherwise any. `told` is called
+    with the address.
 
-    Raises UsageError where the directory does not exist, or where it cannot listen there."""
+    Raises UsageError if the directory does not exist, or if it cannot listen on that address."""
     root, folder = _root_of(directory)
     listener = _listen(host, port)
     with listener:
@@ -45,7 +47,7 @@ def watch(
 
 
 def _root_of(directory: Path) -> tuple[Path, str]:
-    """The folder of runs, and the run in it that was named; empty where the folder itself was."""
+    """The folder of runs, and the name of the run if `directory` is one; otherwise an empty name."""
     try:
         there = directory.resolve(strict=True)
     except OSError:

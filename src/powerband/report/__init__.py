@@ -1,1 +1,1 @@
-"""Analysis as people and machines read it: text, live terminal view, JSON, one HTML file. Computes no statistics."""
+"""Reports of an analysis for people and machines: text, live terminal view, JSON, one HTML file. No statistics here."""

@@ -1,1 +1,1 @@
-"""Decides which trial comes next, from the history of those that were."""
+"""Planners: they choose the next trial from the results so far."""

@@ -1,8 +1,8 @@
-"""Which trial comes next, in randomised complete blocks: each block runs every live setting once, in random order.
+"""Plans trials in randomised complete blocks: each block runs every live setting once, in random order.
 
-In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end. The same seed and the
-same results give the same trials, so a planner is rebuilt after a kill by telling it what is on disk. Random order
-within blocks lets the machine's drift fall on all settings alike (RMIT: Abedi & Brecht 2017). No I/O here.
+In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end. The trials depend only on
+the seed and the results, so after a kill the planner is rebuilt by replaying the results on disk. Random order within
+blocks spreads the machine's drift evenly over all settings (RMIT: Abedi & Brecht 2017). No I/O here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from powerband.search.trials import BlockTrials
 
 
 class BlockPlanner:
-    """Ask for a trial, run it, tell its result: as many blocks as `measure.repeats` says, or as end within the budget.
-    What becomes of invalid trials and of settings that only fail: see `BlockTrials`."""
+    """Plans `measure.repeats` blocks, or as many as end within the budget. Usage: `ask` for a trial, run it, pass its
+    result to `tell`. `BlockTrials` describes how invalid trials and settings that always fail are treated."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._settings = experiment.settings()
@@ -33,7 +33,8 @@ class BlockPlanner:
 
     @property
     def planned_total(self) -> int:
-        """Trials of the run as far as known: told, in flight, and still to come without further retries."""
+        """Number of trials in the run as far as known: finished, in flight and still to come, without further
+        retries."""
         return self._trials.told + self._trials.waiting + len(self._live) * (self._blocks - self._blocks_begun)
 
     @property
@@ -42,7 +43,7 @@ class BlockPlanner:
 
     @property
     def block_ended(self) -> bool:
-        """Whether the last result told was the last of its block."""
+        """True if the last result received completed its block."""
         return self._trials.idle and self._trials.told > 0
 
     def ask(self) -> TrialSpec | None:
@@ -53,7 +54,7 @@ class BlockPlanner:
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         self._trials.tell(result)
         if self._trials.idle and not self._trials.fits(len(self._live)):
             self._blocks = self._blocks_begun

@@ -1,9 +1,9 @@
-"""Does this machine, with this engine, measure what theory says? Reference servers of known capacity go through the
-same trials as any subject; throughput and mean response time are held against operational laws and queueing theory.
+"""Checks this machine and the load generator against theory. Reference servers of known capacity go through ordinary
+trials; their throughput and mean response time are compared with operational laws and queueing theory.
 
-In: nothing but the engine. Out: a `Calibration`, one `CalibrationCheck` for each server, deviations with intervals.
-Not here: the formulas (`analyze/stats/theory.py`), printing. The real time of a request is measured first: where a
-timer overshoots, the server is slower than its nominal speed, and the measurement is right.
+In: nothing but the engine. Out: a `Calibration` with one `CalibrationCheck` per server: deviations with intervals. Not
+here: the formulas (`analyze/stats/theory.py`), printing. The real duration of a request is measured first: if timers
+overshoot, the server is slower than its nominal speed, and the measurement is right.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 
 @dataclass(frozen=True)
 class CalibrationCheck:
-    """One reference server against theory.
+    """One reference server compared with theory.
 
     `deviation`: measured / expected - 1, its interval from the spread over independent trials (None for one trial).
-    `allowed`: 5 %, and in the quick form what sampling error adds, 5 points at most. `disturbed`: trials on a machine
-    that was not quiet: they count here, since these servers hardly use the CPU, but a deviation may come from that.
-    `problem`: why nothing could be measured, or why it cannot be told whether theory holds."""
+    `allowed`: 5 %; the quick form adds the sampling error, 5 points at most. `disturbed`: trials on a machine that was
+    not quiet. They count here, since these servers hardly use the CPU, but a deviation may come from the disturbance.
+    `problem`: the reason why nothing could be measured, or why the result is inconclusive."""
 
     name: str
     quantity: str
@@ -67,14 +67,15 @@ class CalibrationCheck:
 
     @property
     def undecided(self) -> bool:
-        """It was measured, but too coarsely to pass or to fail."""
+        """True if it was measured, but too coarsely to pass or to fail."""
         return self.problem is not None and self.deviation is not None
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a request takes at a server asked to wait `SERVICE_S`. `service_s`: for how long it holds a thread, 1 / X of
-    one saturated thread (utilisation law). `overhead_s`: what a single user waits beyond it, outside of any queue."""
+    """Duration of a request at a server asked to wait `SERVICE_S`. `service_s`: the time it holds a thread, 1 / X of
+    one saturated thread (utilisation law). `overhead_s`: the extra response time seen by a single user, outside of any
+    queue."""
 
     service_s: float
     overhead_s: float
@@ -82,8 +83,8 @@ class Served:
 
 @dataclass(frozen=True)
 class Calibration:
-    """`served`: None where it could not be measured, for the reason in `problem`. `interrupted`: `checks` holds only
-    those of the `planned` ones that were finished, and nothing has passed."""
+    """All checks. `served`: None if it could not be measured, for the reason in `problem`. `interrupted`: `checks`
+    holds only the finished ones of the `planned` checks, and the calibration does not pass."""
 
     service_asked_s: float
     served: Served | None
@@ -120,10 +121,10 @@ def calibrate(
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Calibration:
-    """Runs all checks: some four minutes, less than one when `quick`. Trials are kept under `directory`; `starting` is
-    told what is measured next.
+    """Runs all checks: about four minutes, less than one when `quick`. Trials are kept under `directory`; `starting` is
+    called with a description of each measurement before it starts.
 
-    Raises MeasurementError where no engine is found or the disk is full."""
+    Raises MeasurementError if no engine is found or the disk is full."""
     own_stop = stop or StopRequest()
     bench = _Bench(directory, observer or Observer(), own_stop)
     cases = _cases(quick)
@@ -141,7 +142,7 @@ def calibrate(
         for number, case in enumerate(cases, 1):
             starting(f"{number} of {len(cases)}: {case.name}")
             results = bench.run(case)
-            if own_stop.requested:  # trials cut short tell nothing of the machine
+            if own_stop.requested:  # trials cut short say nothing about the machine
                 break
             checks.append(_check(case, results, served, quick))
         return Calibration(SERVICE_S, served, tuple(checks), None, len(cases), interrupted=len(checks) < len(cases))
@@ -173,7 +174,8 @@ def _cases(quick: bool) -> list[_Case]:
 
 
 def _closed(name: str, *, servers: int, users: int, think_s: float, seconds: int) -> _Case:
-    """Constant times, so that the bound min(users / (Z + S), servers / S) is the throughput itself."""
+    """A closed load with constant times, so that the bound min(users / (Z + S), servers / S) is the throughput
+    itself."""
     load = Load(users=users, think=Constant(ns=round(think_s * 1e9)), duration=seconds * 10**9)
     return _Case(
         name=f"{name} ({users} users, {servers} threads)",
@@ -206,8 +208,9 @@ def _poisson(name: str, servers: int, distribution: str, utilisation: float, *, 
 
 
 def _response_s(result: TrialResult, served: Served, servers: int, distribution: str) -> float:
-    """Theory at the rate that arrived. What holds the thread beyond the wait asked for is constant (`extra`), so an
-    exponential service has the moments of an exponential shifted by it; exact for one server by Pollaczek-Khinchine."""
+    """Theory's response time at the rate that arrived. The time that a thread is held beyond the requested wait is
+    constant (`extra`), so an exponential service has the moments of an exponential shifted by `extra`; exact for one
+    server by Pollaczek-Khinchine."""
     rate, service_s = result.metrics["offered_rate_per_s"], served.service_s
     extra_s = service_s - SERVICE_S
     if distribution == "constant":
@@ -219,8 +222,8 @@ def _response_s(result: TrialResult, served: Served, servers: int, distribution:
 
 
 def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: bool) -> CalibrationCheck:
-    """Each trial's ratio to its own expectation; their mean and Student's t interval. Trials are independent: fresh
-    servers, different seeds."""
+    """Divides each trial's result by its own expectation; takes the mean and Student's t interval of the ratios. Trials
+    are independent: fresh servers, different seeds."""
     valid = [result for result in results if _usable(result)]
     expected = [case.expected(result, served) for result in valid]
     usable = [(result, value) for result, value in zip(valid, expected, strict=True) if math.isfinite(value)]
@@ -229,7 +232,7 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
         return CalibrationCheck(
             case.name, case.quantity, case.unit, 0.0, None, None, None, None, TOLERANCE, 0, 0, 0, why
         )
-    # Long trials of a Poisson load weigh the same: they have the same length and rate.
+    # Trials of a Poisson load have equal weights: they have the same length and rate.
     found = estimate([result.metrics[case.metric] / value for result, value in usable], CONFIDENCE, log=False)
     half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
     return CalibrationCheck(
@@ -250,8 +253,8 @@ def _check(case: _Case, results: Sequence[TrialResult], served: Served, quick: b
 
 
 def _too_coarse(deviation: float, half: float) -> str | None:
-    """Why it cannot be told whether theory holds. A deviation beyond the tolerance by more than its interval is told,
-    however wide that is."""
+    """The reason why the result is inconclusive, or None. A deviation that exceeds the tolerance by more than its
+    interval is conclusive, however wide the interval is."""
     if half <= SAMPLING_MAX or abs(deviation) - half > TOLERANCE:
         return None
     return (
@@ -261,13 +264,14 @@ def _too_coarse(deviation: float, half: float) -> str | None:
 
 
 def _usable(result: TrialResult) -> bool:
-    """Valid but for a machine that was not quiet."""
+    """True if the trial is valid, or invalid only because the machine was not quiet."""
     fatal = {problem.code for problem in result.problems if problem.fatal}
     return result.status == "measured" and fatal <= DISTURBANCES
 
 
 def _disturbed(result: TrialResult, *, alone: bool) -> bool:
-    """Trials that run at the same time see each other as foreign programs, which says nothing of the machine."""
+    """True if other programs disturbed the trial. Trials that run at the same time see each other as foreign programs,
+    so `host_foreign` is ignored unless the trial ran `alone`."""
     codes = {problem.code for problem in result.problems if problem.fatal}
     return bool(codes if alone else codes - {"host_foreign"})
 
@@ -278,7 +282,7 @@ def _reason(results: Sequence[TrialResult]) -> str:
 
 
 class _Bench:
-    """Runs cases as ordinary trials, several reference servers at a time where the CPU is nearly idle."""
+    """Runs cases as ordinary trials, several reference servers at a time if the CPU is nearly idle."""
 
     def __init__(self, directory: Path, observer: Observer, stop: StopRequest) -> None:
         self._directory = directory
@@ -287,7 +291,7 @@ class _Bench:
         self._number = 0
 
     def run(self, case: _Case) -> list[TrialResult]:
-        """All trials of a case; one that is invalid is run once more."""
+        """Runs all trials of a case; an invalid one is run once more."""
         numbers = range(self._number + 1, self._number + 1 + case.trials)
         self._number += case.trials * ATTEMPTS
         with ThreadPoolExecutor(min(max(1, AT_ONCE // case.servers), case.trials)) as pool:
@@ -306,7 +310,7 @@ class _Bench:
         spec = TrialSpec(number, 0, attempt, Setting(()), seed=number)
         directory = TrialDir(self._directory / f"{number:04d}")
         made = _experiment(case, number)
-        # Trials that run at the same time must not talk to an observer that expects one at a time.
+        # Trials that run at the same time must not share an observer that expects one trial at a time.
         watching = self._observer if case.trials == 1 else Observer()
         record = run_trial(made, spec, directory, steady=lambda _series: True, observer=watching, stop=self._stop)
         return measure(directory, record, made)

@@ -1,9 +1,9 @@
-"""Which trial comes next in the search for each setting's capacity: rounds in which every live setting tries one rate.
+"""Plans the search for each setting's capacity, in rounds: each round runs every live setting at one rate.
 
-In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end. A first round lets
-every setting show what it gives a closed load; then each trial's rate is the one that tells most about where that
-setting's edge lies. Random order within rounds lets the machine's drift fall on all alike. The same seed and the same
-results give the same trials. No I/O here; what the results mean is `analyze/settings/capacity.py`'s business.
+In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end. The first round measures
+every setting under a closed load; after that, each trial's rate is the one that gives most information about the
+setting's capacity. Random order within rounds spreads the machine's drift evenly over all settings. The trials depend
+only on the seed and the results. No I/O here; `analyze/settings/capacity.py` interprets the results.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class _Turn:
 
 
 class CapacityPlanner:
-    """Ask for a trial, run it, tell its result. Each `ask` must be answered by a `tell` before the next.
+    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`.
 
-    A setting rests once its capacity is known closely enough: to half the margin, so that two equal ones can be told to
-    be equal, or to the margin where it is the only one. It leaves where the SLO holds at none of the rates or at all
-    that the generator can offer, where it is certainly worse than the leader by more than the margin, and where it
-    cannot be measured. Invalid trials are repeated at the end of their round as a block's are."""
+    Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
+    equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
+    the SLO holds at none of the rates or at every rate that the load generator can offer, if it is certainly worse than
+    the leader by more than the margin, or if it cannot be measured. Invalid trials are repeated at the end of their
+    round, as those of a block are."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -46,8 +47,8 @@ class CapacityPlanner:
         self._retries_left = math.ceil(experiment.measure.retry_budget * len(self._settings) * self._rounds)
         self._results: dict[Setting, list[TrialResult]] = {setting: [] for setting in self._settings}
         self._searches: dict[Setting, Search] = {}
-        self._left: dict[Setting, str] = {}  # who only fails
-        self._out: set[Setting] = set()  # those, and those of whom enough is known to leave them
+        self._left: dict[Setting, str] = {}  # settings that only fail, with the reason
+        self._out: set[Setting] = set()  # all eliminated settings, including those in `_left`
         self._live = list(self._settings)
         self._ended = False
         self._told = 0
@@ -63,7 +64,8 @@ class CapacityPlanner:
 
     @property
     def planned_total(self) -> int:
-        """Trials of the run: told, in flight, and at most so many still to come without further retries."""
+        """Number of trials in the run: finished, in flight, and the most that may still come without further
+        retries."""
         ahead = 0 if self._ended else len(self._live) * (self._rounds - 1 - max(self._round, 0))
         if self._round < 0:
             ahead += len(self._live)
@@ -75,7 +77,7 @@ class CapacityPlanner:
 
     @property
     def block_ended(self) -> bool:
-        """Whether the last result told was the last of its round."""
+        """True if the last result received completed its round."""
         return self._pending is None and not self._queue and not self._retry and self._told > 0
 
     def ask(self) -> TrialSpec | None:
@@ -96,7 +98,7 @@ class CapacityPlanner:
         return self._pending
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told += 1
@@ -117,7 +119,8 @@ class CapacityPlanner:
             self._ended |= not self._within_budget(len(self._live))
 
     def _again(self, spec: TrialSpec) -> _Turn:
-        """At the same rate, unless it is now known to be more than the generator can offer."""
+        """Another attempt at the same rate, unless the rate is now known to exceed what the load generator can
+        offer."""
         beyond = spec.rate_per_s is not None and spec.rate_per_s >= self._search(spec.setting).ceiling_per_s
         return _Turn(spec.setting, spec.attempt + 1, None if beyond else spec.rate_per_s)
 
@@ -127,7 +130,7 @@ class CapacityPlanner:
         return holds(self._experiment, result) is not None
 
     def _settle(self) -> None:
-        """After a round: who leaves, who rests, and whether the search is over."""
+        """Ends a round: eliminates settings, pauses those known closely enough, and decides if the search is over."""
         for setting in self._live:
             if self._search(setting).first_look is None:
                 problems = [problem.message for result in self._results[setting] for problem in result.problems]
@@ -144,7 +147,8 @@ class CapacityPlanner:
         self._ended = self._is_decided(contest)
 
     def _is_decided(self, contest: CapacityContest) -> bool:
-        """Every setting is shown worse or equivalent, and the leader's own capacity is known to the margin."""
+        """True if every other setting is shown worse or equivalent, and the leader's own capacity is known to the
+        margin."""
         if contest.leader is None:
             return not self._live
         verdicts = {contest.verdict(setting) for setting in contest.gaps}
@@ -158,13 +162,13 @@ class CapacityPlanner:
         if self._ended or not self._live or self._round + 1 >= self._rounds:
             return False
         self._round += 1
-        order = list(self._settings)  # all of them, so that who left does not change the order of the others
+        order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
         random.Random(f"{self._seed}/order/{self._round}").shuffle(order)
         self._queue = [_Turn(setting) for setting in order if setting in self._live]
         return True
 
     def _within_budget(self, trials: int) -> bool:
-        """Whether so many more would end within the budget, at the pace of the trials so far."""
+        """True if this many more trials would end within the budget, at the pace of the trials so far."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
@@ -176,7 +180,7 @@ class CapacityPlanner:
         return spent_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
-        """Kept until the setting's next result: working out an edge takes milliseconds."""
+        """Kept until the setting's next result: estimating a capacity takes milliseconds."""
         if setting not in self._searches:
             self._searches[setting] = search_of(self._experiment, setting, self._results[setting])
         return self._searches[setting]
@@ -185,5 +189,5 @@ class CapacityPlanner:
         return contest_of(self._experiment, {setting: self._search(setting) for setting in self._settings})
 
     def _load_seed(self) -> int:
-        """The same for every setting of a round: they meet the same arrivals, as far as their rates are the same."""
+        """The seed is shared by all settings of a round: at equal rates they get the same arrivals."""
         return random.Random(f"{self._seed}/load/{self._round}").getrandbits(48)

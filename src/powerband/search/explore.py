@@ -1,9 +1,9 @@
-"""A first look at a space too large to race whole: which few of its settings deserve the race?
+"""Explores a space that is too large to race whole, and selects the few settings worth racing.
 
-In: an experiment, a seed, results told one by one. Out: trials of stage `explore`, one setting each and never the same
-one twice, then the finalists. Optuna's TPE proposes them (Bergstra et al., NIPS 2011; Watanabe 2023 for how it treats
-constraints and several factors at once). What is seen here picks the finalists and is no part of their race: the best
-of many single trials owe their rank to luck as well. No I/O here.
+In: an experiment, a seed, results one by one. Out: trials of stage `explore`, each of a different setting, then the
+finalists. Optuna's TPE proposes them (Bergstra et al., NIPS 2011; Watanabe 2023 for its treatment of constraints and
+several parameters at once). Results of the exploration select the finalists and take no part in the race: the best of
+many single trials owe their rank to luck as well. No I/O here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 BUDGET_SHARE = 0.5  # of the run's time; the race, which decides, needs the rest
-_RANDOM_FIRST = 0.25  # of the trials; TPE needs some to tell good from bad
-_FAILED = 1e6  # what a setting that did not serve at all violates: more than any constraint
+_RANDOM_FIRST = 0.25  # of the trials; TPE needs some to separate good settings from bad ones
+_FAILED = 1e6  # the violation of a setting that served nothing: larger than that of any constraint
 
 
 class Explorer:
-    """Ask for a trial, run it, tell its result; then `finalists`. Each `ask` must be answered by a `tell`.
+    """Plans the exploration. Usage: `ask` for a trial, run it, pass its result to `tell`; at the end, call `finalists`.
+    Each `ask` must be answered by a `tell`.
 
-    A trial that is invalid for no fault of the subject is repeated at once, `measure.retries` times at most and within
-    `measure.retry_budget`; one that the subject spoilt is not, since here one look at a setting has to do. No trial
-    begins that would not end within half of `design.budget`."""
+    A trial that is invalid through no fault of the server under test is repeated at once, `measure.retries` times at
+    most and within `measure.retry_budget`. A trial that the server spoilt is not repeated, since one measurement of a
+    setting has to do here. No trial begins that would not end within half of `design.budget`."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -49,8 +50,8 @@ class Explorer:
         self._pending: TrialSpec | None = None
 
     def blind_trials(self) -> list[TrialSpec]:
-        """Those at the beginning, which do not depend on what any of them shows. To be asked of a new one, which is
-        of no use for anything else afterwards."""
+        """The first trials, which do not depend on any result. Call this on a new explorer only; it cannot be used for
+        anything else afterwards."""
         specs: list[TrialSpec] = []
         while len(specs) < self._space.blind and (spec := self.ask()) is not None:
             specs.append(spec)
@@ -59,7 +60,7 @@ class Explorer:
 
     @property
     def tried(self) -> int:
-        """Settings that were tried, whatever became of them."""
+        """Number of settings tried, with or without success."""
         return self._tried
 
     @property
@@ -68,17 +69,17 @@ class Explorer:
 
     @property
     def spent_s(self) -> float:
-        """Time of the trials told, as far as their records tell."""
+        """Total time of the finished trials, as far as their records contain it."""
         return sum(result.took_s or 0.0 for result in self._told)
 
     @property
     def to_come(self) -> int:
-        """Trials still to be told, without further repeats."""
+        """Number of results still to come, without further repeats."""
         begun = self._pending is not None or self._next is not None
         return begun + (0 if self._out_of_time() else self._wanted - self._tried - begun)
 
     def ask(self) -> TrialSpec | None:
-        """The next trial; None when enough of the space was seen."""
+        """The next trial; None when enough of the space has been explored."""
         assert self._pending is None, "the trial asked for last was not told"
         if self._next is None:
             if self._tried >= self._wanted or self._out_of_time():
@@ -90,7 +91,7 @@ class Explorer:
         return self._pending
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told.append(result)
@@ -106,9 +107,10 @@ class Explorer:
         self._space.learn(result, own=own)
 
     def finalists(self) -> list[Setting]:
-        """The best settings seen, in the order of the plan: first those that met all constraints, by the objective,
-        then those that missed them by the least. One that was not measured is none. `design.finalists` at most, and no
-        more than end two blocks and the confirmation within the budget, but two in any case."""
+        """The best settings seen, in the order of the plan. Settings that met all constraints rank first, by the
+        objective; then those with the smallest violations. Settings without a measurement are excluded. At most
+        `design.finalists`, and no more than can run two blocks and the confirmation within the budget, but at least
+        two."""
         return finalists(self._experiment, self._told, self._room())
 
     def _room(self) -> int:
@@ -126,7 +128,7 @@ class Explorer:
 
 
 def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int | None = None) -> list[Setting]:
-    """See `Explorer.finalists`; `most`: so many, `design.finalists` unless given."""
+    """Like `Explorer.finalists`, with at most `most` settings (default: `design.finalists`)."""
     metric = experiment.objective.metric
     seen = {result.setting: result for result in results if result.valid and metric in result.metrics}
     ranked = sorted(seen.values(), key=lambda result: (violation(experiment, result), -merit(experiment, result)))
@@ -135,24 +137,24 @@ def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int 
 
 
 def merit(experiment: Experiment, result: TrialResult) -> float:
-    """The objective, turned so that more is better."""
+    """The objective, with its sign chosen so that more is better."""
     value = result.metrics[experiment.objective.metric]
     return value if experiment.objective.direction == "maximise" else -value
 
 
 def violation(experiment: Experiment, result: TrialResult) -> float:
-    """By how much one trial misses the constraints, each relative to its threshold; 0 where it meets them all."""
+    """The sum of the trial's violations of the constraints, each relative to its threshold; 0 if it meets them all."""
     metrics = result.metrics
     misses = [shortfall(constraint, metrics.get(constraint.metric)) for constraint in experiment.objective.constraints]
     return min(_FAILED, sum(miss for miss in misses if miss is not None))
 
 
 class _Space:
-    """The settings as TPE sees them: each factor is the place of its level, numbers in their order so that what lies
-    between good levels is known to be promising, other levels as names."""
+    """The settings as TPE sees them: each parameter is the position of its value. Numbers keep their order, so that TPE
+    expects good values between good values; other values are categories."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
-        # Optuna takes 0.4 s to import, which no other command should wait for.
+        # Importing Optuna takes 0.4 s; no other command should wait for it.
         import optuna  # noqa: PLC0415
         from optuna.distributions import CategoricalDistribution, IntDistribution  # noqa: PLC0415
 
@@ -179,11 +181,11 @@ class _Space:
         self._failed_state = optuna.trial.TrialState.FAIL
 
     def propose(self) -> Setting:
-        """A setting not proposed before: TPE's, or where that is a known one, the nearest unknown one."""
+        """A setting not proposed before: TPE's proposal, or the nearest untried setting if that one is known."""
         trial = self._study.ask(self._distributions)
         place = self._place(trial)
         if place not in self._untried:
-            self._study.tell(trial, state=self._failed_state)  # known: it says nothing new
+            self._study.tell(trial, state=self._failed_state)  # already tried: nothing to learn from it
             self._study.enqueue_trial(dict(zip(self._levels, self._nearest_untried(place), strict=True)))
             trial = self._study.ask(self._distributions)
             place = self._place(trial)
@@ -191,12 +193,12 @@ class _Space:
         return self._untried.pop(place)
 
     def learn(self, result: TrialResult, *, own: bool) -> None:
-        """The last word on the setting proposed last; `own`: the subject itself spoilt the trial."""
+        """Passes the final result of the setting proposed last to TPE; `own`: the server itself spoilt the trial."""
         trial, self._trial = self._trial, None
         assert trial is not None
         measured = result.valid and self._experiment.objective.metric in result.metrics
         if not measured and not own:
-            self._study.tell(trial, state=self._failed_state)  # the machine's fault says nothing of the setting
+            self._study.tell(trial, state=self._failed_state)  # a fault of the machine says nothing about the setting
             return
         trial.set_constraint("constraints", violation(self._experiment, result) if measured else _FAILED)
         self._study.tell(trial, merit(self._experiment, result) if measured else 0.0)
@@ -205,7 +207,8 @@ class _Space:
         return tuple(int(trial.params[name]) for name in self._levels)
 
     def _nearest_untried(self, place: Sequence[int]) -> tuple[int, ...]:
-        """Fewest steps away, a step being a neighbouring number or any other name; one of equals by chance."""
+        """The untried setting the fewest steps away; ties are broken at random. A step is a neighbouring number or any
+        other category."""
         ordered = list(self._ordered.values())
 
         def steps(other: Sequence[int]) -> int:

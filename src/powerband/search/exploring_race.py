@@ -1,7 +1,7 @@
-"""A race in a space too large to race whole: first an exploration, then a race of its finalists.
+"""Plans a race in a space that is too large to race whole: an exploration, then a race of its finalists.
 
-In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end. Only joins `Explorer`
-and `RacePlanner`; the race knows nothing of what the exploration saw but who takes part. No I/O here.
+In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end. This module only joins
+`Explorer` and `RacePlanner`; the exploration passes nothing but the finalists to the race. No I/O here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from powerband.search.race import RacePlanner
 
 
 class ExploringRace:
-    """Ask for a trial, run it, tell its result. Each `ask` must be answered by a `tell` before the next."""
+    """Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -29,7 +29,7 @@ class ExploringRace:
 
     @property
     def planned_total(self) -> int:
-        """Told, in flight, and at most so many still to come, but for further retries."""
+        """Number of trials finished, in flight, and at most still to come, without further retries."""
         if self._race is not None:
             return self._race.planned_total
         told = len(self._explorer.told)
@@ -41,7 +41,7 @@ class ExploringRace:
 
     @property
     def block_ended(self) -> bool:
-        """Whether the last result told was the last of a block of the race."""
+        """True if the last result received completed a block of the race."""
         return self._race is not None and self._race.block_ended
 
     @property
@@ -53,7 +53,7 @@ class ExploringRace:
         return replace(race, to_come=to_come, exploration=exploration, raced=tuple(self._finalists))
 
     def ask(self) -> TrialSpec | None:
-        """The next trial; None when the race is over and its winner confirmed, or when there is nobody to race."""
+        """The next trial; None when the race is over and its winner confirmed, or if no setting is fit to race."""
         if not self._explored:
             spec = self._explorer.ask()
             if spec is not None:
@@ -62,7 +62,7 @@ class ExploringRace:
         return None if self._race is None else self._race.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         (self._explorer if self._race is None else self._race).tell(result)
 
     def _begin_race(self) -> None:

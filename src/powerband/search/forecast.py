@@ -1,7 +1,7 @@
-"""What a run can find out, and how long it takes: from its experiment and the machine's noise alone.
+"""Forecasts the duration of a run and the differences it can detect, from the experiment and the machine's noise alone.
 
-An estimate for people, said before anything starts; no trial depends on it. The intervals are those of the race and of
-the fixed plan (`search/pilot.py` has their width), with the noise that is known of this machine or assumed."""
+The estimate is printed before anything starts; no trial depends on it. The intervals are those of the race and of the
+fixed plan (`search/pilot.py` computes their width), with the noise known for this machine or assumed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from powerband.search.explore import BUDGET_SHARE
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
 _START_NS = 500_000_000  # until a lean server is ready
-_END_NS = 500_000_000  # drain, stop, and writing down
-_SNAPSHOTS_NS = 2_000_000_000  # of a small heap, mostly waits for the probe
+_END_NS = 500_000_000  # drain, stop, and writing the record
+_SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the monitor
 _JMETER_NS = 6_000_000_000  # its JVM starts, loads the plan and ends
-_STEADY_AFTER_NS = 2_000_000_000  # what an automatic warm-up takes beyond its minimum, where nothing is slow to settle
+_STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What can be told apart. `blocks`: those that the plan and its budget leave time for. `finds`: the smallest
-    difference that they find (0.02: 2 %), None with fewer than two. `margin`: the difference that matters.
-    `margin_blocks`, `margin_ns`: what it takes to find that; None where no plan of reasonable length does."""
+    """The differences that the run can detect. `blocks`: the number of blocks that the plan and its budget allow.
+    `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with fewer than two. `margin`: the
+    smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed to detect `margin`; None if
+    no plan of reasonable length does."""
 
     noise: Noise
     blocks: int
@@ -40,10 +41,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`trials`: at most, repeats of invalid ones apart. `expected_ns`: for a server that starts within a second and
-    settles soon, in a race if no setting leaves early. `longest_ns`: with the longest warm-up everywhere and the whole
-    retry budget spent (a server may still be slower to start). `reach`: None where there is nothing to compare, or its
-    noise is of another kind (shares, capacities)."""
+    """Size and time of a run. `trials`: the most, without repeats of invalid ones. `expected_ns`: for a server that
+    starts within a second and settles soon; in a race, if no setting is eliminated early. `longest_ns`: with the
+    longest warm-up everywhere and the whole retry budget spent (a server may be even slower to start). `reach`: None if
+    there is nothing to compare, or the noise of the metric is of another kind (shares, capacities)."""
 
     trials: int
     explored: int
@@ -56,7 +57,7 @@ class Forecast:
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
-    """Over the whole run."""
+    """The forecast of the whole run."""
     parts = _Parts.of(experiment)
     expected = parts.total_ns(longest=False)
     longest = round(parts.total_ns(longest=True) * (1 + experiment.measure.retry_budget))
@@ -77,7 +78,7 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Trials of each kind, and what one takes on average over the settings."""
+    """Number of trials of each kind, and the duration of one, averaged over the settings."""
 
     explored: int
     raced: int
@@ -92,7 +93,7 @@ class _Parts:
         loads = [experiment.load_for(setting) for setting in settings]
         explored = min(design.explore_trials, len(settings)) if experiment.explores else 0
         raced = min(design.finalists, explored) if explored else len(settings)
-        # The winner and its rival; a setting alone has nothing to be confirmed against, and nothing was picked.
+        # The winner and its rival. A single setting has nothing to be confirmed against, and no winner was chosen.
         confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
         return cls(
             explored,
@@ -119,7 +120,7 @@ class _Parts:
 
 
 def blocks_most(experiment: Experiment) -> int:
-    """Of a capacity search: its rounds, the first of which only looks."""
+    """The most blocks per setting; for a capacity search its rounds, the first of which only explores."""
     repeats = experiment.measure.repeats
     return 1 + TRIALS_PER_REPEAT * repeats if experiment.objective.is_capacity else repeats
 
@@ -149,7 +150,7 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
-    """`5 settings x 3 blocks = 15 trials`, or what a race takes at most."""
+    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need."""
     count, blocks = len(experiment.settings()), expected.blocks
     if experiment.objective.is_capacity:
         tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
@@ -172,8 +173,8 @@ ONE_SETTING = (
 
 
 def words(experiment: Experiment, expected: Forecast) -> list[str]:
-    """What to know before it starts, besides its size and time: what it can find, or that there is nothing to; how long
-    users join, and what this machine can hold of them."""
+    """Notes printed before the run starts, besides its size and time: the difference it can detect, or that there is
+    nothing to compare; how long users join; how many of them this machine can hold."""
     joining = joining_text(experiment)
     first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
@@ -184,7 +185,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
 
 
 def joining_text(experiment: Experiment) -> str:
-    """`42,000 users join over 4 min 22 s`, of the setting where that takes longest; empty where all begin at once."""
+    """`42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at once."""
     if experiment.load.websocket is None:
         return ""
     longest = max(map(experiment.load_for, experiment.settings()), key=lambda load: load.joining_ns)
@@ -194,7 +195,8 @@ def joining_text(experiment: Experiment) -> str:
 
 
 def reach_text(reach: Reach) -> str:
-    """A sentence: what the plan finds, and what the margin would take if no setting leaves early."""
+    """One sentence: the difference that the plan detects, and the blocks that the margin needs if no setting is
+    eliminated early."""
     noise = f"With a noise of {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
@@ -214,7 +216,7 @@ def reach_text(reach: Reach) -> str:
 
 
 def _difference(found: float) -> str:
-    """Two digits; one so large that only its size is of interest as a factor: `3.1 %`, `a factor of 12`."""
+    """Two digits, `3.1 %`; differences of 100 % and more as a factor, `a factor of 12`."""
     return f"{100 * found:.2g} %" if found < 1 else f"a factor of {significant(1 + found)}"
 
 

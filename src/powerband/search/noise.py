@@ -1,6 +1,6 @@
-"""Probes how noisy this machine is, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
+"""Measures the noise of this machine, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
 
-In: nothing. Out: `MachineNoise`, figures only; `powerband.doctor` judges them. A short-lived child process answers
+In: nothing. Out: `MachineNoise`, figures only; `powerband.doctor` judges them. A short-lived child process answers the
 wake-ups.
 """
 
@@ -39,7 +39,7 @@ class MachineNoise:
 
 
 def probe_noise() -> MachineNoise:
-    """Takes about 5 s. Steal and other programs are those of the CPUs that this process may use."""
+    """Measures for about 5 s. Steal and other programs are counted on the CPUs that this process may use."""
     allowed = os.sched_getaffinity(0)
     before = cpu_times(cpus=allowed)
     wake, late, spins = wake_ups_ns(), timer_lateness_ns(), spin_times_ns()
@@ -61,7 +61,7 @@ def probe_noise() -> MachineNoise:
 
 
 def wake_ups_ns() -> list[float]:
-    """Half the round trip of a byte to another process and back: each half wakes a sleeping thread."""
+    """Half the round-trip time of a byte to another process and back: each half wakes a sleeping thread."""
     with subprocess.Popen([sys.executable, "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
         assert echo.stdin is not None and echo.stdout is not None
         to, back = echo.stdin.fileno(), echo.stdout.fileno()
@@ -88,7 +88,7 @@ def timer_lateness_ns() -> list[float]:
 
 
 def spin_times_ns() -> list[float]:
-    """Times of the same work, again and again, on one thread."""
+    """Durations of a fixed piece of work, repeated on one thread."""
     times = []
     for _ in range(SPINS):
         start = time.monotonic_ns()
@@ -100,7 +100,8 @@ def spin_times_ns() -> list[float]:
 
 
 def cpu_times(stat: Path = Path("/proc/stat"), cpus: Collection[int] = ()) -> dict[str, float]:
-    """Ticks since boot: `busy`, `idle`, `steal`; of the CPUs named as far as they are listed, else of all."""
+    """Ticks since boot: `busy`, `idle`, `steal`. Counts only the CPUs in `cpus`, if any of them is listed; otherwise
+    all CPUs."""
     rows = [line.split() for line in stat.read_text().splitlines() if line.startswith("cpu")]
     named = {f"cpu{cpu}" for cpu in cpus}
     chosen = [row for row in rows if row[0] in named] or rows[:1]

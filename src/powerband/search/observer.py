@@ -1,7 +1,7 @@
-"""What a run tells whoever watches it: the live terminal view, a progress line, a test. Calls come from one thread.
+"""Callbacks of a run, for the live terminal view, a progress line or a test. Calls come from one thread.
 
-A base class whose methods do nothing: override what you show. An observer decides nothing and must return at once,
-since trials wait for it. `run/` knows only its own narrower `TrialObserver`, which this satisfies.
+A base class whose methods do nothing: override those you need. An observer decides nothing and must return at once,
+since trials wait for it. `trials/` uses only its own narrower `TrialObserver`, which this class satisfies.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from powerband.store import RunDir, TrialRecord
 
 
 class Observer:
-    """In order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed now and
-    then; note at any time."""
+    """Call order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed from time
+    to time; note at any time."""
 
     def note(self, text: str) -> None:
-        """Something that whoever watches should know: a sentence or two."""
+        """A remark for the viewer: one or two sentences."""
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
-        """`done` of `planned_total` trials are there already (resume)."""
+        """The run starts; `done` of `planned_total` trials are already on disk (resume)."""
 
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
         """A trial begins; `planned_total` may have changed since the last (retries, racing)."""
@@ -29,11 +29,11 @@ class Observer:
         """`launch`, `ready`, `warmup`, `measure`, `drain` or `stop` begins."""
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
-        """A few times a second under load, merged over the fleet: requests that ended ok per second, their mean
-        response time (None where none ended), and requests in flight now."""
+        """A few times a second under load, merged over all load generators: successful requests per second, their mean
+        response time (None if none ended), and requests in flight now."""
 
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         """A trial is on disk and measured (or failed: see `record.failure`, `result.problems`)."""
 
     def analysed(self, analysis: Analysis) -> None:
-        """The standing after a block, and the final answer at the end."""
+        """The analysis after a block, and the final analysis at the end."""

@@ -1,7 +1,8 @@
-"""How small a difference can this machine find? An A/A pilot: the reference subject, started again and again.
+"""Measures the smallest difference that this machine can detect: an A/A pilot that starts the reference server
+repeatedly.
 
-In: nothing but the engine. Out: a `Pilot`: the noise between starts, and the smallest difference that a usual plan will
-see through it. Not here: what else may be wrong with the machine (`powerband.doctor`).
+In: nothing but the engine. Out: a `Pilot`: the noise between starts, and the smallest difference that a usual plan
+detects in spite of it. Not here: other problems of the machine (`powerband.doctor`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ BLOCKS_MAX = 500
 
 @dataclass(frozen=True)
 class Pilot:
-    """A/A: the same setting again and again. `smallest_difference`: half-width of the simultaneous intervals that
-    a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); less stays inconclusive.
-    `race_blocks`: the most blocks of a race of 6 settings that finds `RACE_FINDS`, None where none of reasonable
-    length does. `interrupted`: not all trials were run, so nothing is said."""
+    """A/A test: the same setting, measured repeatedly. `smallest_difference`: half-width of the simultaneous intervals
+    that a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); smaller differences stay
+    inconclusive. `race_blocks`: the most blocks of a race of 6 settings that detects `RACE_FINDS`, None if none of
+    reasonable length does. `interrupted`: not all trials were run, so there is no result."""
 
     trials: int
     invalid: int
@@ -56,10 +57,11 @@ def run_pilot(
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Pilot:
-    """Six valid trials of a CPU-bound reference subject, where noise shows most; some 40 s. A trial that does not count
-    is run again, three times in all at most. Trials stay in `directory`; `starting` is told which comes next.
+    """Runs six valid trials of a CPU-bound reference server, where noise shows most; about 40 s. Invalid trials are run
+    again, at most three times in all. Trials stay in `directory`; `starting` is called with the name of each trial
+    before it starts.
 
-    Raises MeasurementError where no engine is found or the disk is full."""
+    Raises MeasurementError if no engine is found or the disk is full."""
     command = ("{engine}", "serve", "--port", "{port}", "--model", "fixed", "--threads", "8", "--cpu", "200us")
     made = Experiment(
         name="doctor",
@@ -94,8 +96,8 @@ def _soon(_series: object) -> bool:
 
 
 def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:
-    """What the default plan can tell with this noise. The standard deviation is taken of successive differences (von
-    Neumann 1941), so that drift, which blocks take out, does not count."""
+    """The smallest difference that the default plan detects with this noise. The standard deviation is computed from
+    successive differences (von Neumann 1941), so that drift, which blocks cancel, does not count."""
     if len(goodputs) < 3:
         return Pilot(len(goodputs), invalid, None, None)
     logs = np.log(goodputs)
@@ -113,22 +115,23 @@ def smallest_difference(
     most: int | None = None,
 ) -> float:
     """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race of
-    `most` blocks after so many of them; see `intervals.compare_with_leader`. At least 2 settings and blocks."""
+    at most `most` blocks after `blocks` of them; see `intervals.compare_with_leader`. Needs at least 2 settings and 2
+    blocks."""
     error = (1 - confidence) * (1.0 if most is None else share_of(blocks, most))
     if settings == 2:
         critical = student_t(1 - error, blocks - 1)
     else:
         df = min(DF_MANY, float((settings - 1) * (blocks - 1)))
         critical = studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1))
-        critical = max(critical, student_t(confidence, blocks - 1))  # few blocks hardly tell how large the noise is
+        critical = max(critical, student_t(confidence, blocks - 1))  # few blocks give a poor estimate of the noise
     return math.expm1(critical * sd * math.sqrt(2 / blocks))
 
 
 def blocks_to_find(
     difference: float, sd: float, settings: int, confidence: float = 0.95, *, race: bool = False
 ) -> int | None:
-    """The fewest blocks whose `smallest_difference` is no larger, as the most blocks of a race; None where `BLOCKS_MAX`
-    are too few."""
+    """The fewest blocks whose `smallest_difference` is at most `difference` (with `race`: of a race of so many blocks
+    at most); None if `BLOCKS_MAX` are too few."""
 
     def found(blocks: int) -> bool:
         most = blocks if race else None

@@ -1,7 +1,8 @@
-"""What decides the trials: the interface of all planners, and which one an experiment asks for.
+"""The interface of all planners, and the choice of the planner for an experiment.
 
-In: an experiment. Out: its planner, asked for a trial and told its result, one by one. The same seed and the same
-results give the same trials: a planner is rebuilt after a kill by telling it what is on disk. No I/O in any of them.
+In: an experiment. Out: its planner; call `ask` for a trial and `tell` with its result, one by one. The trials depend
+only on the seed and the results: after a kill, a planner is rebuilt by replaying the results on disk. No planner does
+I/O.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ class Planner(Protocol):
 
     @property
     def planned_total(self) -> int:
-        """Trials of the run as far as known: told, in flight, and at most so many still to come."""
+        """Number of trials in the run as far as known: finished, in flight, and at most still to come."""
 
     @property
     def block_ended(self) -> bool:
-        """Whether the last result told was the last of its block, so that an analysis is worth its time."""
+        """True if the last result received completed its block, so that an analysis is worthwhile."""
 
     @property
     def progress(self) -> Progress:
-        """What analysis cannot see in the results alone."""
+        """State of the plan that the analysis cannot derive from the results."""
 
     def ask(self) -> TrialSpec | None:
         """The next trial; None when there is nothing more to do."""
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
 
 
 def planner_for(experiment: Experiment, seed: int) -> Planner:
-    """The planner of an experiment's own design and objective."""
+    """The planner for the experiment's design and objective."""
     if experiment.explores:
         return ExploringRace(experiment, seed)
-    if experiment.is_race and len(experiment.settings()) > 1:  # one alone has nobody to race: it is measured
+    if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured
         return RacePlanner(experiment, seed)
     if experiment.objective.is_capacity:
         return CapacityPlanner(experiment, seed)
@@ -53,8 +54,8 @@ def planner_for(experiment: Experiment, seed: int) -> Planner:
 
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
-    """The trials of a run in which every trial is valid and nothing is learnt from any, in their order; those of an
-    exploration or a capacity search as far as they do not depend on what others show."""
+    """The trials, in order, of a run in which every trial is valid and no result changes the plan. For an exploration
+    or a capacity search, only the first trials, which do not depend on results."""
     if experiment.explores:
         return Explorer(experiment, seed).blind_trials()
     planner = planner_for(experiment, seed)

@@ -1,10 +1,12 @@
-"""A race: blocks of live settings in random order; who is shown worse than the leader by more than the margin leaves.
+"""Plans a race: blocks of live settings in random order; a setting shown worse than the leader by more than the
+equivalence margin is eliminated.
 
-In: an experiment, a seed, results told one by one. Out: the next `TrialSpec`, or None at the end, and how it went.
-After each block from the second on there is a look: a contest whose intervals may be looked at so often. The race ends
-when nothing is open any more, after the most blocks, or when no further block fits into the budget; the setting that
-it names is then started afresh a few times, beside its nearest rival. The same seed and the same results give the
-same trials. No I/O here; the statistics are in `analyze/`. Method and figures: docs/methods/racing.md.
+In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end, and the history of the
+race. After each block from the second on there is a look: a contest with intervals corrected for repeated looks. The
+race ends when nothing is open any more, after the maximum number of blocks, or when no further block fits into the
+budget. Then the named setting is restarted a few times, alternating with its nearest rival, to confirm it. The trials
+depend only on the seed and the results. No I/O here; the statistics are in `analyze/`. Method and figures:
+docs/methods/racing.md.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from powerband.search.trials import BlockTrials
 
 
 class RacePlanner:
-    """Ask for a trial, run it, tell its result; invalid and failing ones as in `BlockTrials`.
+    """Plans the race. Usage: `ask` for a trial, run it, pass its result to `tell`; invalid and failing trials as in
+    `BlockTrials`.
 
-    `settings`: those that race, all of the experiment's unless given; `told`: trials of the run before the race."""
+    `settings`: those that race, by default all of the experiment; `told`: number of trials in the run before the
+    race."""
 
     def __init__(
         self, experiment: Experiment, seed: int, *, settings: Sequence[Setting] | None = None, told: int = 0
@@ -35,19 +39,19 @@ class RacePlanner:
         self._trials = BlockTrials(experiment, seed, self._settings, told=told)
         self._told_before = told
         self._results: list[TrialResult] = []
-        self._begun = 0  # blocks, those of the confirmation included
-        self._blocks = 0  # of the race that are over
+        self._begun = 0  # blocks begun, including those of the confirmation
+        self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
         self._contest: Contest | None = None  # of the last look
-        self._settled: frozenset[Setting] = frozenset()  # live, but nothing about them is open: they rest
+        self._settled: frozenset[Setting] = frozenset()  # live, but nothing about them is open: they are paused
         self._ended_by = "running"
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
 
     @property
     def planned_total(self) -> int:
-        """Told, in flight, and at most so many still to come, but for further retries."""
+        """Number of trials finished, in flight, and at most still to come, without further retries."""
         known = self._trials.told + self._trials.waiting
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
@@ -68,7 +72,7 @@ class RacePlanner:
 
     @property
     def block_ended(self) -> bool:
-        """Whether the last result told was the last of its block."""
+        """True if the last result received completed its block."""
         return self._trials.idle and bool(self._results)
 
     def ask(self) -> TrialSpec | None:
@@ -78,7 +82,7 @@ class RacePlanner:
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         self._trials.tell(result)
         self._results.append(result)
         if self._trials.idle and self._ended_by == "running":
@@ -95,7 +99,7 @@ class RacePlanner:
 
     @property
     def _confirm_trials(self) -> int:
-        """At most; the winner and its rival."""
+        """The most confirmation trials: those of the winner and its rival."""
         return self._experiment.design.confirm * min(2, len(self._settings))
 
     def _begin_block(self) -> None:
@@ -109,7 +113,7 @@ class RacePlanner:
         self._begun += 1
 
     def _block_over(self) -> None:
-        """A look, and whether there is to be another block."""
+        """Takes a look at the results, and decides if there is another block."""
         block = self._begun - 1
         self._blocks = self._begun
         for setting, reason in self._trials.left.items():
@@ -126,19 +130,19 @@ class RacePlanner:
         self._confirming = self._finalists() if self._confirm_blocks else ()
 
     def _look(self, block: int) -> bool:
-        """Sends away whom the block has shown to be beaten; returns whether nothing is open any more."""
+        """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""
         table = ResponseTable(self._experiment, self._settings, self._results)
         compliance = compliance_of(self._experiment, table)
         contest = hold_contest(self._experiment, table, scale_of(self._experiment, table), compliance, self._departures)
         self._contest = contest
         if contest.leader is None:
-            # Who certainly may not be the answer rests; all others run on until one may.
+            # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
             self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
             return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         raced = self._live
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
         gone: list[Setting] = []
-        if compliance[contest.leader].certain:  # who may not be allowed beats nobody
+        if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
         open_now = still_open(contest, compliance, table, self._live)
@@ -156,7 +160,7 @@ class RacePlanner:
         return setting in self._departures
 
     def _finalists(self) -> tuple[Setting, ...]:
-        """The setting that the race names, and the nearest other one; nothing where it names none."""
+        """The setting that the race names, and its nearest rival; empty if it names none."""
         named = named_setting(self._experiment, self._settings, self._results, self.progress)
         if named is None or self._contest is None:
             return ()
@@ -176,10 +180,10 @@ class RacePlanner:
 def still_open(
     contest: Contest, compliance: Mapping[Setting, Compliance], table: ResponseTable, live: Sequence[Setting]
 ) -> list[Setting]:
-    """Settings of which more blocks could change the answer, or whether they are worse than the leader.
+    """Settings for which more blocks could change the answer, or the verdict against the leader.
 
-    What cannot be better than the leader by more than the margin, and looks as good as it, is not worth more trials
-    just to call it equivalent: unless it is cheaper than what would be named now."""
+    A setting that cannot be better than the leader by more than the margin, and looks equivalent to it, is not worth
+    more trials just to prove the equivalence, unless it is cheaper than the setting that would be named now."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
     cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
     contenders = set(contest.contenders())
@@ -201,7 +205,7 @@ def still_open(
 
 
 def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str:
-    """`40 to 52 % worse than threads=64`; without figures where there is no ratio to the leader."""
+    """`40 to 52 % worse than threads=64`; without figures if there is no ratio to the leader."""
     if effect is None or effect.low is None or effect.high is None:
         return f"worse than {leader.id}"
     scale = 1.0 if contest.scale.log or contest.scale.relative else abs(contest.leader_mean)

@@ -1,8 +1,8 @@
-"""Joins planner, trials and analysis into a run: the only place where history becomes the next trial, and vice versa.
+"""Runs an experiment by joining planner, trials and analysis. Only this module passes results back to the planner.
 
 In: an experiment (with its seed fixed: `with_seed`) and a run directory, new or half done. Out: the run directory
 completed, and the final analysis. A run that was killed at any moment is resumed by calling `run_session` again: the
-planner is rebuilt by telling it what is on disk, and only the trial in flight is run again.
+planner is rebuilt by replaying the results on disk, and only the trial that was in flight is run again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RunTrial = Callable[..., TrialRecord]
 
 
 def with_seed(experiment: Experiment) -> Experiment:
-    """The experiment with a seed: its own, or one drawn now. To be called before the experiment is written to the run
+    """The experiment with a seed: its own, or a new random one. Call it before the experiment is written to the run
     directory, so that the seed is recorded there."""
     if experiment.design.seed is not None:
         return experiment
@@ -41,12 +41,12 @@ def with_seed(experiment: Experiment) -> Experiment:
 def run_session(
     experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, *, trial: RunTrial = run_trial
 ) -> Analysis:
-    """Runs what the plan still lacks and returns the final analysis, which is also in `analysis.json`.
+    """Runs the trials that the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
-    `stop`: a first request ends the trial in flight and returns the analysis of what there is. `trial`: how a trial is
-    run (tests give a simulation). Raises MeasurementError for a full disk or a missing engine, SubjectError for a
-    subject that cannot be built or started at all, UsageError where the directory was written by another experiment or
-    version, or another process is running it."""
+    `stop`: a first request ends the trial in flight and returns the analysis of the trials so far. `trial`: the
+    function that runs a trial (tests pass a simulation). Raises MeasurementError for a full disk or a missing engine,
+    SubjectError for a server that cannot be built or started at all, UsageError if the directory was written by another
+    experiment or version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
         return _go_on(experiment, run, observer, stop, trial)
@@ -84,14 +84,14 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
 
 
 def _is_first(spec: TrialSpec, results: Sequence[TrialResult]) -> bool:
-    """Of the run, or of its revision: one that was mistyped is no server that fails."""
+    """True for the first trial of the run or of a revision. A mistyped command fails here and ends the run."""
     revision = spec.setting.as_dict().get(REVISION)
     return all(result.setting.as_dict().get(REVISION) != revision for result in results)
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
-    """The analysis of what a run directory holds, from its raw files (`powerband report`). Writes nothing. How far the
-    plan is can only be said where the trials are those of the experiment's own plan."""
+    """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The progress of the plan is
+    known only if the trials are those of the experiment's own plan."""
     records = run.records()
     return analyse_results(experiment, run, [record.spec for record in records], _measured(experiment, run, records))
 
@@ -99,7 +99,8 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
 def analyse_results(
     experiment: Experiment, run: RunDir, specs: Sequence[TrialSpec], results: Sequence[TrialResult]
 ) -> Analysis:
-    """The same from trials that are measured already, with what each was planned as; both by number."""
+    """Like `analyse_run`, for trials that are already measured; `specs` holds what each was planned as. Both are in
+    order of their numbers."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
     planner = planner_for(experiment, experiment.design.seed)
@@ -107,7 +108,7 @@ def analyse_results(
         _tell_all(run, planner, specs, results)
     except UsageError:
         analysis = analyse(experiment, results)
-        # What raced, who left and why, and whether the winner was confirmed, is known to the plan alone.
+        # Only the plan knows the racing settings, the eliminations with their reasons, and the confirmation.
         unknown = (
             "the trials are not those of this experiment's plan in this version of powerband: they are judged as they "
             "are, without what a race or its confirmation said"
@@ -117,19 +118,20 @@ def analyse_results(
 
 
 def at_rest(progress: Progress) -> Progress:
-    """As seen when no trial is running: a race that has not ended was stopped."""
+    """The progress when no trial is running: a race that has not ended was stopped."""
     if progress.race is None or progress.race.ended_by != "running":
         return progress
     return replace(progress, race=replace(progress.race, ended_by="stopped"))
 
 
 def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
-    """Every recorded trial of a run, measured; by number."""
+    """All recorded trials of a run, measured, in order of their numbers."""
     return _measured(experiment, run, run.records())
 
 
 def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialResult]:
-    """Tells the planner what is on disk, in order, and returns it. Raises UsageError where that is not its own plan."""
+    """Passes the results on disk to the planner, in order, and returns them. Raises UsageError if they are not of its
+    plan."""
     records = run.records()
     results = _measured(experiment, run, records)
     _tell_all(run, planner, [record.spec for record in records], results)
@@ -163,7 +165,7 @@ def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResu
 
 
 def _mend_plan(run: RunDir) -> None:
-    """Removes a last line that a kill cut off, so that the next one does not join it."""
+    """Removes a last line that a kill cut off, so that the next line does not join it."""
     if not run.plan.is_file():
         return
     text = run.plan.read_text()

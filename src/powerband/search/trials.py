@@ -1,7 +1,7 @@
-"""The trials of one block after another: random order, another attempt at what is invalid, who only ever fails, and
-what time it took. Planners that work in blocks hold one of these; which settings a block runs is theirs to say.
+"""Runs the trials of one block: random order, retries of invalid trials, settings that always fail, time spent.
+Planners that work in blocks hold one of these and choose the settings of each block.
 
-In: an experiment, a seed, blocks to begin, results. Out: `TrialSpec`s. No I/O, no judgement of who is better.
+In: an experiment, a seed, blocks to begin, results. Out: `TrialSpec`s. No I/O, no comparison of settings.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from powerband.model.results import TrialResult
 
 
 class BlockTrials:
-    """`begin` a block, `ask` and `tell` until it is `idle`; each `ask` must be answered by a `tell` before the next.
+    """`begin` a block, then `ask` and `tell` until it is `idle`; each `ask` must be answered by a `tell` before the
+    next.
 
-    An invalid trial is repeated at the end of its block, `retries` times at most and within the run's
-    `retry_budget`; one in which the subject answered nothing is not, since it would only repeat itself. A setting that
-    has only ever failed by the subject's own fault (never ready, died, answered nothing) leaves once a block has spent
-    all its attempts so, or a second block has failed: see `left`. An interrupted trial is repeated at once and costs no
-    retry. A first block that would not end within the budget, as its trials show, is cut short: no later one is begun
-    that would not (see `fits`). `told`: trials of the run before these."""
+    An invalid trial is repeated at the end of its block, `retries` times at most and within the run's `retry_budget`. A
+    trial in which the server under test answered nothing is not repeated, since the result would be the same. A setting
+    that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
+    has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
+    and costs no retry. The first block is cut short once its trials show that it would not end within the budget; a
+    later block begins only if it would end within the budget (see `fits`). `told`: number of trials in the run before
+    these."""
 
     def __init__(self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0) -> None:
         self._experiment = experiment
@@ -42,7 +44,7 @@ class BlockTrials:
         self._stage = Stage.COMPARE
         self._queue: list[tuple[Setting, int]] = []
         self._retry: list[tuple[Setting, int]] = []
-        self._faults: Counter[Setting] = Counter()  # failures by the subject in this block
+        self._faults: Counter[Setting] = Counter()  # failures by the server in this block
         self._failures: Counter[Setting] = Counter()  # in all blocks
         self._failed_blocks: Counter[Setting] = Counter()
         self._pending: TrialSpec | None = None
@@ -54,20 +56,20 @@ class BlockTrials:
 
     @property
     def waiting(self) -> int:
-        """Trials of this block that are in flight or still to come, without further retries."""
+        """Number of trials of this block in flight or still to come, without further retries."""
         return len(self._queue) + len(self._retry) + (self._pending is not None)
 
     @property
     def idle(self) -> bool:
-        """Nothing is in flight, and the block that was begun last is over."""
+        """True if nothing is in flight and the block begun last is over."""
         return self.waiting == 0
 
     def begin(self, block: int, live: Collection[Setting], stage: Stage = Stage.COMPARE) -> None:
-        """The next block, of the settings in `live` that have not left."""
+        """Begins the next block, with the settings in `live` that were not eliminated."""
         assert self.idle, "the last block is not over"
         self._block, self._stage = block, stage
         self._faults.clear()
-        order = list(self._settings)  # all of them, so that who left does not change the order of the others
+        order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
         random.Random(f"{self._seed}/order/{block}").shuffle(order)
         self._queue = [(setting, 1) for setting in order if setting in live and setting not in self._left]
 
@@ -79,13 +81,13 @@ class BlockTrials:
         if not self._queue:
             return None
         setting, attempt = self._queue.pop(0)
-        # The load's seed is the same for every setting of a block: they meet the same arrivals.
+        # All settings of a block share the load's seed: they get the same arrivals.
         load_seed = random.Random(f"{self._seed}/load/{self._block}").getrandbits(48)
         self._pending = TrialSpec(self.told + 1, self._block, attempt, setting, load_seed, self._stage)
         return self._pending
 
     def tell(self, result: TrialResult) -> None:
-        """What became of the trial asked for last."""
+        """Accepts the result of the trial returned by the last `ask`."""
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self.told += 1
@@ -99,7 +101,7 @@ class BlockTrials:
             self._queue, self._retry = [], []
 
     def _count(self, spec: TrialSpec, result: TrialResult) -> None:
-        """Whether the trial counts, is repeated, or shows that its setting only fails."""
+        """Counts a valid trial, schedules a retry, or records that the setting only fails."""
         if result.valid:
             self._measured.add(spec.setting)
             return
@@ -112,7 +114,7 @@ class BlockTrials:
             self._block_failed(spec, result)
 
     def fits(self, trials: int) -> bool:
-        """Whether so many more trials, each as long as those so far on average, end within the experiment's budget."""
+        """True if this many more trials, at the average duration so far, end within the experiment's budget."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None or not self._took_s:
             return True
@@ -120,7 +122,7 @@ class BlockTrials:
         return sum(self._took_s) + trials * mean_s <= budget_ns / 1e9
 
     def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
-        """Every attempt of a setting in this block failed by the subject's fault."""
+        """Records that every attempt of a setting in this block failed by the server's fault."""
         self._failed_blocks[spec.setting] += 1
         self._failures[spec.setting] += spec.attempt
         out_of_attempts = spec.attempt > max(1, self._experiment.measure.retries)

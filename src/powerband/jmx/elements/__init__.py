@@ -1,1 +1,2 @@
-"""One small converter for each kind of element; `known` lists them all, and what is said of those that are refused."""
+"""Small converters, one for each kind of element; `known` lists them all, and the reasons why other kinds are
+refused."""

@@ -1,7 +1,8 @@
-"""Assertions of a request: the statuses and texts that make its answer right, as far as a step's check can say it.
+"""Converts the assertions of a request to the statuses and texts of a correct answer, as far as a step's check supports
+them.
 
-JMeter counts 200 to 399 as right unless an assertion ignores the status; each assertion can only make it stricter. A
-pattern is never run on a body: it is converted where it is plain text. Of a code there are 800, so each is tried.
+JMeter accepts 200 to 399 unless an assertion ignores the status; each assertion can only make the check stricter. A
+pattern is never run on a body: it is converted if it is plain text. There are only 800 status codes, so each is tried.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SPECIAL = set(".^$*+?()[|\\")
 
 @dataclass(frozen=True)
 class AssertionCheck:
-    """`statuses` empty: 200 to 399. `longest_ms`: of the whole answer."""
+    """`statuses` empty: 200 to 399. `longest_ms`: for the whole answer."""
 
     statuses: tuple[int, ...] = ()
     contains: tuple[str, ...] = ()
@@ -34,7 +35,7 @@ class AssertionCheck:
 
 
 def check_of(assertions: Sequence[Element], values: Values, findings: Findings) -> AssertionCheck:
-    """Of all assertions in scope of one request, the outermost first."""
+    """The check made of all assertions in scope of one request, the outermost first."""
     right = _RIGHT
     contains: dict[str, None] = {}
     longest_ms: int | None = None
@@ -93,7 +94,7 @@ def _listed(right: frozenset[int], assertions: Sequence[Element], findings: Find
 
 
 def _tests(assertion: Element, values: Values, findings: Findings) -> tuple[int, list[str]] | None:
-    """The kind of test, and the texts to test for; None, with a refusal, where they cannot be known."""
+    """The kind of test, and the texts to test for; None, with a refusal, if they cannot be known."""
     try:
         kind = whole(assertion.text_of("Assertion.test_type", str(CONTAINS)))
     except ValueError:
@@ -114,7 +115,7 @@ def _tests(assertion: Element, values: Values, findings: Findings) -> tuple[int,
 
 
 def _codes(assertion: Element, values: Values, findings: Findings) -> frozenset[int]:
-    """The codes that it lets pass; all, with a refusal, where it cannot be known."""
+    """The codes that the assertion accepts; all, with a refusal, if they cannot be known."""
     tests = _tests(assertion, values, findings)
     if tests is None or not tests[1]:
         return _CODES
@@ -150,7 +151,7 @@ def _matcher(kind: int, text: str) -> Callable[[str], bool] | None:
 
 
 def _texts(assertion: Element, values: Values, findings: Findings) -> list[str]:
-    """Texts that must occur in the body; none, with a refusal, where that is not what it asks."""
+    """Texts that must occur in the body; none, with a refusal, if the assertion asks for something else."""
     tests = _tests(assertion, values, findings)
     if tests is None:
         return []
@@ -177,7 +178,7 @@ def _texts(assertion: Element, values: Values, findings: Findings) -> list[str]:
 
 
 def plain_text(kind: int, text: str) -> str | None:
-    """The text that a test asks for, where it asks for the occurrence of one; None where it does not."""
+    """The text that must occur in the body; None if the test asks for something else."""
     if kind & CONTAINS:
         while text.startswith(".*"):
             text = text[2:]
@@ -193,7 +194,7 @@ def plain_text(kind: int, text: str) -> str | None:
 
 
 def _unescaped(pattern: str) -> str | None:
-    """A pattern that is plain text but for escapes of punctuation."""
+    """The text of a pattern that is plain text apart from escaped punctuation; None for any other pattern."""
     text: list[str] = []
     at = 0
     while at < len(pattern):

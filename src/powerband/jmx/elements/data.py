@@ -1,4 +1,4 @@
-"""User variables, and the rows of a CSV Data Set, read as JMeter reads them. What a row becomes: `conversion`."""
+"""Reads user variables and the rows of a CSV Data Set as JMeter does. `conversion` uses the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _EACH_USER = ("shareMode.thread", "Current thread")
 
 @dataclass(frozen=True)
 class Data:
-    """`own`: each user goes through the rows by itself, in JMeter too. `recycled`: from the first again at the end."""
+    """`own`: each user goes through the rows by itself, in JMeter too. `recycled`: starts again at the first row after
+    the last."""
 
     element: Element
     rows: tuple[dict[str, str], ...]
@@ -26,7 +27,7 @@ class Data:
 
 
 def variables_of(element: Element, arguments: Property | None, values: Values, findings: Findings) -> dict[str, str]:
-    """Of one list of user variables; of a name that stands there twice the first counts."""
+    """The variables of one list; if a name occurs twice, the first one counts."""
     found: dict[str, str] = {}
     listed = arguments.items if arguments is not None else element.properties
     for collection in listed:
@@ -42,7 +43,7 @@ def variables_of(element: Element, arguments: Property | None, values: Values, f
 
 
 def data_of(element: Element, values: Values, findings: Findings, folder: Path) -> Data | None:
-    """None, with a refusal, where its rows cannot be known."""
+    """The rows of a data set; None, with a refusal, if they cannot be known."""
     texts = {
         name: findings.text(element, values, element.text_of(name, default), name)
         for name, default in (
@@ -84,7 +85,7 @@ def data_of(element: Element, values: Values, findings: Findings, folder: Path) 
 
 
 def _read(element: Element, folder: Path, name: str, encoding: str, findings: Findings) -> str | None:
-    """The file's text; relative names are looked for beside the plan, then where powerband was started."""
+    """The file's text; relative names are looked up beside the plan, then in the current directory."""
     path = next((path for path in (folder / name, Path(name)) if name and path.is_file()), None)
     if path is None:
         findings.refuse(
@@ -105,7 +106,7 @@ def _read(element: Element, folder: Path, name: str, encoding: str, findings: Fi
 
 
 def _rows(text: str, names: list[str], delimiter: str, *, quoted: bool, skips: bool) -> Iterator[dict[str, str]]:
-    """Raises ValueError with the line for what is no row."""
+    """The rows of the text. Raises ValueError with the line if it is not a valid row."""
     if "\0" in text:
         raise ValueError("a NUL byte is in it")
     lines = _quoted(text, delimiter[0]) if quoted or not names else _plain(text, delimiter)
@@ -125,7 +126,7 @@ def _rows(text: str, names: list[str], delimiter: str, *, quoted: bool, skips: b
 
 
 def _plain(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """A line is a row, quotes mean nothing."""
+    """Each line is a row; quotes have no meaning."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -134,7 +135,7 @@ def _plain(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _quoted(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Values may stand in double quotes, and then hold delimiters, line ends and doubled quotes."""
+    """Values may be in double quotes, and then contain delimiters, line ends and doubled quotes."""
     at, line = 0, 1
     while at < len(text):
         row: list[str] = []
@@ -154,7 +155,7 @@ def _quoted(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _value(text: str, at: int, line: int, delimiter: str) -> tuple[str, int, int]:
-    """The value that begins there, where it ends, and in which line."""
+    """The value that begins at `at`, its end, and the line of its end."""
     ends = (delimiter, "\r", "\n")
     if not text.startswith('"', at):
         start = at

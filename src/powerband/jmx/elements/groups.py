@@ -1,4 +1,4 @@
-"""A Thread Group: how many users, how they begin, how often or how long they go round."""
+"""Converts a Thread Group: the number of users, their ramp-up, and the number or duration of their loops."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ERRORS = {"": "continue", "continue": "continue", "startnextloop": "startnextlo
 
 @dataclass(frozen=True)
 class Group:
-    """`loops` None: without end. `duration_s` None: the plan does not say. `goes_on`: after an error JMeter goes on
-    with the next request instead of beginning anew."""
+    """`loops` None: without end. `duration_s` None: not set in the plan. `goes_on`: after an error JMeter continues
+    with the next request instead of starting the loop again."""
 
     users: int
     ramp_s: int
@@ -27,7 +27,7 @@ class Group:
 
 
 def thread_group(element: Element, values: Values, findings: Findings) -> Group | None:
-    """None, with a refusal, where it cannot be said."""
+    """The group; None, with a refusal, if it cannot be converted."""
     users = findings.number(element, values, "ThreadGroup.num_threads", "the number of threads", kind=whole, default=0)
     ramp_s = findings.number(element, values, "ThreadGroup.ramp_time", "the ramp-up", kind=whole, default=0)
     loops = _loops(element, values, findings)
@@ -53,7 +53,7 @@ def thread_group(element: Element, values: Values, findings: Findings) -> Group 
 
 
 def loop_count(element: Element, written: Property | Element, values: Values, findings: Findings) -> int | None:
-    """-1: without end. None: refused."""
+    """The loop count. -1: without end. None: refused."""
     text = findings.text(element, values, written.text_of("LoopController.loops", "1"), "the loop count")
     if text is None:
         return None
@@ -86,7 +86,8 @@ def _loops(element: Element, values: Values, findings: Findings) -> int | None:
 
 
 def _duration(element: Element, values: Values, findings: Findings) -> int | None:
-    """Of the scheduler; without it, and without an end, the plan runs until somebody stops it."""
+    """The duration of the scheduler; None without a scheduler: the plan then runs until it is stopped, unless it has a
+    loop count."""
     if not findings.flag(element, values, "ThreadGroup.scheduler", "the scheduler"):
         return None
     duration_s = findings.number(element, values, "ThreadGroup.duration", "the duration", kind=whole, default=0)

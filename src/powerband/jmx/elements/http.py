@@ -1,8 +1,8 @@
-"""An HTTP Request with its defaults and headers: what goes over the wire, as JMeter 5.6 with HttpClient 4 sends it.
+"""Converts an HTTP Request with its defaults and headers to the bytes that JMeter 5.6 with HttpClient 4 sends.
 
-Rules taken from JMeter: what a request leaves empty its nearest defaults fill, and their parameters are added; of two
-headers of one name the nearer manager's counts; parameters go into the query of GET, DELETE and OPTIONS, and into the
-body of all methods that have one; a body without a Content-Type of its own gets HttpClient's.
+Rules taken from JMeter: the nearest defaults fill the fields that a request leaves empty, and their parameters are
+added. Of two headers with one name, that of the nearer manager counts. Parameters go into the query for GET, DELETE and
+OPTIONS, and into the body for all methods that have one. A body without a Content-Type of its own gets HttpClient's.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from powerband.jmx.values import Unresolved, Values
 Headers = tuple[tuple[str, str], ...]
 
 _IN_QUERY = ("GET", "DELETE", "OPTIONS")
-_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")  # and GET, where its parameters have no names
+_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")  # and GET, if its parameters have no names
 _METHOD = re.compile(r"[A-Z]+")
 _PATH = re.compile(r"(?:[A-Za-z0-9_.!~'()*,;:$&+=@/-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9_.!~'()*,;:$&+=@/?\[\]-]|%[0-9A-Fa-f]{2})*")
-_PATH_SAFE = "!~'()*;:@&=+$,"  # beside letters, digits and _.-: what HttpClient leaves as it is
+_PATH_SAFE = "!~'()*;:@&=+$,"  # beside letters, digits and _.-: characters that HttpClient does not escape
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
 _PREFIX = "HTTPSampler."
 
-# What a request may say without a change of what is sent, or only together with something that is refused.
+# Properties that do not change the request, or only together with a refused one.
 _HARMLESS = {
     "HTTPSampler.concurrentDwn", "HTTPSampler.concurrentPool", "HTTPSampler.embedded_url_re",
     "HTTPSampler.embedded_url_exclude_re", "HTTPSampler.BROWSER_COMPATIBLE_MULTIPART", "HTTPSampler.ipSourceType",
@@ -47,7 +47,7 @@ _READ = {
     "HTTPSampler.auto_redirects", "HTTPSampler.use_keepalive", "HTTPSampler.DO_MULTIPART_POST",
     "HTTPSampler.connect_timeout", "HTTPSampler.response_timeout", "HTTPSampler.postBodyRaw",
 }  # fmt: skip
-# Those that must be off or empty: why, and what to do.
+# Properties that must be off or empty: the reason, and the remedy.
 _REFUSED = {
     "HTTPSampler.image_parser": (
         "it also downloads what the page embeds, and a step is one request",
@@ -68,7 +68,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RequestTarget:
-    """The server that a plan asks."""
+    """The server that a plan addresses."""
 
     scheme: str
     host: str
@@ -85,7 +85,7 @@ class RequestTarget:
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent. Times out after so many ms; None: JMeter waits without end."""
+    """A request as sent. Timeouts in ms; None: JMeter waits without end."""
 
     target: RequestTarget
     method: str
@@ -108,7 +108,7 @@ class _Argument:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request with its defaults: each property where it is found first."""
+    """A request with its defaults: each property is taken from the first element that has it."""
 
     element: Element
     defaults: Sequence[Element]
@@ -116,7 +116,7 @@ class _Asked:
     findings: Findings
 
     def text(self, name: str, default: str = "") -> str:
-        """Filled in. Raises Unresolved."""
+        """The property with variables filled in. Raises Unresolved."""
         for element in (self.element, *self.defaults):
             found = element.find(name)
             if found is not None:
@@ -139,8 +139,8 @@ class _Asked:
 def request_of(
     element: Element, defaults: Sequence[Element], managers: Sequence[Element], values: Values, findings: Findings
 ) -> Request | None:
-    """`defaults` and `managers` (of headers) are those of its branch, the nearest first. None, with a refusal, where
-    it cannot be said."""
+    """The request; None, with a refusal, if it cannot be converted. `defaults` and `managers` (of headers) are those of
+    its branch, the nearest first."""
     asked = _Asked(element, defaults, values, findings)
     try:
         _refuse_unknown(asked)
@@ -151,7 +151,7 @@ def request_of(
 
 
 def _refuse_unknown(asked: _Asked) -> None:
-    """Whatever would change what is sent in a way that is not known. Raises Unresolved."""
+    """Refuses unknown properties that could change the request. Raises Unresolved."""
     for element in (asked.element, *asked.defaults):
         for each in element.properties:
             if each.name in _READ or each.name in _HARMLESS or not each.name.startswith(_PREFIX):
@@ -159,7 +159,7 @@ def _refuse_unknown(asked: _Asked) -> None:
             if each.text.strip().lower() in ("", "false", "0"):
                 continue
             if asked.element.find(each.name) is not None and element is not asked.element:
-                continue  # the request says something else
+                continue  # the request overrides it
             why, instead = _REFUSED.get(
                 each.name, (f"its property {each.name} is {each.text!r}, which is not known", "empty it in JMeter")
             )
@@ -195,7 +195,7 @@ def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
 
 
 def _charset(name: str) -> str:
-    """A codec's name; UTF-8 where none is given."""
+    """The name of the codec; UTF-8 if none is given."""
     try:
         return codecs.lookup(name or "utf-8").name
     except LookupError:
@@ -228,7 +228,7 @@ def _argument(item: Property, values: Values) -> _Argument:
 
 
 def _query(arguments: Sequence[_Argument], charset: str) -> str:
-    """Parameters without a name are left out, as JMeter does."""
+    """The query string. Parameters without a name are omitted, as in JMeter."""
     parts = []
     for argument in arguments:
         name = _encoded(argument.name, "utf-8") if argument.encodes else argument.name
@@ -239,7 +239,7 @@ def _query(arguments: Sequence[_Argument], charset: str) -> str:
 
 
 def _encoded(text: str, charset: str) -> str:
-    """As Java's URLEncoder: letters, digits and `.-*_` stay, a space becomes `+`."""
+    """Encodes like Java's URLEncoder: letters, digits and `.-*_` stay, a space becomes `+`."""
     return quote_plus(_bytes(text, charset), safe="*").replace("~", "%7E")
 
 
@@ -251,7 +251,7 @@ def _bytes(text: str, charset: str) -> bytes:
 
 
 def _address(asked: _Asked, query: str) -> tuple[RequestTarget, str]:
-    """The server, and the path with its query as they stand in the request line."""
+    """The server, and the path with its query as in the request line."""
     path = asked.text("HTTPSampler.path").replace(" ", "%20")
     if path.startswith(("http://", "https://")):
         return _whole_address(path)
@@ -266,7 +266,7 @@ def _address(asked: _Asked, query: str) -> tuple[RequestTarget, str]:
 
 
 def _whole_address(url: str) -> tuple[RequestTarget, str]:
-    """Of a path that is a whole URL; parameters are not added to it, in JMeter neither."""
+    """The server and path if the path is a whole URL; parameters are not added to it, as in JMeter."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -298,8 +298,8 @@ def _target(scheme: str, host: str, port: str) -> RequestTarget:
 
 
 def _line(target: str) -> str:
-    """As HttpClient writes it: without a fragment, letters beyond ASCII as escapes of UTF-8. Where the path has empty
-    parts, they are dropped, and all its escapes are written anew."""
+    """The request target as HttpClient writes it: without a fragment, characters beyond ASCII as escapes of UTF-8. If
+    the path has empty parts, they are dropped, and all its escapes are written anew."""
     beyond = "".join(character for character in target if not character.isascii())
     if not beyond.isprintable() or not unicodedata.is_normalized("NFC", target):
         raise _no_url(target)
@@ -355,7 +355,7 @@ def _form(arguments: Sequence[_Argument], charset: str) -> str:
 
 
 def _unescaped(text: str, charset: str) -> str:
-    """What is written percent-encoded already; it is encoded again later."""
+    """Decodes text that is already percent-encoded; it is encoded again later."""
     if _BAD_ESCAPE.search(text):
         raise Unresolved(
             f"its parameter {text!r} has a % that is no escape, so that JMeter sends nothing", "tick URL Encode? for it"
@@ -376,7 +376,7 @@ def _headers(asked: _Asked, managers: Sequence[Element], target: RequestTarget) 
     return tuple(
         (name, _host_header(value, target) if name.lower() == "host" else value)
         for name, value in merged
-        if name.lower() != "content-length"  # JMeter counts itself, and so does the engine
+        if name.lower() != "content-length"  # JMeter computes the length itself, and so does the load generator
     )
 
 
@@ -402,7 +402,7 @@ def _of_manager(manager: Element, values: Values) -> list[tuple[str, str]]:
 
 
 def _host_header(value: str, target: RequestTarget) -> str:
-    """With the plan's port, as JMeter writes it."""
+    """The Host header with the plan's port, as JMeter writes it."""
     host, colon, port = value.rpartition(":")
     if not (colon and port.isascii() and port.isdigit()):
         host, port = value, str(target.port)

@@ -1,6 +1,6 @@
-"""Every kind of element that is converted, in one table, and what to do about those that are not.
+"""A table of all kinds of elements that are converted, and the advice for kinds that are not.
 
-docs/jmeter-import.md holds the same table; a test compares them.
+docs/jmeter-import.md contains the same table; a test compares them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from powerband.jmx.tree import Element
 
 
 class Role(Enum):
-    """What an element does in its branch of the plan."""
+    """The function of an element in its branch of the plan."""
 
     PLAN = "plan"
     GROUP = "group"
@@ -30,7 +30,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Known:
-    label: str  # as JMeter's menus say it
+    label: str  # as in JMeter's menus
     role: Role
     how: str  # one line of the documentation's table
 
@@ -115,7 +115,7 @@ KNOWN: dict[str, Known] = {
 
 @dataclass(frozen=True)
 class Advice:
-    """Why a kind is refused, and what to do instead."""
+    """The reason why a kind is refused, and the alternative."""
 
     why: str
     instead: str
@@ -244,7 +244,7 @@ _ELSE = Advice("an element of this kind is not known", "leave it out by name, if
 
 
 def role_of(element: Element) -> Role | None:
-    """What the element does; None where it is refused."""
+    """The role of an element; None if it is refused."""
     if element.kind == "ConfigTestElement" and element.gui != "HttpDefaultsGui":
         return None
     if element.kind == "Arguments" and element.gui not in ("", "ArgumentsPanel"):
@@ -254,7 +254,7 @@ def role_of(element: Element) -> Role | None:
 
 
 def advice_on(kind: str) -> Advice:
-    """What to say of a kind that is refused."""
+    """The advice for a kind that is refused."""
     if kind in KNOWN:
         return _OTHER_PANEL
     if kind in REFUSED:

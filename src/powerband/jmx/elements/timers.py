@@ -1,7 +1,8 @@
-"""Timers: the pause that JMeter makes before a request, or the rate that it holds.
+"""Converts timers: to the pause before a request, or to a rate.
 
-JMeter adds up all timers in scope. A sum is exact where at most one of them is random. Of several, and of the two
-distributions that have no name in an experiment file, a uniform one of the same mean and deviation takes the place.
+JMeter adds up all timers in scope. The sum is exact if at most one of them is random. Several random timers, and the
+two distributions that experiment files do not have, are replaced by a uniform distribution with equal mean and
+deviation.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Pause:
-    """Between two times, each as likely as any other; the same twice is a constant."""
+    """A pause, uniform between two times; it is constant if both are equal."""
 
     low_ns: int = 0
     high_ns: int = 0
@@ -49,7 +50,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Rate:
-    """Requests per second: of each thread, or of all."""
+    """Requests per second, for each thread or for all together."""
 
     per_s: float
     of_each_thread: bool
@@ -57,7 +58,7 @@ class Rate:
 
 
 def pause_before(timers: Sequence[Element], actions: Sequence[Element], values: Values, findings: Findings) -> Pause:
-    """The sum of all timers that make a pause before a request, and of the pauses that stand there themselves."""
+    """The sum of all timers that pause before a request, and of the Flow Control Actions directly before it."""
     pauses = [_action(action, values, findings) for action in actions]
     random: list[Element] = []
     for timer in timers:
@@ -75,7 +76,7 @@ def pause_before(timers: Sequence[Element], actions: Sequence[Element], values: 
 
 
 def rate_of(timer: Element, values: Values, findings: Findings) -> Rate | None:
-    """Of a throughput timer; None, with a refusal, where it says none."""
+    """The rate of a throughput timer; None, with a refusal, if it has none."""
     throughput = findings.number(timer, values, "throughput", "the throughput", kind=decimal, default=0.0)
     if throughput == 0:
         findings.refuse(timer, "its throughput is 0", "set the throughput")
@@ -111,7 +112,7 @@ def _precise_rate(timer: Element, throughput: float, values: Values, findings: F
 
 
 def _action(action: Element, values: Values, findings: Findings) -> Pause:
-    """Of a Flow Control Action."""
+    """The pause of a Flow Control Action."""
     if action.text_of("ActionProcessor.action", "0") != "1":
         findings.refuse(
             action,
@@ -154,19 +155,19 @@ def _pause(timer: Element, values: Values, findings: Findings) -> Pause | None:
 
 
 def _sum(pauses: Sequence[Pause]) -> Pause:
-    """The uniform pause with the mean and the variance of a sum of independent ones; never below the least of it."""
+    """The uniform pause with the mean and variance of the sum of independent pauses."""
     mean_ns = sum(pause.low_ns + pause.high_ns for pause in pauses) / 2
     half_ns = math.hypot(*(pause.high_ns - pause.low_ns for pause in pauses)) / 2
     return _between((mean_ns - half_ns) / MS_NS, (mean_ns + half_ns) / MS_NS)
 
 
 def _between(low_ms: float, high_ms: float) -> Pause:
-    """In whole milliseconds, which is all that JMeter knows."""
+    """The pause in whole milliseconds, JMeter's smallest unit."""
     return Pause(round(low_ms) * MS_NS, round(high_ms) * MS_NS)
 
 
 def _folded(mean: float, deviation: float) -> tuple[float, float]:
-    """Mean and standard deviation of |N(mean, deviation)|: JMeter takes the absolute value of what it draws."""
+    """Mean and standard deviation of |N(mean, deviation)|: JMeter takes the absolute value of its random numbers."""
     if deviation == 0:
         return mean, 0.0
     z = mean / deviation

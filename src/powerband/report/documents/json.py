@@ -1,6 +1,6 @@
-"""The answer for machines: `--format json`. Its shape is docs/reference/analysis.schema.json.
+"""The answer for machines: `--format json`, with the schema docs/reference/analysis.schema.json.
 
-A change of that shape needs a new `format`."""
+A change of the schema needs a new `format`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from powerband.model.results import Analysis
 
 
 def to_document(analysis: Analysis, run: Path | None) -> dict[str, Any]:
-    """The analysis with the run directory's absolute path beside it (None: the analysis of no run on disk)."""
+    """The analysis with the run directory's absolute path (None: the analysis of no run on disk)."""
     return {"run": None if run is None else str(run.resolve()), **analysis.to_json()}
 
 

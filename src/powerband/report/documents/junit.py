@@ -1,7 +1,7 @@
-"""JUnit XML for CI: a comparison, or a run's answer, as test cases. Values enter, text leaves; nothing is computed.
+"""JUnit XML for CI: a comparison, or a run's answer, as test cases. In: values. Out: text; nothing is computed.
 
-The structure that readers agree on: testsuites > testsuite > properties, testcase > failure | error | skipped,
-system-out. `failure`: a condition is not met; `error`: it could not be measured; `skipped`: it was not decided."""
+The structure that most readers accept: testsuites > testsuite > properties, testcase > failure | error | skipped,
+system-out. `failure`: a condition is not met; `error`: it could not be measured; `skipped`: inconclusive."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class _JunitCase:
 
 
 def render_changes(comparison: RunComparison) -> str:
-    """One case for each setting: failed where it became worse, skipped where that is not certain."""
+    """One case for each setting: failed if it became worse, skipped if that is not certain."""
     cases = [_change(change, comparison) for change in comparison.changes]
-    if not cases:  # an empty suite passes everywhere
+    if not cases:  # an empty suite would always pass
         cases = [_JunitCase("powerband.compare", "comparison", "error", comparison.sentence)]
     properties = {
         "first": comparison.names[0],
@@ -92,8 +92,8 @@ def _answer(analysis: Analysis) -> _JunitCase:
 
 
 def _settings(analysis: Analysis) -> Iterator[_JunitCase]:
-    """That some settings break a constraint is no failure of the run, as long as one meets them all: they are
-    skipped, with the reason."""
+    """One case for each setting. A setting that violates a constraint is skipped with the reason, not failed, as long
+    as another meets them all."""
     for row in analysis.settings:
         why = "; ".join(row.infeasible_because)
         took_s = sum(trial.took_s or 0.0 for trial in analysis.trials if trial.setting == row.setting)
@@ -169,5 +169,5 @@ def _add_properties(parent: Xml.Element, properties: Mapping[str, str]) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without what XML cannot hold, such as the escape codes of a server's log."""
+    """The text without characters that XML cannot hold, such as the escape codes of a server's log."""
     return _NOT_XML.sub("\ufffd", text)

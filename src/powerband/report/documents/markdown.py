@@ -1,7 +1,7 @@
-"""The answer for a pull request: `--format md`, GitHub's Markdown. Values enter, text leaves; nothing is computed.
+"""The answer for a pull request: `--format md`, GitHub's Markdown. In: values. Out: text; nothing is computed.
 
-Short: the answer and how sure it is, the table of settings, the claims, what to mind; folded away, what does not count
-and how to repeat it. Every word that is not our own passes `markdown_text`."""
+Short: the answer with its confidence, the table of settings, the claims, warnings; folded: excluded trials and how to
+repeat the run. Every text from outside passes through `markdown_text`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FACTOR_COLUMNS = 5
 
 
 def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
-    """The answer of a run; without one, nothing is said of how to repeat it."""
+    """The answer of a run; `run` None: without the section on how to repeat it."""
     parts = [
         _title(analysis),
         *_answer(analysis.answer.sentences),
@@ -54,7 +54,7 @@ def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
 
 
 def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
-    """Two runs, or two revisions of a server; `run`: in which the revisions were measured."""
+    """A comparison of two runs, or two revisions of a server; `run`: the run in which the revisions were measured."""
     first, second = comparison.names
     heads = headings(comparison)
     found = (change_cells(change, comparison) for change in comparison.changes)
@@ -82,7 +82,7 @@ def _answer(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def _settings(analysis: Analysis) -> Iterator[str]:
-    """Every setting in plan order; of many the best."""
+    """Every setting in plan order; only the best if there are many."""
     if not analysis.settings:
         return
     rows: Sequence[SettingResult] = analysis.settings
@@ -166,7 +166,7 @@ def _unusable(analysis: Analysis) -> Iterator[str]:
 
 
 def _repeat(run: RunDir | None) -> Iterator[str]:
-    """The command that was typed, the one that holds every default and the seed, and on what machine it was."""
+    """The command that was typed, the one with every default and the seed, and the machine."""
     if run is None:
         return
     host = read_host(run.host)
@@ -202,7 +202,7 @@ def _facts(host: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unbroken(figure: str) -> str:
-    """In one line, however narrow its column."""
+    """The figure in one line, however narrow its column."""
     return figure.replace(" ", "\u00a0").replace("–", "\u2060–\u2060")
 
 
@@ -211,7 +211,7 @@ def _folded(summary: str, content: str) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], *, left: Iterable[int]) -> str:
-    """Names to the left, figures to the right. Cells are Markdown already."""
+    """A table with names left-aligned and figures right-aligned. Cells must be Markdown already."""
     heads, on_left = list(heads), set(left)
     rule = [":--" if place in on_left else "--:" for place in range(len(heads))]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))

@@ -1,6 +1,7 @@
-"""The rate over time in bars of a given width, one picture a setting, as plain SVG: they are few, and need no script.
+"""The rate over time as bars of a given width, one chart per setting, as plain SVG: the bars are few and need no
+script.
 
-Run directories enter through `gather`, escaped text leaves; the rates are those of `analyze.bars`."""
+In: run directories, through `gather`. Out: escaped text. The rates come from `analyze.bars`."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from powerband.report.html.verdict_charts import middle_trial
 from powerband.report.wording.numbers import format_number
 from powerband.store import RunDir, TrialRecord
 
-_WIDTH, _HEIGHT, _GAP = 100.0, 22.0, 0.15  # of a picture; of a bar's place
+_WIDTH, _HEIGHT, _GAP = 100.0, 22.0, 0.15  # of a chart; the gap as a share of a bar's width
 
 
 def bars_views(
     run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], measured: Measure | None
 ) -> tuple[BarsView, ...]:
-    """Of each setting its middle valid trial by throughput; empty where no bars were asked for."""
+    """One view per setting: its median valid trial by throughput. Empty if no bars were requested."""
     if measured is None or not measured.bars_ns:
         return ()
     by_number = {record.spec.number: record for record in records}
@@ -41,7 +42,8 @@ def bars_views(
 
 
 def bars_section(views: Sequence[BarsView], analysis: Analysis) -> str:
-    """Each from 0 to its own highest bar, for settings may differ a hundredfold; with the same numbers as a table."""
+    """The bar charts with their numbers as tables. Each chart has its own scale from 0 to its highest bar, since
+    settings may differ a hundredfold."""
     if not views:
         return ""
     lead = (

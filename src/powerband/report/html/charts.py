@@ -1,9 +1,9 @@
-"""Chart descriptions: which numbers go where, in which unit, with which words. Values in, values out; drawing them is
-templates/charts.js.
+"""Chart descriptions: the numbers of each chart, their unit and their labels. In: values. Out: values;
+templates/charts.js draws them.
 
-Numbers are scaled here to one unit per chart and carry their text with them, so that the page formats nothing but
-round axis ticks. An axis has positions with labels: log2 of the level where a factor's levels are a geometric ladder,
-the level itself where they are numbers otherwise, and the index where they are not."""
+Numbers are scaled here to one unit per chart and carry their text with them, so that the page formats nothing but round
+axis ticks. An axis has positions with labels: log2 of the value if a parameter's values form a geometric ladder, the
+value itself for other numbers, and the index otherwise."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_estimate, format_interval, unit_scale
 from powerband.report.wording.words import is_as_good, margin_words
 
-LADDER_RATIO = 8.0  # largest over smallest level from which a factor is drawn on a log axis
-LADDER_STEP = 1.5  # or every level over the one before, from three levels on
-LOG_VALUE_RATIO = 20.0  # the same for values
-FLAT_CHARACTERS = 40  # of all labels together, from which they are written down the side
-MAX_LINES = 6  # levels of a second factor that are drawn as lines of one chart
+LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its largest to its smallest value on
+LADDER_STEP = 1.5  # or if each value is at least this times the one before, from three values on
+LOG_VALUE_RATIO = 20.0  # minimum ratio for a log axis of measured values
+FLAT_CHARACTERS = 40  # with more characters in all labels, they are listed down the side
+MAX_LINES = 6  # the most values of a second parameter that are drawn as lines of one chart
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Point:
     text: str
     setting: str
     answer: bool
-    equal: bool = False  # as good as the answer, within the margin
+    equal: bool = False  # equivalent to the answer, within the margin
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,22 @@ class Chart(Picture):
     lines: tuple[Line, ...]
     log_value: bool = False
     flat: bool = False  # settings down the side, values across: for names too long to stand side by side
-    band: tuple[float, float] | None = None  # values that count as equally good
+    band: tuple[float, float] | None = None  # values that count as equivalent
     band_label: str = ""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How settings are laid out on an axis: by one factor, with the levels of another as lines, or by name."""
+    """The positions of settings on an axis: by one parameter, with the values of another as lines, or by name."""
 
     axis: Axis
-    across: int | None  # index of the factor on the axis; None: settings by name
-    lines: int | None  # index of the factor whose levels are lines
+    across: int | None  # index of the parameter on the axis; None: settings by name
+    lines: int | None  # index of the parameter whose values are lines
 
 
 def layout(analysis: Analysis) -> Layout:
-    """One factor lies on the axis; of two the one with more levels, the other becoming lines; else settings by name."""
+    """A single parameter lies on the axis. With two, the one with more values lies on the axis and the other becomes
+    lines. Otherwise settings are listed by name."""
     settings = [result.setting for result in analysis.settings]
     factors = len(settings[0].levels) if settings else 0
     levels = [_distinct([setting.levels[i][1] for setting in settings]) for i in range(factors)]
@@ -145,7 +146,8 @@ _RESOURCES = (
 
 
 def resource_charts(analysis: Analysis) -> list[Chart]:
-    """What each setting cost the server, one small chart for each measure that was taken, its own ones last."""
+    """Resource use of the server by setting: one small chart for each metric measured, the server's own metrics
+    last."""
     place = layout(analysis)
     own = dict.fromkeys(name for row in analysis.settings for name in row.estimates if name.startswith(OWN))
     shown = [*_RESOURCES, *((name, name, "the server’s own metric") for name in own)]
@@ -157,7 +159,7 @@ def resource_charts(analysis: Analysis) -> list[Chart]:
 
 
 def state_chart(analysis: Analysis) -> Chart | None:
-    """Where threads spent their time, as shares: on a CPU, runnable but waiting for one, blocked (all the rest)."""
+    """Thread states, as shares of time: on a CPU, runnable but waiting for one, blocked (all the rest)."""
     short = short_names(analysis)
     names = [short.of(result.setting) for result in analysis.settings]
     parts: dict[str, list[Point]] = {"on a CPU": [], "waiting for a CPU": [], "blocked": []}
@@ -206,7 +208,7 @@ def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, me
         id=chart_id,
         kind="estimates",
         title=title,
-        # A band that stands has no room for its label beside the settings' names.
+        # A vertical band has no room for its label beside the settings' names.
         note=f"{note} Shaded: {label}." if flat and label else note,
         unit=unit,
         axis=place.axis,
@@ -262,7 +264,7 @@ def estimate_words(estimate: Estimate, metric: str) -> str:
 
 
 def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[float, SettingResult]]]]:
-    """Settings with their position on the axis, by the level of the factor that is drawn as lines."""
+    """Settings with their position on the axis, by the value of the parameter that is drawn as lines."""
     groups: dict[str, list[tuple[float, SettingResult]]] = {}
     for index, result in enumerate(analysis.settings):
         levels = result.setting.levels

@@ -1,5 +1,5 @@
-"""The claims of an experiment on the HTML page, what was found, and what was published: results enter, escaped text
-leaves. Nothing is judged here."""
+"""The claims of an experiment on the HTML page, with findings and published figures. In: results. Out: escaped text.
+Nothing is judged here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG_EXPRESSION = 120  # characters
 
 
 def claims_table(analysis: Analysis) -> str:
-    """Each claim with what was published, what was measured, and the verdict; empty where nothing is claimed."""
+    """Each claim with the published figure, the measured one, and the verdict; empty if there are no claims."""
     if not analysis.claims:
         return ""
     published = any(claim.published for claim in analysis.claims)
@@ -31,7 +31,7 @@ def claims_table(analysis: Analysis) -> str:
 
 
 def found_section(analysis: Analysis) -> str:
-    """One paragraph, and the published figures beside ours; empty where nothing is claimed or cited."""
+    """One paragraph, and the published figures beside the measured ones; empty if nothing is claimed or cited."""
     if not analysis.found:
         return ""
     return f"<p>{wrapping(' '.join(analysis.found))}</p>{''.join(map(_published, analysis.published))}"
@@ -62,7 +62,7 @@ def _row(claim: ClaimResult, *, published: bool) -> str:
 
 
 def _written(expression: str) -> str:
-    """A long one is folded away: it would stand in a column higher than all else of its claim."""
+    """The expression; a long one is folded away, since it would make the column taller than the rest of its claim."""
     if len(expression) <= _LONG_EXPRESSION:
         return f"<small>{wrapping(expression)}</small>"
     return f"<details><summary>As it is checked</summary><small>{wrapping(expression)}</small></details>"

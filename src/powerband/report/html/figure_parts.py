@@ -1,6 +1,6 @@
-"""A chart on the HTML page as text: its empty box, a sentence for those who do not see it, its numbers as a table.
+"""A chart on the HTML page as text: its empty box, a sentence for screen readers, its numbers as a table.
 
-Every value from outside passes `escape`; templates/*.js fill the boxes."""
+Every value from outside passes through `escape`; templates/*.js fill the boxes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def figure(chart: Chart) -> str:
 def boxed(
     chart: Picture, spoken: str, numbers: str, *, unit: str = "", height_rem: float = 0.0, controls: str = ""
 ) -> str:
-    """The frame of any chart. `numbers` (a table) and `controls` (what a reader chooses by) are markup, the others
-    plain text; a height of 0 leaves it to the style sheet. Buttons to save it come by script."""
+    """The frame of any chart. `numbers` (a table) and `controls` (choosers) are markup, the others plain text; a
+    height of 0 leaves the height to the style sheet. A script adds the buttons to save it."""
     said = f"<p>{escape(chart.note)}</p>" if chart.note else ""
     title = escape(chart.title) + (f" <small>{escape(unit)}</small>" if unit else "")
     style = f' style="height:{height_rem:.2f}rem"' if height_rem else ""
@@ -36,7 +36,7 @@ def boxed(
 
 
 def foot(numbers: str, words: str = "As a table") -> str:
-    """What stands under a picture: its numbers, folded away. `numbers` is markup."""
+    """The foot of a chart: its numbers, folded away. `numbers` is markup."""
     return (
         f'<div class="foot no-print"><details><summary>{escape(words)}</summary>'
         f'<div class="scroll" tabindex="0">{numbers}</div></details></div>'
@@ -44,7 +44,7 @@ def foot(numbers: str, words: str = "As a table") -> str:
 
 
 def chooser(name: str, label: str, options: Sequence[str], chosen: int, *, kind: str = "") -> str:
-    """A list to choose one of, by its index."""
+    """A drop-down list; `chosen` is the index of the selected option."""
     shown = "".join(
         f'<option value="{index}"{" selected" if index == chosen else ""}>{escape(text)}</option>'
         for index, text in enumerate(options)
@@ -54,7 +54,7 @@ def chooser(name: str, label: str, options: Sequence[str], chosen: int, *, kind:
 
 
 def wrapping(text: str) -> str:
-    """Text as markup in which the id of a setting of many factors may go on in the next line."""
+    """The text as markup that allows line breaks inside the long id of a setting."""
     return re.sub(r",(?=[A-Za-z_])", ",<wbr>", escape(text))
 
 
@@ -69,7 +69,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def scrolling(label: str, content: str) -> str:
-    """A wide table in a frame of its own, which scrolls by keyboard too. `content` is markup."""
+    """A wide table in a frame of its own, which also scrolls by keyboard. `content` is markup."""
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
 
 

@@ -1,6 +1,7 @@
-"""From a run directory and its Analysis to a `ReportPage`: reads files; series and histograms come through `tracks.py`.
+"""Builds a `ReportPage` from a run directory and its Analysis. This module reads the files; `tracks.py` makes series
+and histograms.
 
-Nothing is judged or drawn here. A file that is missing or cut short leaves its part of the page empty."""
+Nothing is judged or drawn here. If a file is missing or cut short, its part of the page stays empty."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from powerband.store import RunDir, TrialRecord
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
-    """Everything that the page of this run shows."""
+    """All contents of the page of this run."""
     host = read_host(run.host)
     records = run.records()
     experiment = _experiment_of(run)
@@ -49,7 +50,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
 
 
 def _own_share(analysis: Analysis) -> Facts:
-    """What the bench itself used, so that a reader may judge how much it disturbed."""
+    """powerband's own CPU use, so that a reader can judge how much it disturbed the run."""
     rows = []
     for metric, name in (("bench_cpu_cores", "control plane and probes"), ("engine_cpu_cores", "load engine")):
         values = [trial.metrics[metric] for trial in analysis.trials if trial.valid and metric in trial.metrics]
@@ -59,7 +60,7 @@ def _own_share(analysis: Analysis) -> Facts:
 
 
 def _experiment_of(run: RunDir) -> Experiment | None:
-    """None where its file cannot be read any more."""
+    """The experiment; None if its file can no longer be read."""
     try:
         return load_experiment(run.experiment)
     except PowerbandError:
@@ -67,7 +68,7 @@ def _experiment_of(run: RunDir) -> Experiment | None:
 
 
 def read_host(path: Path) -> Mapping[str, Any]:
-    """host.json; empty where it is missing or no JSON object."""
+    """The contents of host.json; empty if it is missing or no JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -76,7 +77,8 @@ def read_host(path: Path) -> Mapping[str, Any]:
 
 
 def _command(run: RunDir) -> str:
-    """The resolved experiment holds the seed and every default, so that it alone says all."""
+    """The command that repeats the run. The resolved experiment holds the seed and every default, so the command needs
+    nothing else."""
     return f"powerband run {shlex.quote(str(run.experiment))}"
 
 
@@ -100,7 +102,7 @@ def _when(records: list[TrialRecord]) -> str:
 
 
 def _pinning(records: list[TrialRecord]) -> Facts:
-    """The CPUs of each part; one row per part, all that occurred."""
+    """The CPUs of each part; one row per part, with every set of CPUs that occurred."""
     seen: dict[str, list[str]] = {}
     for record in records:
         for part, cpus in record.cpus.items():

@@ -1,5 +1,6 @@
-"""The subject from inside, on the HTML page: of one trial of each setting the busiest threads by their full names, and
-what its metrics page says by label. Run directories enter through `gather`, escaped text leaves; nothing is judged."""
+"""Details from inside the server on the HTML page: for one trial of each setting, the busiest threads by their full
+names, and the labelled series of the server's metrics page. In: run directories, through `gather`. Out: escaped text;
+nothing is judged."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from powerband.store import RunDir, TrialRecord
 
 THREADS_SHOWN = 12
 ROWS_SHOWN = 40
-_BUSY_LEAST = 0.005  # of a CPU, waits for it included: others would fill the table with nothing
+_BUSY_LEAST = 0.005  # minimum share of a CPU, including waits for it, to be listed
 
 
 def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[InsideView, ...]:
-    """Of each setting its middle valid trial by throughput; settings that tell nothing are left out."""
+    """One view per setting: its median valid trial by throughput. Settings without data are omitted."""
     by_number = {record.spec.number: record for record in records}
     views = []
     for result in analysis.settings:
@@ -36,7 +37,7 @@ def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]
 
 
 def inside_section(views: Sequence[InsideView]) -> str:
-    """Empty where nothing is known."""
+    """The section; empty if there are no views."""
     if not views:
         return ""
     lead = (

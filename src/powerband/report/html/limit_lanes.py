@@ -1,5 +1,5 @@
-"""Which resource was the limit, trial by trial over a run: an Analysis enters, a description of the picture and its
-figure as escaped text leave. Within a trial `analyze.timeline` says it; templates/limits.js draws both."""
+"""The bottleneck of each trial over a run. In: an Analysis. Out: a chart description and its figure as escaped text.
+`analyze.timeline` finds the bottlenecks within a trial; templates/limits.js draws both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _UNKNOWN = "not told"
 
 @dataclass(frozen=True)
 class LimitCell:
-    """One trial of `setting`: the k-th (`x`), in the row of that setting (`y`). `name`: a bottleneck's, or empty."""
+    """One trial of `setting`: the k-th (`x`), in the row of that setting (`y`). `name`: a bottleneck's name, or
+    empty."""
 
     x: int
     y: int
@@ -36,7 +37,7 @@ class LimitCell:
 
 @dataclass(frozen=True)
 class LimitChart(Picture):
-    """`shorts`: the names that occur, in words."""
+    """The chart. `shorts`: the bottleneck names that occur, with their words."""
 
     rows: tuple[str, ...]
     columns: int
@@ -45,7 +46,7 @@ class LimitChart(Picture):
 
 
 def limit_chart(analysis: Analysis) -> LimitChart | None:
-    """The best settings first; None where no trial names anything."""
+    """The chart with the best settings first; None if no trial has a bottleneck."""
     trials = counted(analysis.trials)
     if not any(trial.bottleneck for trial in trials):
         return None
@@ -87,7 +88,7 @@ def limit_chart(analysis: Analysis) -> LimitChart | None:
 
 
 def limit_figure(chart: LimitChart | None, analysis: Analysis) -> str:
-    """Its frame and its numbers; empty where there is none."""
+    """The chart's frame and its numbers; empty if there is no chart."""
     if chart is None:
         return ""
     trials = counted(analysis.trials)
@@ -110,7 +111,7 @@ def limit_figure(chart: LimitChart | None, analysis: Analysis) -> str:
 
 
 def span_words(span: LimitSpan) -> tuple[str, str, str]:
-    """A span within a trial: the bottleneck's name (empty: none), its clause, and the proof."""
+    """A span within a trial: the bottleneck's name (empty: none), its clause, and the evidence."""
     found = span.bottleneck
     if found is None:
         return "", _UNKNOWN, ""

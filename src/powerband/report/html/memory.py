@@ -1,5 +1,5 @@
-"""What grew in memory over the measured window: of one trial of the answer's setting the types of its JVMs' heaps. An
-Analysis enters; words, cells and escaped text leave. Nothing is judged here."""
+"""Memory growth over the measured window: the types on the JVMs' heaps, for one trial of the answer's setting. In: an
+Analysis. Out: words, cells and escaped text. Nothing is judged here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ GROWTH_HEADS = ("type that grew", "instances", "more", "bytes", "more")
 
 
 def snapshot_trial(analysis: Analysis) -> tuple[TrialResult, HeapGrowth] | None:
-    """The middle one, by throughput, of the trials of the answer's setting (or of what leads without an answer) in
-    which snapshots were taken; None where there is none."""
+    """The median trial, by throughput, among those with snapshots of the answer's setting (or of the leader's, if there
+    is no answer); None if there is none."""
     setting = analysis.answer.setting or analysis.answer.leader
     mine = [trial for trial in analysis.trials if trial.setting == setting and trial.valid and trial.heap_growth]
     trial = middle_trial(mine)
@@ -35,7 +35,7 @@ def growth_sentence(trial: TrialResult, growth: HeapGrowth) -> str:
 
 
 def growth_cells(of: TypeGrowth) -> tuple[str, str, str, str, str]:
-    """A row of `GROWTH_HEADS`: what was there after the window, and by how much that is more than before."""
+    """A row of `GROWTH_HEADS`: instances and bytes after the window, each with its increase since before."""
     return (
         of.type,
         f"{of.instances_after:,}",
@@ -46,7 +46,7 @@ def growth_cells(of: TypeGrowth) -> tuple[str, str, str, str, str]:
 
 
 def memory_section(analysis: Analysis) -> str:
-    """Empty where no snapshots were taken."""
+    """The section; empty if no snapshots were taken."""
     found = snapshot_trial(analysis)
     if found is None:
         return ""

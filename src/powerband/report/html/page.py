@@ -1,6 +1,6 @@
-"""What the HTML page is made from, as values: an Analysis, and beside it what a run directory holds for a reader.
+"""The data of the HTML page, as values: an Analysis, and further contents of a run directory.
 
-Reading a run directory into a `ReportPage` is `gather.py`; drawing one is `report.py` and `charts.py`."""
+`gather.py` reads a run directory into a `ReportPage`; `report.py` and `charts.py` draw it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Track:
     label: str
     unit: str
     points: tuple[tuple[float, float | None], ...]
-    band: bool = False  # the tracks of its panel are parts of a whole, and stand on each other
+    band: bool = False  # the tracks of its panel are parts of a whole and are stacked
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial over time. `measured_s`: the window, in seconds since go; None where the trial did not get there.
-    `limits`: what held its throughput, without gaps."""
+    """One trial over time. `measured_s`: the window, in seconds since go; None if the trial did not get there.
+    `limits`: the bottlenecks of its throughput, without gaps."""
 
     number: int
     tracks: tuple[Track, ...] = ()
@@ -53,7 +53,7 @@ class TrialView:
 
 @dataclass(frozen=True)
 class InsideView:
-    """One trial of a setting from inside: its busiest threads, and the labelled series of its metrics page."""
+    """Details of one trial of a setting: its busiest threads, and the labelled series of its metrics page."""
 
     setting: str
     number: int
@@ -63,7 +63,7 @@ class InsideView:
 
 @dataclass(frozen=True)
 class BarsView:
-    """The middle trial of a setting: its mean rates in bars of one width, from the start of the measured window."""
+    """The median trial of a setting: its mean rates in bars of equal width, from the start of the measured window."""
 
     setting: str
     number: int
@@ -81,11 +81,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """Everything on the page."""
+    """All contents of the page."""
 
     analysis: Analysis
     run: str
-    command: str  # what a person types to do it again
+    command: str  # the command that repeats the run
     experiment_yaml: str
     when: str
     facts: tuple[Facts, ...] = ()

@@ -1,7 +1,7 @@
-"""The HTML report: one file that opens from disk without a network. A Page enters, text leaves; nothing is computed.
+"""The HTML report: one file that opens from disk without a network. In: a `ReportPage`. Out: text; nothing is computed.
 
-The chart library (static/echarts.min.js.gz, built by `make bundle`) and the series travel gzipped in base64, unpacked
-by the browser. A content security policy allows exactly the scripts of this file, by hash, and no connection at all."""
+The chart library (static/echarts.min.js.gz, built by `make bundle`) and the series are gzipped and base64-encoded; the
+browser unpacks them. A content security policy allows only the scripts of this file, by hash, and no connections."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ SCRIPTS = (
     "trials.js",
     "report.js",
 )
-LINES_SHOWN = 8  # of the distributions, until a reader chooses others
+LINES_SHOWN = 8  # lines of the distributions that are visible at first
 
 
 def write_report(run: RunDir, analysis: Analysis) -> Path:
-    """Makes report.html in the run directory and returns its path. Raises MeasurementError where the disk refuses."""
+    """Makes report.html in the run directory and returns its path. Raises MeasurementError if the file cannot be
+    written."""
     text = render_page(gather(run, analysis))
     try:
         write_atomically(run.report, text)
@@ -142,7 +143,7 @@ def _lines_shown(analysis: Analysis) -> frozenset[str]:
 
 
 def _points(quantiles: Quantiles) -> list[list[float]]:
-    """Quantiles below 1, as the axis of nines has no place for the maximum."""
+    """Quantiles below 1, since the axis of nines has no position for the maximum."""
     return [[q, _short(ns)] for q, ns in quantiles.points if q < 1 and ns > 0]
 
 

@@ -1,5 +1,5 @@
-"""What rules of thumb propose, on one line with the measured answer: an Analysis enters, a description of the picture
-leaves. templates/verdicts.js draws it; the table beside it is made in `verdicts.py`."""
+"""The proposals of rules of thumb, on one line with the measured answer. In: an Analysis. Out: a chart description.
+templates/verdicts.js draws it; `verdicts.py` makes the table beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from powerband.report.wording.findings import proposal_words, ratio_phrase
 
 @dataclass(frozen=True)
 class RuleRow:
-    """`tone`: bad where following the rule is worse for certain, good where it is not, empty where neither is shown."""
+    """One rule. `tone`: bad if following the rule is certainly worse, good if it certainly is not, empty if neither is
+    shown."""
 
     name: str
     proposal: float | None
@@ -23,8 +24,8 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class RuleChart(Picture):
-    """`tried`: the levels that were measured beside the answer; `equal`: the least and the most of those that serve as
-    well."""
+    """The chart. `tried`: the values measured with all other parameters as in the answer; `equal`: the smallest and the
+    largest value equivalent to the answer."""
 
     factor: str
     rows: tuple[RuleRow, ...]
@@ -35,7 +36,7 @@ class RuleChart(Picture):
 
 
 def rule_chart(analysis: Analysis) -> RuleChart | None:
-    """None where no rule proposes anything, or nothing was named that it could be held against."""
+    """The chart; None if no rule proposes anything, or there is no answer or leader to compare with."""
     against = analysis.answer.setting or analysis.answer.leader
     factor = next((rule.factor for rule in analysis.rules if rule.factor is not None), None)
     proposals = [rule.proposal for rule in analysis.rules if rule.proposal is not None]
@@ -63,7 +64,7 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
 
 
 def rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
-    """Red where the whole interval is worse than the margin allows, green where none of it is."""
+    """Red if the whole interval is worse than the margin allows, green if none of it is."""
     if cost is None or cost.low is None or cost.high is None:
         return ""
     if analysis.direction == "minimise":
@@ -78,14 +79,14 @@ def _row(rule: RuleVerdict, analysis: Analysis) -> RuleRow:
         return RuleRow(rule.name, None, "refused", "")
     tone = rule_tone(rule.cost, analysis)
     phrase = "" if rule.cost is None else ratio_phrase(rule.cost)
-    # What is not shown either way stands with its interval.
+    # An unclear result is shown with its interval.
     changes = phrase.partition(" (")[0] if tone else phrase
     text = f"{proposal_words(rule)}: {changes}" if changes else proposal_words(rule)
     return RuleRow(rule.name, rule.proposal, text, tone)
 
 
 def _beside(setting: Setting, against: Setting, factor: str) -> bool:
-    """The same but for this factor."""
+    """True if the two settings differ only in `factor`."""
     mine, theirs = setting.as_dict(), against.as_dict()
     return factor in mine and {**mine, factor: 0} == {**theirs, factor: 0}
 

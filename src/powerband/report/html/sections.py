@@ -1,5 +1,5 @@
-"""The body of the HTML page: each section as text. Every value from outside passes `escape`; charts are empty boxes
-here, filled by templates/report.js, and each has its numbers in a table as well."""
+"""The body of the HTML page: each section as text. Every value from outside passes through `escape`. Charts are empty
+boxes here, filled by templates/report.js; each also has its numbers in a table."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
 
 @dataclass(frozen=True)
 class Charts:
-    """Every chart of a page but the ones that a reader's choices fill."""
+    """All charts of a page except those that depend on the reader's choices."""
 
     main: tuple[Chart, ...]
     surface: SurfaceChart | None
@@ -76,7 +76,7 @@ class Charts:
     states: Chart | None
 
     def all(self) -> list[Drawn]:
-        """In the order of the page, so that what is seen first is drawn first."""
+        """The charts in the order of the page, so that the visible ones are drawn first."""
         single = [self.surface, self.trade_offs, self.race, self.exploration]
         behind = [self.limits, self.pools, self.rules]
         drawn = [*self.main, *single, *self.capacity, *behind, *self.costs, self.states]
@@ -121,7 +121,7 @@ def body(page: ReportPage, charts: Charts) -> str:
 
 
 def _person(analysis: Analysis) -> str:
-    """What a real browser saw; empty where nobody visited."""
+    """Response times in a real browser; empty if there was no browser user."""
     rows = visitor_rows(analysis)
     if not rows:
         return ""
@@ -135,7 +135,7 @@ def _person(analysis: Analysis) -> str:
 def _top(page: ReportPage) -> str:
     analysis = page.analysis
     first, *rest = analysis.answer.sentences or ("No answer.",)
-    # The figures behind the colon are for reading, not for display type.
+    # The figures after the colon are set as normal text, not as a headline.
     headline, _, figures = first.partition(": ")
     headline = headline if headline.endswith(".") else f"{headline}."
     because = "".join(_because(label, text) for label, text in _reasons(analysis, figures, rest) if text)
@@ -151,7 +151,7 @@ def _top(page: ReportPage) -> str:
 
 
 def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
-    """What follows the headline. Of a setting that is named it is said how sure that is, and why."""
+    """The lines below the headline. For a named setting, they give the confidence and the reason."""
     labels = ["How sure: ", "Why: ", "But: "] if analysis.answer.setting is not None else []
     return [("", capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
 
@@ -173,7 +173,7 @@ _KINDS = {
 
 
 def _keys(analysis: Analysis) -> str:
-    """A few figures of the answer: the setting's objective and tail, what else is as good, what stands behind it."""
+    """Key figures of the answer: the setting's objective and tail, equivalent settings, the evidence."""
     answer = analysis.answer
     chosen = next((result for result in analysis.settings if result.setting == answer.setting), None)
     items: list[tuple[str, str, str]] = []
@@ -217,7 +217,7 @@ def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
 
 
 def _marks(analysis: Analysis) -> str:
-    """What the points of all charts say of a setting."""
+    """The key for the marks of a setting in all charts."""
     answer = analysis.answer
     parts = [('<i class="dot big full"></i>the answer', answer.setting is not None)]
     margin = escape(margin_words(analysis.margin, analysis.objective))
@@ -225,7 +225,7 @@ def _marks(analysis: Analysis) -> str:
     parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(answer.equivalent)))
     shown = "".join(f"<span>{part}</span>" for part, told in parts if told)
     if sum(told for _, told in parts) < 2:
-        return ""  # one mark needs no key
+        return ""  # a single mark needs no key
     return f'<p class="key standing">{shown}</p>'
 
 
@@ -238,7 +238,7 @@ def _errors(analysis: Analysis) -> str:
 
 
 def _table(analysis: Analysis) -> str:
-    """All settings with all columns; the interval stands under its value."""
+    """All settings with all columns; the interval is below its value."""
     names = factor_names(analysis) or ("setting",)
     extra = present_columns(analysis)
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
@@ -262,7 +262,7 @@ def _table(analysis: Analysis) -> str:
 
 
 def _not_allowed(analysis: Analysis) -> list[str]:
-    """A line for each reason, with all settings that have it."""
+    """A line for each reason, with all settings to which it applies."""
     by_reason: dict[str, list[str]] = {}
     for name, why in not_allowed(analysis):
         by_reason.setdefault(why, []).append(name)

@@ -1,8 +1,8 @@
-"""The response surface: each measure over any two factors, the others held. An Analysis enters, a description of the
-picture and its section as escaped text leave; templates/surface.js draws it and obeys the choosers.
+"""The response surface: each metric over any two parameters, the others held fixed. In: an Analysis. Out: a chart
+description and its section as escaped text; templates/surface.js draws it and handles the choosers.
 
-Cells are measured settings and nothing between them: no fit is drawn. Of a space too large to race whole, the first
-look at each setting that did not race stands for it, and is marked as one trial."""
+Cells are measured settings, with nothing between them: no fit is drawn. In a space too large to race whole, settings
+that did not race are shown by their one exploration trial and marked accordingly."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from powerband.report.wording.standings import MEASURES
 from powerband.report.wording.words import is_as_good
 
 _MEASURES = ("goodput_per_s", "response_time_ns_p50", "response_time_ns_p99", "subject_cpu_cores", "rss_bytes_max")
-_LEAST_MEASURED = 0.5  # of the grid of the first pair: a cross of changes is no surface
+_LEAST_MEASURED = 0.5  # of the grid of the first pair: changes one at a time form a cross, not a surface
 _LEAST_CELLS = 4
 
 
 @dataclass(frozen=True)
 class SurfaceFactor:
-    """`answer`: index of the level that the answer has, or the leader where nothing was decided."""
+    """A parameter. `answer`: index of the answer's value, or of the leader's if there is no answer."""
 
     name: str
     labels: tuple[str, ...]
@@ -35,7 +35,7 @@ class SurfaceFactor:
 
 @dataclass(frozen=True)
 class SurfaceMeasure:
-    """`most`: more of it is better; None: neither is."""
+    """A metric. `most`: True: more is better; None: neither direction is better."""
 
     title: str
     unit: str
@@ -44,7 +44,7 @@ class SurfaceMeasure:
 
 @dataclass(frozen=True)
 class SurfaceCell:
-    """One setting: an index into the levels of each factor, and a value for each measure. `standing`: answer, equal,
+    """One setting: an index into the values of each parameter, and a value for each metric. `standing`: answer, equal,
     other, not_allowed or look (tried once, before the race)."""
 
     at: tuple[int, ...]
@@ -59,12 +59,12 @@ class SurfaceChart(Picture):
     factors: tuple[SurfaceFactor, ...]
     measures: tuple[SurfaceMeasure, ...]
     cells: tuple[SurfaceCell, ...]
-    first: tuple[int, int]  # the factors across and up that are shown first
+    first: tuple[int, int]  # the parameters across and up that are shown first
 
 
 def surface_chart(analysis: Analysis) -> SurfaceChart | None:
-    """None unless two factors or more vary, and half of the grid of some two of them was measured, the others held at
-    the answer; nor where factors vary one at a time, which makes a cross and no surface."""
+    """The chart; None unless at least two parameters vary, and for some two of them half of the grid was measured with
+    the others held at the answer. Also None if parameters vary one at a time, which forms a cross, not a surface."""
     held = analysis.answer.setting or analysis.answer.leader
     settings = [*_tried(analysis)]
     if held is None or held not in settings or analysis.changes:
@@ -95,7 +95,7 @@ def surface_chart(analysis: Analysis) -> SurfaceChart | None:
 
 
 def surface_section(chart: SurfaceChart | None) -> str:
-    """The choosers, the picture and its numbers; empty where there is none."""
+    """The choosers, the chart and its numbers; empty if there is no chart."""
     if chart is None:
         return ""
     several = len(chart.factors) > 2
@@ -123,7 +123,7 @@ def surface_section(chart: SurfaceChart | None) -> str:
         f"Chart: a map of {chart.measures[0].title} over {chart.factors[chart.first[0]].name} and "
         f"{chart.factors[chart.first[1]].name}. The values are in the table below."
     )
-    # As high as its rows want, for the factor that has most of them.
+    # Tall enough for the parameter with the most values.
     height = max(16.0, 7.0 + 2.4 * max(len(factor.labels) for factor in chart.factors))
     figure = boxed(
         chart,
@@ -140,7 +140,7 @@ def _looks(chart: SurfaceChart) -> bool:
 
 
 def _tried(analysis: Analysis) -> Iterator[Setting]:
-    """Those that were compared, then those of a first look that were not."""
+    """The compared settings, then those that were only explored."""
     compared = dict.fromkeys(row.setting for row in analysis.settings)
     yield from compared
     looks = dict.fromkeys(t.setting for t in analysis.trials if t.stage is Stage.EXPLORE and t.valid)
@@ -148,7 +148,7 @@ def _tried(analysis: Analysis) -> Iterator[Setting]:
 
 
 def _levels(settings: Sequence[Setting], place: int) -> list[Level]:
-    """Numbers rise; anything else keeps the order of the plan."""
+    """The values of a parameter: numbers in rising order, anything else in the order of the plan."""
     levels: dict[str, Level] = {}
     for setting in settings:
         levels.setdefault(format_level(setting.levels[place][1]), setting.levels[place][1])
@@ -219,7 +219,7 @@ def _words(estimate: Estimate | None, metric: str) -> str:
 
 
 def _first(factors: Sequence[SurfaceFactor], cells: Sequence[SurfaceCell]) -> tuple[int, int] | None:
-    """The pair with most cells measured while the others are held; the factor with more levels lies across."""
+    """The pair with most cells measured while the others are held; the parameter with more values lies across."""
     counted = []
     for a, b in combinations(range(len(factors)), 2):
         held = [place for place in range(len(factors)) if place not in (a, b)]

@@ -1,6 +1,7 @@
-"""The series and histograms of a run as the page wants them: scaled to one unit a panel, thinned where very long.
+"""The series and histograms of a run in the form that the page needs: scaled to one unit per panel, thinned if very
+long.
 
-Series and quantiles come from `analyze`; nothing is computed here but the change of unit."""
+Series and quantiles come from `analyze`; nothing is computed here except the change of unit."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ POINTS_MAX = 400  # of one line; a longer one keeps every n-th
 POINTS_LEAST = 60  # however many trials there are
 POINTS_OF_ALL = 20_000  # of one line in all trials together, so that the file of a long run stays small
 POINTS_OF_PAGE = 450_000  # of all lines: about 4 MB of the file
-TRIALS_MAX = 200  # with series on the page; 500 of them would make it three times as long to open
-_UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # as Prometheus' names end
-POOLS_SHOWN = 2  # the busiest
+TRIALS_MAX = 200  # trials with series on the page; with 500, opening it would take three times as long
+_UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # by the ending of Prometheus names
+POOLS_SHOWN = 2  # the busiest pools
 NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
 
 Values = Sequence[float | None]
@@ -38,8 +39,8 @@ Values = Sequence[float | None]
 def trial_views(
     run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], experiment: Experiment | None = None
 ) -> tuple[TrialView, ...]:
-    """The recorded trials over time: all of them, or of a long run those of `trials_shown`. Without the experiment
-    neither the subject's own metrics nor what was the limit is known."""
+    """The recorded trials over time: all of them, or those of `trials_shown` for a long run. Without the experiment,
+    the server's own metrics and the bottlenecks are unknown."""
     shown = trials_shown(analysis, TRIALS_MAX)
     points_max = max(POINTS_LEAST, min(POINTS_MAX, POINTS_OF_ALL // max(1, len(shown))))
     results = {trial.number: trial for trial in analysis.trials}
@@ -52,7 +53,7 @@ def trial_views(
 
 
 def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
-    """All lines thinned alike, where there are so many of them that the page would be too long to open."""
+    """Thins all lines equally if there are so many points that the page would take too long to open."""
     step = -(-sum(len(track.points) for view in views for track in view.tracks) // most)
     if step <= 1:
         return tuple(views)
@@ -65,7 +66,7 @@ def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
 def _read(
     run: RunDir, record: TrialRecord, result: TrialResult | None, experiment: Experiment | None, points_max: int
 ) -> TrialView:
-    """Each file is read once: they are long."""
+    """Reads each file once: the files are long."""
     directory = run.trial(record.spec.number)
     events, probe = list(directory.read_events()), read_probe(directory.read_probe())
     series = series_of(record, events, probe, None if experiment is None else experiment.measure)
@@ -76,8 +77,8 @@ def _read(
 
 
 def trials_shown(analysis: Analysis, most: int) -> frozenset[int]:
-    """Numbers of at most so many trials: a quarter for those that do not count, as somebody will ask about them, the
-    others dealt out to the settings in turn, so that each has its share."""
+    """Numbers of at most `most` trials: a quarter for excluded ones, since readers will ask about them; the others are
+    distributed evenly over the settings."""
     trials = analysis.trials
     if len(trials) <= most:
         return frozenset(trial.number for trial in trials)
@@ -93,8 +94,8 @@ def trials_shown(analysis: Analysis, most: int) -> frozenset[int]:
 
 
 def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[Distribution, ...]:
-    """Per setting, in plan order, the times of its comparable trials in one histogram; settings without are left
-    out."""
+    """The times of each setting's comparable trials merged into one histogram, in plan order; settings without any are
+    omitted."""
     valid = _comparable(analysis)
     by_setting: dict[str, list[TrialRecord]] = {}
     for record in records:
@@ -110,8 +111,8 @@ def distributions(analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[D
 
 
 def _comparable(analysis: Analysis) -> set[int]:
-    """Trials whose requests may stand in one histogram: those of blocks, which had one load; of a capacity search those
-    at the highest rate at which the constraints held each time."""
+    """Trials whose requests may be merged into one histogram: those of blocks, which had the same load; for a capacity
+    search, those at the highest rate at which the constraints held each time."""
     highest = {
         result.setting: max((p.rate_per_s for p in result.capacity.curve if p.held == p.trials), default=None)
         for result in analysis.settings
@@ -186,7 +187,8 @@ def _view(
 
 
 def _labelled_panel(found: LabelledSeries) -> list[Track]:
-    """The unit by the end of the name; seconds a second, as a counter of CPU time has them, are CPUs."""
+    """The panel of a labelled series; its unit follows from the end of the name. Seconds per second, as a counter of
+    CPU time yields, are CPUs."""
     name = found.name.removesuffix("_total")
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "count")
     if is_counter(found.name):
@@ -195,14 +197,14 @@ def _labelled_panel(found: LabelledSeries) -> list[Track]:
 
 
 def _bands(name: str, states: ThreadStates) -> list[Track]:
-    """What threads did, in threads, each state on top of the others. Sampled once a second: run-queue waits and what
-    blocked threads wait on are read then."""
+    """Thread states, in threads, stacked. Sampled once a second, when run-queue waits and the causes of blocking are
+    read."""
     lines = [(STATES.get(state, STATES["other"]), values) for state, values in states.bands]
     return [replace(track, band=True) for track in _panel(name, "count", states.t_s, lines)]
 
 
 def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str, Values]]) -> list[Track]:
-    """Lines that share a plot, and so a unit; those without any value are left out. Only the time since go is shown."""
+    """Lines that share a plot and a unit; lines without any value are omitted. Only times from go on are shown."""
     present = [(label, values) for label, values in lines if any(value is not None for value in values)]
     largest = max((abs(value) for _, values in present for value in values if value is not None), default=0.0)
     scale, suffix = unit_scale(largest, unit)

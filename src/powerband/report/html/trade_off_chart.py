@@ -1,5 +1,6 @@
-"""Throughput, tail, CPU and memory against each other: which settings no other beats in all. What `analyze.trade_offs`
-found enters, a description of the picture and its section as escaped text leave; templates/surface.js draws it."""
+"""Throughput, tail, CPU and memory against each other, with the settings that no other beats in all of them. In: the
+result of `analyze.trade_offs`. Out: a chart description and its section as escaped text; templates/surface.js draws
+it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NAMES = {**MEASURES, "response_time_ns_p99": "response time p99"}
 
 @dataclass(frozen=True)
 class TradeOffAxis:
-    """`most`: more of it is better. `log`: its values lie far apart."""
+    """One axis. `most`: more is better. `log`: logarithmic, since the values are far apart."""
 
     title: str
     unit: str
@@ -49,7 +50,8 @@ class TradeOffPoint:
 
 @dataclass(frozen=True)
 class TradeOffFront:
-    """Of two axes (`pair`, the first below the second) the points that no other beats in these two, in order."""
+    """The Pareto front of two axes (`pair`, the first below the second): the points that no other beats in both, in
+    order."""
 
     pair: tuple[int, int]
     points: tuple[int, ...]
@@ -63,7 +65,7 @@ class TradeOffChart(Picture):
 
 
 def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
-    """None where there is nothing to weigh."""
+    """The chart; None if there is nothing to trade off."""
     found = trade_offs(analysis)
     if found is None:
         return None
@@ -94,7 +96,7 @@ def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
 
 
 def trade_off_section(chart: TradeOffChart | None) -> str:
-    """The choosers, the picture and its numbers; empty where there is none."""
+    """The choosers, the chart and its numbers; empty if there is no chart."""
     if chart is None:
         return ""
     names = [axis.title for axis in chart.axes]
@@ -136,7 +138,7 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
 
 
 _NAMED_MAX = 4
-_LONG_NAMES = 100  # characters of all of them, from which short ones stand in the text
+_LONG_NAMES = 100  # characters in all names together from which the text uses short names
 _WORDS = {
     TradeOffStanding.UNBEATEN: "unbeaten",
     TradeOffStanding.CLOSE: "{} is as good or better, but not for certain",

@@ -1,5 +1,5 @@
-"""Every trial on the HTML page: the map of the plan as buttons. An Analysis enters, escaped text leaves; what a button
-shows is drawn by templates/report.js."""
+"""Every trial on the HTML page: a map of the plan as buttons. In: an Analysis. Out: escaped text; templates/report.js
+draws the details of the chosen trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from powerband.report.wording.standings import metric_name
 
 
 def trial_map(analysis: Analysis) -> str:
-    """A button for each trial, and the empty places that the chosen one fills; empty where nothing ran."""
+    """A button for each trial, and the empty boxes that the chosen trial fills; empty if nothing ran."""
     trials = analysis.trials
     if not trials:
         return ""
@@ -50,12 +50,12 @@ _STAGES = {
 
 
 def _column(trial: TrialResult) -> tuple[Stage, int]:
-    """Blocks stand apart; all other trials of one purpose stand together."""
+    """The column of a trial: one for each block, one for all other trials of the same stage."""
     return trial.stage, trial.block if trial.stage is Stage.COMPARE else 0
 
 
 def _columns(trials: Iterable[TrialResult]) -> dict[tuple[Stage, int], str]:
-    """In the order in which a run goes through them, with their headings."""
+    """The columns in the order in which a run passes through them, with their headings."""
     order = list(_STAGES)
     keys = sorted({_column(trial) for trial in trials}, key=lambda key: (order.index(key[0]), key[1]))
     return {key: f"block {key[1] + 1}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}

@@ -1,8 +1,8 @@
-"""Chart descriptions of what stands behind an answer: a race look by look, a capacity's curve, what the threads of a
-pool did. Values in, values out; drawing them is templates/verdicts.js.
+"""Charts of the findings behind an answer: a race look by look, a capacity's curve, the thread states of a pool. In:
+values. Out: values; templates/verdicts.js draws them.
 
-As in `charts.py` numbers carry their text with them. Nothing is computed but axis ranges, and which trial of a setting
-stands for all in the picture of its pools (the middle one)."""
+Numbers carry their text with them, like those of `charts.py`. Nothing is computed but axis ranges, and the trial that
+represents a setting in the chart of its pools (the median one)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from powerband.report.wording.numbers import format_number, unit_scale
 from powerband.report.wording.standings import metric_name, ranked
 from powerband.report.wording.words import STATES, margin_words
 
-RACE_REACH = (5.0, 12.0)  # margins to each side of the leader that the picture of a race shows at least, and at most
-RACE_BARS = 10  # of one setting that are drawn; of more looks every second or third, the last one always
-POOL_ROWS = 12  # above so many only the busiest pool of each setting is drawn
+RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
+RACE_BARS = (
+    10  # the most bars of one setting; with more looks every second or third is drawn, always including the last
+)
+POOL_ROWS = 12  # with more rows, only the busiest pool of each setting is drawn
 _BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
 
 
@@ -50,7 +52,7 @@ class RaceRow:
 
 @dataclass(frozen=True)
 class RaceChart(Picture):
-    """Settings down the side, ratios to the leader across, one bar a look; what lies outside of `span` is cut off."""
+    """The race: settings down the side, ratios to the leader across, one bar per look; bars are clipped to `span`."""
 
     rows: tuple[RaceRow, ...]
     span: tuple[float, float]
@@ -70,7 +72,7 @@ class CapacityMark:
 
 @dataclass(frozen=True)
 class Limit:
-    """A response time that the constraints set."""
+    """A response time limit set by a constraint."""
 
     ns: float
     label: str
@@ -83,14 +85,14 @@ class CapacityChart(Picture):
     marks: tuple[CapacityMark, ...]
     band: tuple[float, float] | None
     limits: tuple[Limit, ...]
-    span_ns: tuple[float, float]  # of the vertical axis, the same for all settings
+    span_ns: tuple[float, float]  # of the vertical axis, equal for all settings
 
 
 AnyChart = Chart | RaceChart | CapacityChart
 
 
 def race_chart(analysis: Analysis) -> RaceChart | None:
-    """None where there was no race, or no block of it ended."""
+    """The chart; None if there was no race, or no block of it has ended."""
     race = analysis.race
     if race is None or not race.looks:
         return None
@@ -115,7 +117,7 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
 
 
 def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
-    """One for each look in which the setting was live and did not lead."""
+    """One bar for each look in which the setting was live and did not lead."""
     for look in analysis.race.looks if analysis.race else ():
         effect = look.effects.get(setting.id)
         if effect is not None and setting != look.leader:
@@ -125,7 +127,7 @@ def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
 
 
 def _span(analysis: Analysis) -> tuple[float, float]:
-    """Around the leader: far enough for the intervals that are near it, without those that are hopeless."""
+    """The range around the leader: wide enough for intervals near it, ignoring hopeless settings."""
     assert analysis.race is not None
     least, most = (reach * analysis.margin for reach in RACE_REACH)
     ends = [
@@ -139,8 +141,8 @@ def _span(analysis: Analysis) -> tuple[float, float]:
 
 
 def exploration_chart(analysis: Analysis) -> Chart | None:
-    """The objective of every setting that was tried once, in the order of the trials; None where nothing was explored
-    or no trial measured it."""
+    """The objective of every explored setting, in the order of the trials; None if nothing was explored or no trial
+    measured it."""
     metric = analysis.objective
     looks = [
         trial for trial in analysis.trials if trial.stage is Stage.EXPLORE and trial.valid and metric in trial.metrics
@@ -168,7 +170,7 @@ def exploration_chart(analysis: Analysis) -> Chart | None:
 
 
 def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
-    """One for each setting whose curve was measured, in plan order."""
+    """One chart for each setting whose curve was measured, in plan order."""
     found = [(row.setting, row.capacity) for row in analysis.settings if row.capacity and row.capacity.curve]
     limits = tuple(_limits(analysis.constraints))
     times = [ns for _, capacity in found for point in capacity.curve for ns in (point.p50_ns, point.p99_ns) if ns]
@@ -216,13 +218,14 @@ def _limits(constraints: Sequence[str]) -> Iterator[Limit]:
         try:
             constraint = parse_constraint(text)
         except ValueError:
-            continue  # words of an analysis that another version wrote
+            continue  # words of an analysis written by another version
         if str(constraint["metric"]).startswith("response_time_ns"):
             yield Limit(float(constraint["threshold"]), text)
 
 
 def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
-    """The trial that stands for the setting: of those that name its bottleneck the middle one by throughput."""
+    """The trial that represents the setting: the median one by throughput of the trials with the setting's
+    bottleneck."""
     mine = [
         trial for trial in analysis.trials if trial.setting == result.setting and trial.valid and trial.pools
     ]  # fmt: skip
@@ -233,13 +236,13 @@ def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
 
 
 def middle_trial(trials: Iterable[TrialResult]) -> TrialResult | None:
-    """By throughput; the upper one of two."""
+    """The median trial by throughput; the upper one of an even number."""
     ranked = sorted(trials, key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
     return ranked[len(ranked) // 2] if ranked else None
 
 
 def pool_chart(analysis: Analysis) -> Chart | None:
-    """What the threads of each setting's busiest pools did, as shares; None where no trial tells."""
+    """Thread states of each setting's busiest pools, as shares; None if no trial has them."""
     rows: list[tuple[Setting, PoolUse]] = []
     for result in analysis.settings:
         trial = pool_trial(result, analysis)
@@ -271,7 +274,8 @@ def pool_chart(analysis: Analysis) -> Chart | None:
 
 
 def pool_parts(pool: PoolUse) -> list[tuple[str, float]]:
-    """In threads, by what they did; they add up to the pool's. What the kernel does not tell apart is `blocked`."""
+    """Numbers of threads by state, which add up to the pool's. Threads whose wait the kernel does not specify are
+    `blocked`."""
     parts = {"on a CPU": pool.on_cpu, "waiting for a CPU": pool.run_wait}
     known = {kind: share for kind, share in pool.blocked_on.items() if share > 0}
     for kind, share in known.items():

@@ -1,5 +1,5 @@
-"""What stands behind the answer on the HTML page: the race, capacities, bottlenecks, rules of thumb. An Analysis and
-chart descriptions enter, escaped text leaves; nothing is judged here."""
+"""The findings behind the answer on the HTML page: the race, capacities, bottlenecks, rules of thumb. In: an Analysis
+and chart descriptions. Out: escaped text; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from powerband.report.wording.numbers import ABSENT, format_number
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
-    """How the race went, who left when and why, and whether fresh starts uphold its winner."""
+    """The course of the race, the eliminations with their reasons, and the confirmation of the winner."""
     race = analysis.race
     if race is None:
         return ""
@@ -101,7 +101,7 @@ def _share(value: float, low: float | None, high: float | None) -> str:
 
 
 def changes_section(analysis: Analysis) -> str:
-    """What each change of one factor costs; empty unless factors vary one at a time."""
+    """The cost of each change of one parameter; empty unless parameters vary one at a time."""
     rows = change_rows(analysis)
     if not rows:
         return ""
@@ -111,7 +111,8 @@ def changes_section(analysis: Analysis) -> str:
 
 
 def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str:
-    """Per setting the highest rate at which the constraints hold, and the curve of response times below and above."""
+    """The highest rate at which the constraints hold, for each setting, and the curve of response times below and above
+    it."""
     found = [(row.setting, row.capacity) for row in analysis.settings if row.capacity is not None]
     if not found:
         return ""
@@ -147,7 +148,7 @@ def _capacity_figure(chart: CapacityChart) -> str:
 
 
 def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | None) -> str:
-    """Each setting's bottleneck with its proof and what to do, the same by trial, and what its threads did."""
+    """Each setting's bottleneck with evidence and advice, the bottlenecks by trial, and the thread states."""
     named = [row for row in analysis.settings if row.bottleneck is not None]
     if not named and pools is None:
         return ""
@@ -184,7 +185,7 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
 
 
 def _pool_table(analysis: Analysis) -> str:
-    """Every pool of every setting's middle trial, in threads, the blocked ones by what they wait on."""
+    """Every pool of every setting's median trial, in threads, the blocked ones by the cause of their waits."""
     rows = []
     for result in analysis.settings:
         trial = pool_trial(result, analysis)
@@ -219,7 +220,7 @@ def _pool_table(analysis: Analysis) -> str:
 
 
 def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
-    """Each rule of thumb: what it proposes with the measured figures, and what following it would change."""
+    """Each rule of thumb: its proposal with the measured figures, and the effect of following it."""
     if not analysis.rules:
         return ""
     rows = []
@@ -255,7 +256,7 @@ def _rule_figure(chart: RuleChart) -> str:
 
 
 def words_table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
-    """A table of words, which wrap; the columns in `numbers` stand to the right."""
+    """A table of words, which wrap; the columns in `numbers` are right-aligned."""
 
     def kind(place: int) -> str:
         return "" if place in numbers or place == 0 else ' class="words"'

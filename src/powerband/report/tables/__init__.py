@@ -1,1 +1,1 @@
-"""A run as tables: CSV, Parquet, data frames."""
+"""Tables of a run: CSV, Parquet, data frames."""

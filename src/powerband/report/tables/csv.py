@@ -1,8 +1,8 @@
-"""A table as comma-separated values: one row a line, numbers with all their digits, what is not known left empty.
+"""Writes a table as comma-separated values: one row a line, numbers with all their digits, unknown values empty.
 
-Two things are done to texts, and to nothing else. What a spreadsheet would take for a formula gets an apostrophe in
-front, as such programs write it themselves (OWASP, "CSV Injection"); a text that begins with one gets another, so that
-taking the first away always gives the text back. Control characters, which could break a line or a terminal, are
+Only texts are changed, in two ways. A text that a spreadsheet would take for a formula gets a leading apostrophe, as
+such programs write it themselves (OWASP, "CSV Injection"). A text that begins with an apostrophe gets another, so that
+removing the first one always restores the text. Control characters, which could break a line or a terminal, are
 replaced: line breaks and tabs by a space."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class TextSink(Protocol):
 
 
 def write_csv(table: Table, file: TextSink) -> None:
-    """The names of the columns, then each row as it is made, so that a long table takes no memory. UTF-8 is for the
-    file to see to; lines end with a newline alone."""
+    """Writes the column names, then each row as it is made, so that a long table takes no memory. The file determines
+    the encoding (UTF-8 expected); lines end with a newline alone."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([safe_text(column.name) for column in table.columns])
     writer.writerows([cell_text(cell) for cell in row] for row in table.rows)
@@ -46,11 +46,11 @@ def cell_text(cell: Cell) -> str:
 
 
 def safe_text(text: str) -> str:
-    """A text that stays in its cell, in its line, and is no formula."""
+    """The text, made safe: it stays in its cell and its line, and is no formula."""
     clean = _CONTROL.sub("\ufffd", _BREAK.sub(" ", text))
     return f"'{clean}" if clean.startswith(_FORMULA) else clean
 
 
 def plain_text(cell: str) -> str:
-    """What `safe_text` was given, but for control characters."""
+    """The inverse of `safe_text`, except for control characters."""
     return cell.removeprefix("'")

@@ -1,4 +1,5 @@
-"""A table into a file or onto stdout, as csv or Parquet: a file has its old content or the whole new one."""
+"""Writes a table as csv or Parquet into a file or onto stdout. A file holds either its old content or the whole new
+one."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ FORMS = ("csv", "parquet")
 
 
 def export(table: Table, file: Path, form: str | None = None) -> Path:
-    """Writes the table and returns the file. `form`: None: by the end of the file's name.
+    """Writes the table and returns the file. `form` None: chosen by the suffix of the file's name.
 
-    Raises UsageError for an unknown form, where a library is missing, and where the disk refuses."""
+    Raises UsageError for an unknown form, if a library is missing, and if the file cannot be written."""
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMS:
         raise UsageError(f"{file}: tables are written as csv or parquet, not as {form or 'nothing'}; "
@@ -38,7 +39,7 @@ def export(table: Table, file: Path, form: str | None = None) -> Path:
 
 
 def export_to_stdout(table: Table, form: str) -> None:
-    """csv as its rows are made; Parquet, whose end tells where its parts are, by way of a temporary file."""
+    """Writes csv row by row. Parquet goes through a temporary file, since its index is at its end."""
     if form == "csv":
         write_csv(table, sys.stdout)
         return
@@ -51,7 +52,7 @@ def export_to_stdout(table: Table, form: str) -> None:
 
 
 def check_stdout(form: str) -> None:
-    """Raises UsageError where stdout cannot take this form, or what writes it is missing."""
+    """Raises UsageError if stdout cannot take this form, or if its library is missing."""
     if form == "parquet":
         need_arrow()
         if sys.stdout.isatty():
@@ -64,4 +65,4 @@ def _write(table: Table, out: IO[bytes], form: str) -> None:
         return
     text = TextIOWrapper(out, encoding="utf-8", errors="replace", newline="")
     write_csv(table, text)
-    text.detach()  # which writes what is left, and leaves the file to its owner
+    text.detach()  # flushes the text and leaves the file open for its owner

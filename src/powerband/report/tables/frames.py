@@ -1,6 +1,6 @@
 """A table as a data frame of pandas or polars, whichever is installed; both are imported only here.
 
-Columns have types: whole numbers stay whole where some are not known, truths stay truths."""
+Columns are typed: whole numbers and booleans keep their type even if some values are unknown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _POLARS = {Kind.TEXT: "String", Kind.WHOLE: "Int64", Kind.NUMBER: "Float64", Kin
 
 
 def frame(table: Table, library: str | None = None) -> Any:
-    """A `pandas.DataFrame` or `polars.DataFrame`; None: pandas where it is installed, else polars.
+    """A `pandas.DataFrame` or `polars.DataFrame`; None: pandas if it is installed, else polars.
 
-    Raises UsageError where the library is not installed, or is none of the two."""
+    Raises UsageError if the library is not installed, or is neither of the two."""
     if library is not None and library not in LIBRARIES:
         raise UsageError(f"there are no data frames of {library}; {did_you_mean(library, LIBRARIES)}")
     for name in LIBRARIES if library is None else (library,):

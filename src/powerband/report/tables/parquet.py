@@ -1,6 +1,6 @@
-"""A table as a Parquet file, by pyarrow (extra `powerband[parquet]`), which is imported only here.
+"""Writes a table as a Parquet file, by pyarrow (extra `powerband[parquet]`), which is imported only here.
 
-Columns have types, texts stay as they are, what is not known is null; each column's unit is in its metadata. Rows are
+Columns are typed, texts stay unchanged, unknown values are null; each column's unit is in its metadata. Rows are
 written in groups as they are made, so that a long table takes no memory."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TYPES = {Kind.TEXT: "string", Kind.WHOLE: "int64", Kind.NUMBER: "float64", Kind
 
 
 def write_parquet(table: Table, file: IO[bytes]) -> None:
-    """Raises UsageError, before a row is made, where pyarrow is missing."""
+    """Writes the table. Raises UsageError, before any row is made, if pyarrow is missing."""
     arrow, parquet = need_arrow()
     schema = arrow.schema(
         [
@@ -45,13 +45,13 @@ def _groups(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def _value(cell: Cell, kind: Kind) -> Cell:
-    if isinstance(cell, str):  # half a character, as a damaged log may hold
+    if isinstance(cell, str):  # lone surrogates, which a damaged log may contain
         return cell.encode("utf-8", errors="replace").decode()
     return float(cell) if cell is not None and kind is Kind.NUMBER else cell
 
 
 def need_arrow() -> tuple[Any, Any]:
-    """pyarrow and its module of Parquet. Raises UsageError where they are missing."""
+    """The modules pyarrow and pyarrow.parquet. Raises UsageError if they are missing."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError:

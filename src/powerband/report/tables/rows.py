@@ -1,10 +1,10 @@
 """A run, or a comparison, as tidy tables: one row for each trial, setting, estimate, second or interval.
 
-Values of `analyze` and lines of a run directory enter, typed rows leave; `csv.py`, `parquet.py` and `frames.py` all
-write these. Numbers are as they were computed, in base units that the columns' names say; what is not known is None,
-never 0. Long tables are generators: no more than one trial is held at once. Nothing is computed or rounded here.
+In: values of `analyze` and lines of a run directory. Out: typed rows, which `csv.py`, `parquet.py` and `frames.py`
+write. Numbers are unrounded, in the base units given by the columns' names; unknown values are None, never 0. Long
+tables are generators: no more than one trial is held at once. Nothing is computed here.
 
-What each column holds: docs/reference/tables.md, held against this module by a test."""
+docs/reference/tables.md describes each column; a test compares it with this module."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Cell = str | int | float | bool | None
 Row = tuple[Cell, ...]
 What = Literal["settings", "trials", "estimates", "series", "intervals"]
 
-WHOLE_MAX = 2**63 - 1  # what a column of whole numbers holds
+WHOLE_MAX = 2**63 - 1  # the largest value of a column of whole numbers
 
 
 class Kind(StrEnum):
-    """What the cells of a column are, None apart."""
+    """Type of the cells of a column, apart from None."""
 
     TEXT = "text"
     WHOLE = "whole"
@@ -44,7 +44,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` as in `powerband.model.metrics`; empty for texts and truths, and where the rows have different ones."""
+    """`unit` as in `powerband.model.metrics`; empty for texts and booleans, and if the rows have different units."""
 
     name: str
     kind: Kind = Kind.TEXT
@@ -53,7 +53,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` can be read once; each has a cell for every column."""
+    """A table. `rows` can be read once; each has a cell for every column."""
 
     name: str
     columns: tuple[Column, ...]
@@ -76,7 +76,7 @@ def _truths(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, Kind.TRUTH) for name in names)
 
 
-# Of each table the columns before the factors, and those after them. Metrics follow, in the order of `METRICS`.
+# The columns of each table before and after those of the parameters. Metrics follow, in the order of `METRICS`.
 LEADING: dict[str, tuple[Column, ...]] = {
     "settings": _texts("run", "setting"),
     "trials": (*_texts("run"), *_wholes("trial", "block", "attempt"), *_texts("stage", "setting")),
@@ -132,8 +132,8 @@ RUN_TABLES: tuple[What, ...] = ("settings", "trials", "estimates", "series", "in
 
 
 def run_table(what: str, run: RunDir, experiment: Experiment, analysis: Callable[[], Analysis]) -> Table:
-    """One table of a run. `analysis` is called only where the table needs it. Raises UsageError where there is no such
-    table, and while its rows are read where a file of the run is damaged."""
+    """One table of a run. `analysis` is called only if the table needs it. Raises UsageError for an unknown table, and
+    while its rows are read if a file of the run is damaged."""
     name = run.path.resolve().name
     match what:
         case "settings":
@@ -150,8 +150,8 @@ def run_table(what: str, run: RunDir, experiment: Experiment, analysis: Callable
 
 
 def settings_table(analysis: Analysis, run: str) -> Table:
-    """A row for each setting, in plan order: how it was judged, its objective with its interval, and the estimate of
-    every metric."""
+    """A row for each setting, in plan order: its verdict, its objective with its interval, and the estimate of every
+    metric."""
     factors = _Factors("settings", (row.setting for row in analysis.settings))
     metrics = _metric_names(row.estimates for row in analysis.settings)
 
@@ -169,7 +169,7 @@ def settings_table(analysis: Analysis, run: str) -> Table:
 
 
 def trials_table(analysis: Analysis, run: str) -> Table:
-    """A row for each trial, in the order they ran, those that do not count too: `valid` says which do."""
+    """A row for each trial in the order of execution, including excluded ones: see `valid`."""
     factors = _Factors("trials", (trial.setting for trial in analysis.trials))
     metrics = _metric_names(trial.metrics for trial in analysis.trials)
 
@@ -203,7 +203,7 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
 
 
 def series_table(run: RunDir, experiment: Experiment) -> Table:
-    """Everything over time, one value a row: the load by the second, what the probe saw at each of its samples."""
+    """All time series, one value a row: the load per second, and the monitor's samples."""
     records = run.records()
     factors = _Factors("series", (record.spec.setting for record in records))
 
@@ -217,7 +217,7 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
 
 
 def intervals_table(run: RunDir) -> Table:
-    """What each engine counted, some ten times a second, as it said it; times from `go`."""
+    """Counters of each load generator about ten times a second, as reported; times are relative to `go`."""
     records = run.records()
     factors = _Factors("intervals", (record.spec.setting for record in records))
     told = [column.name for column in FOLLOWING["intervals"]]
@@ -264,7 +264,7 @@ class _SeriesPoint:
 
 
 def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> Iterator[_SeriesPoint]:
-    """One trial's series, one after the other; what was not known at an instant has no row."""
+    """The series of one trial, one after the other; unknown values have no row."""
     for second in seconds_of_load(directory.read_events(), _origin_ns(record)):
         for name, value in second.values.items():
             if value is not None:
@@ -293,8 +293,8 @@ def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
 
 
 def _sampled(directory: TrialDir, record: TrialRecord, measured: Measure) -> TrialSeries:
-    """Everything but the load. What would fill the memory in hours and is no part of it is left unread: the threads
-    one by one, and unless a rate counter wants them, the intervals of the load."""
+    """All series except those of the load. Data that could fill the memory in hours is skipped: single threads, and the
+    intervals of the load unless a rate counter needs them."""
     probe = read_probe(_without(directory.read_probe(), "threads"))
     counted = _without(directory.read_events(), "response_time_ns") if measured.rate_counter else ()
     return series_of(record, [event for event in counted if event.get("type") == "interval"], probe, measured)
@@ -314,7 +314,7 @@ def _line(
 
 
 class _Phases:
-    """Which phase of a trial an instant lies in; the end of a phase is its last instant."""
+    """The phase of a trial at an instant; a phase includes its last instant."""
 
     def __init__(self, record: TrialRecord) -> None:
         origin_ns = _origin_ns(record)
@@ -327,14 +327,14 @@ class _Phases:
 
 
 def _origin_ns(record: TrialRecord) -> int:
-    """The instant that times are from: `go`, or the first that was reached."""
+    """The origin of all times: `go`, or the first phase that was reached."""
     return record.phases.get("go", min(record.phases.values(), default=0))
 
 
 def _recorded(
     run: RunDir, records: Sequence[TrialRecord], factors: _Factors
 ) -> Iterator[tuple[Row, TrialRecord, TrialDir]]:
-    """Each trial that happened, with the cells before the table's own."""
+    """Each trial that took place, with its leading cells."""
     name = run.path.resolve().name
     for record in records:
         spec = record.spec
@@ -343,7 +343,7 @@ def _recorded(
 
 
 def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
-    """Lines that are whole, but not such as this version's engine and probe write, end in a sentence."""
+    """Raises UsageError for lines that are complete but not in the format of this version's engine and monitor."""
     try:
         yield from rows
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -354,8 +354,8 @@ def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
 
 
 class _Factors:
-    """The columns of the factors. One that is called like another column of its table is `factor_NAME`; levels of
-    different kinds are texts."""
+    """The columns of the parameters. A parameter whose name is already taken in its table becomes `factor_NAME`; values
+    of different types become texts."""
 
     def __init__(self, table: str, settings: Iterable[Setting]) -> None:
         levels: dict[str, dict[Any, None]] = {}
@@ -397,7 +397,7 @@ def _kind_of(levels: Iterable[Any]) -> Kind:
 
 
 def _metric_names(found: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Those that occur: in the order of the vocabulary, then the subject's own by name."""
+    """The metrics present: in the order of `METRICS`, then the server's own by name."""
     present = {name for each in found for name in each}
     known = [name for name in METRICS if name in present]
     return (*known, *sorted(present - set(known)))

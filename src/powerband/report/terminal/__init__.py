@@ -1,1 +1,1 @@
-"""What the terminal shows: progress, the answer, the result of a load."""
+"""Terminal output: progress, the answer, the result of a load."""

@@ -1,4 +1,5 @@
-"""The summary of `powerband load`, for people and for machines. A merged fleet enters; nothing is computed here."""
+"""The summary of `powerband load`, for people and for machines. In: the merged results of all load generators. Nothing
+is computed here."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _TIMES = {
 
 
 def load_text(fleet: MergedFleet, crowd: Crowd | None = None) -> str:
-    """A few aligned lines: rates, times, outcomes, what became of WebSocket users, and what the engine itself used."""
+    """A few aligned lines: rates, times, outcomes, WebSocket joins and losses, and the load generator's own resource
+    use."""
     lines = [
         f"goodput        {significant(fleet.goodput_per_s)}/s  "
         f"(ended {significant(fleet.achieved_per_s)}/s, offered {significant(fleet.offered_per_s)}/s)",
@@ -44,7 +46,7 @@ def load_text(fleet: MergedFleet, crowd: Crowd | None = None) -> str:
 
 
 def interval_text(interval: FleetInterval, began_ns: int) -> str:
-    """What happens now, on one short line. `began_ns`: start of the first interval."""
+    """The current interval on one short line. `began_ns`: start of the first interval."""
     elapsed_s = (interval.end_ns - began_ns) / 1e9
     mean = interval.response_time_ns_mean
     shown = "-" if math.isnan(mean) else format_duration(mean)
@@ -54,7 +56,7 @@ def interval_text(interval: FleetInterval, began_ns: int) -> str:
 
 
 def _crowd_lines(crowd: Crowd) -> Iterator[str]:
-    """What joining took, and what came of those who had joined."""
+    """Join times and failed joins, then the connections lost after joining."""
     times = crowd.join_times
     took = (
         f", in {format_duration(times.quantile(0.5))} at the median, {format_duration(times.quantile(0.99))} at p99"
@@ -69,8 +71,8 @@ def _crowd_lines(crowd: Crowd) -> Iterator[str]:
 
 
 def load_document(fleet: MergedFleet, crowd: Crowd | None = None) -> dict[str, Any]:
-    """The same as JSON: rates per second, times in ns, counts of the requests intended in the measured window; of
-    WebSocket users those of the whole run."""
+    """The summary as JSON: rates per second, times in ns, counts of the requests scheduled in the measured window.
+    Counts of WebSocket users cover the whole run."""
     return {
         "format": 1,
         "window_s": fleet.window_s,
@@ -106,7 +108,7 @@ def _crowd(crowd: Crowd) -> dict[str, Any]:
 
 
 def _times(times: MergedTimes) -> dict[str, float | None]:
-    """Null, and not 0, where there are none."""
+    """Null, and not 0, if there are no times."""
     quantiles = {name: times.quantile(q) for name, q in QUANTILES.items()}
     figures = {"mean": times.moment(1), **quantiles, "max": times.maximum}
     return {"count": times.count, **(figures if times.count else dict.fromkeys(figures))}

@@ -1,6 +1,6 @@
-"""The live view of a run on stderr: an Observer that draws. Events enter, a table leaves; it computes no statistic.
+"""The live view of a run on stderr, drawn by an Observer. In: events. Out: a table; no statistics are computed here.
 
-On a terminal: progress, time left, what runs now, and the ranking with its intervals, redrawn at most twice a
+On a terminal: progress, time left, the current trial, and the ranking with its intervals, redrawn at most twice a
 second, and only when something has happened. Elsewhere (a pipe, a CI log): one line per trial and one per block."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from powerband.search.observer import Observer
 from powerband.store import RunDir, TrialRecord
 
 REDRAW_S = 0.5  # one redraw costs 3 to 4 ms of CPU: 0.7 % of a core
-_START_AND_STOP_S = 2.0  # first guess of what a trial takes beyond warm-up and window
+_START_AND_STOP_S = 2.0  # first guess of a trial's time beyond warm-up and window
 
 
 class LiveView(Observer):
-    """Use as a context manager around a run; `analysed` of the final answer is for the caller to print."""
+    """Use as a context manager around a run. The caller prints the final answer."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or Console(stderr=True)
@@ -81,7 +81,7 @@ class LiveView(Observer):
         if self._lines:
             self._line(self._state.trial_line(result))
         elif not result.valid:
-            # Above the moving part, so that it stays to be read.
+            # Printed above the redrawn part, so that it stays on the screen.
             self._line(self._state.trial_line(result), style="yellow")
         self._redraw(now=True)
 
@@ -100,7 +100,7 @@ class LiveView(Observer):
         self.console.print(Text(text, style=style), soft_wrap=True)
 
     def _redraw(self, *, now: bool = False) -> None:
-        """`now` for changes of state, which are rare; figures wait for their turn."""
+        """`now`: redraw at once, for changes of state, which are rare; figures wait for the next redraw."""
         if self._lines:
             return
         moment = self._clock()
@@ -110,7 +110,7 @@ class LiveView(Observer):
 
 
 class _Progress:
-    """What is known of the run so far, and how it looks."""
+    """The state of the run so far, and its rendering."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -145,13 +145,13 @@ class _Progress:
         self.spec = None
 
     def left(self) -> str:
-        """`about 2 min left`: the trials to come at the pace of those done here, or at a first guess."""
+        """`about 2 min left`: the trials still to come, at the pace of those done here, or at a first guess."""
         pace_s = (self._clock() - self._began_s) / self._done_here if self._done_here else self._first_guess_s
         if self.spec is not None and self._done_here:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
-        # What settles a race or a search early is not known before it happens: the plan holds the most it can take.
+        # Nobody knows when a race or search will end early: the plan holds the most trials it can take.
         most = "at most " if self._may_end_early() else ""
         return f"{most}about {_rough_time(left_s)} left"
 
@@ -160,7 +160,7 @@ class _Progress:
         return experiment is not None and (experiment.design.order == "race" or experiment.objective.is_capacity)
 
     def trial_line(self, result: TrialResult) -> str:
-        """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or why it does not count."""
+        """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""
         head = f"[{self.done}/{self.planned}] {result.setting.id}{_purpose(result.stage, result.rate_per_s)}"
         if not result.valid:
             word = "invalid" if result.status == "measured" else result.status
@@ -199,7 +199,7 @@ class _Progress:
         if self.rate_per_s is not None:
             text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
             if self.experiment is not None and self.experiment.is_self_driven:
-                return text  # nobody waits for an answer
+                return text  # nothing waits for a response
             response = self.response_time_ns
             text.append(f"  mean {ABSENT if response is None else format_number(response, 'ns')}")
             text.append(f"  {self.in_flight:,} in flight")
@@ -210,7 +210,7 @@ _STAGES = {Stage.EXPLORE: "a first look", Stage.CONFIRM: "to confirm", Stage.SAT
 
 
 def _purpose(stage: Stage, rate_per_s: float | None) -> str:
-    """What a trial is for, where it is no trial of a block: ` at 1,200/s`, ` (to confirm)`."""
+    """The purpose of a trial outside of blocks: ` at 1,200/s`, ` (to confirm)`; empty for a trial of a block."""
     said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
     return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
 

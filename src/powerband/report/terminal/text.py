@@ -1,7 +1,7 @@
-"""The answer for a terminal or a pipe. An Analysis enters, rich renderables leave; nothing is computed here.
+"""The answer for a terminal or a pipe. In: an Analysis. Out: rich renderables; nothing is computed here.
 
-The table adapts to the width it is given: where one does not fit, the measures of the server follow in a second one, so
-that no cell is cut off.
+The table adapts to the given width: if one table does not fit, a second one shows the remaining metrics of the server,
+so that no cell is cut off.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from powerband.report.wording.words import (
 _UNUSABLE_SHOWN = 8
 _ERRORS_SHOWN = 8
 _FACTOR_COLUMNS = 3
-_FIRST_COLUMNS = 3  # measures of the server beside the verdict, where not all fit
+_FIRST_COLUMNS = 3  # metrics of the server beside the verdict, if not all fit
 
 
 def print_answer(console: Console, analysis: Analysis, report: Path | None = None) -> None:
-    """The answer, and last where the report lies. Its path is never wrapped, so that it stays clickable."""
+    """Prints the answer, then the path of the report. The path is never wrapped, so that it stays clickable."""
     console.print(render_answer(analysis))
     if report is not None:
         console.print(Text(f"\nReport: {report}"), soft_wrap=True)
 
 
 def render_answer(analysis: Analysis) -> RenderableType:
-    """The answer in words, how it was come by, the table of settings, capacities, rules of thumb, claims, what was not
-    used and why, warnings."""
+    """The answer in words, how it was found, the table of settings, capacities, rules of thumb, claims, excluded trials
+    with reasons, warnings."""
     parts: list[RenderableType] = [Text(), *_sentences(analysis), *behind_the_answer(analysis)]
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
@@ -109,7 +109,7 @@ class SettingsTable:
         objective = self.analysis.objective
         table = bare_table()
         for name in _setting_columns(self.analysis):
-            # The only columns that fold, and only where the figures would be cut off otherwise.
+            # The only columns that fold, and only if figures would otherwise be cut off.
             table.add_column(Text(name), justify="right", overflow="fold")
         if answer:
             table.add_column(_heading(objective), justify="right", no_wrap=True)
@@ -153,16 +153,16 @@ def _heading(metric: str) -> str:
 
 
 def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
-    """One column per factor while that stays narrow, one of whole ids otherwise."""
+    """One column per parameter while that stays narrow, otherwise one column of whole ids."""
     names = factor_names(analysis)
     return names if 0 < len(names) <= _FACTOR_COLUMNS and not analysis.changes else ("setting",)
 
 
 def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
-    """As text, not markup: a level may hold brackets."""
+    """Text, not markup: a value may contain brackets."""
     levels = [format_level(level) for _, level in result.setting.levels]
     by_factor = _setting_columns(analysis) == factor_names(analysis)
-    # Where an id folds, it does so between its levels.
+    # An id folds between its values.
     cells = levels if by_factor else [short_id(result.setting, analysis).replace(",", ", ")]
     marker = "* " if result.setting == analysis.answer.setting else "  "
     return [Text(marker + cells[0]), *map(Text, cells[1:])]

@@ -1,6 +1,5 @@
-"""What stands behind the answer, for a terminal: the race, the bottleneck, capacities, rules of thumb. An Analysis
-enters, rich renderables leave; the words are those of `findings`. The tables keep within any width from 80 columns on
-by folding their last column."""
+"""The findings behind the answer, for a terminal: race, bottleneck, capacities, rules of thumb. In: an Analysis. Out:
+rich renderables, worded by `findings`. The tables fit any width from 80 columns on by folding their last column."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ TYPES_SHOWN = 8
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
-    """How the answer was come by and what limits it: lines without a heading, none of which says what the answer's own
-    sentences say; nothing where there is nothing to add."""
+    """How the answer was found and what limits it: lines without a heading. Nothing that the answer's own sentences
+    already say is repeated; yields nothing if there is nothing to add."""
     told = " ".join(analysis.answer.sentences)
     lines = []
     race = analysis.race
@@ -55,7 +54,7 @@ def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def capacities(analysis: Analysis) -> Iterator[RenderableType]:
-    """Each setting's capacity and how many trials found it; nothing where capacity was not the objective."""
+    """Each setting's capacity and the number of trials that found it; nothing if capacity was not the objective."""
     found = [(result.setting, result.capacity) for result in analysis.settings if result.capacity is not None]
     if not found:
         return
@@ -74,7 +73,7 @@ def capacities(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
-    """Each rule's proposal and what following it changes; nothing where no factor counts threads."""
+    """Each rule's proposal and the effect of following it; nothing if no parameter counts threads."""
     if not analysis.rules:
         return
     table = _table("rule of thumb", "proposes", "nearest tried", "change", "by", folds=2)
@@ -91,7 +90,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def changes(analysis: Analysis) -> Iterator[RenderableType]:
-    """What each change costs; nothing unless factors vary one at a time."""
+    """The cost of each change; nothing unless parameters vary one at a time."""
     rows = change_rows(analysis)
     if not rows:
         return
@@ -104,7 +103,7 @@ def changes(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def published(analysis: Analysis) -> Iterator[RenderableType]:
-    """A publication's figures beside ours; nothing where none are cited."""
+    """A publication's figures beside the measured ones; nothing if none are cited."""
     for cited in analysis.published:
         table = bare_table()
         table.add_column(f"published: {metric_words(cited.metric)}", overflow="fold")
@@ -119,7 +118,7 @@ def published(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def visited(analysis: Analysis) -> Iterator[RenderableType]:
-    """A person in the crowd; nothing where nobody visited."""
+    """Response times of the browser user under load; nothing if there was none."""
     rows = visitor_rows(analysis)
     if not rows:
         return
@@ -134,7 +133,7 @@ def visited(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def grown(analysis: Analysis) -> Iterator[RenderableType]:
-    """The types that grew most in memory; nothing where no snapshots were taken."""
+    """The types that grew most in memory; nothing if no snapshots were taken."""
     found = snapshot_trial(analysis)
     if found is None:
         return
@@ -154,12 +153,13 @@ def grown(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def bare_table() -> Table:
-    """Without lines; its columns are added by whoever fills it."""
+    """A table without lines and without columns; the caller adds the columns."""
     return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", show_edge=False)
 
 
 def _bottleneck(analysis: Analysis, told: str) -> str:
-    """Of the answer, or of what leads without one; where its figures are `told` already, only what to do."""
+    """The bottleneck of the answer, or of the leader if there is no answer. Only the advice if `told` already contains
+    its figures."""
     answer = analysis.answer
     chosen = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
     if chosen is None or chosen.bottleneck is None:
@@ -171,8 +171,8 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
 
 
 def _table(*headings: str, folds: int | None = None) -> Table:
-    """First and last column to the left, the last one folding; numbers between them to the right. `folds`: another
-    column of names, which may be long."""
+    """A table with the first and last column left-aligned, the last one folding, and numbers right-aligned between
+    them. `folds`: position of another column of names, which may be long."""
     table = bare_table()
     for place, heading in enumerate(headings):
         last = place == len(headings) - 1

@@ -1,4 +1,4 @@
-"""Two runs, or two revisions of a server, side by side for a terminal. Values enter, rich renderables leave."""
+"""A comparison of two runs, or two revisions of a server, for a terminal. In: values. Out: rich renderables."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from powerband.report.wording.words import gap_words, margin_words
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
-    """The verdict, a row for each setting that both measured, the names of the others, what to mind."""
+    """The verdict, a row for each setting measured in both runs, the names of the others, warnings."""
     table = Table(box=None, pad_edge=False)
     for heading in headings(comparison):
-        name = heading == "setting"  # it alone folds where the terminal is narrow: no figure may be cut
+        name = heading == "setting"  # only this column folds on a narrow terminal: no figure may be cut
         justify: JustifyMethod = "left" if name or heading == "verdict" else "right"
         table.add_column(heading, justify=justify, no_wrap=not name, overflow="fold")
     for change in comparison.changes:
@@ -33,13 +33,13 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:
-    """Of the table of changes."""
+    """Headings of the table of changes."""
     first, second = ("old", "new") if comparison.paired else ("first", "second")
     return "setting", first, second, "change", "interval", "smallest", "verdict"
 
 
 def comparison_notes(comparison: RunComparison) -> list[str]:
-    """What the verdicts rest on and mean, and what was not compared."""
+    """The basis and meaning of the verdicts, and the settings that were not compared."""
     return [
         *change_reasons(comparison),
         comparison_note(comparison),
@@ -49,7 +49,7 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
 
 
 def change_reasons(comparison: RunComparison) -> list[str]:
-    """Why verdicts rest on something else than an interval, where the sentence does not say it already."""
+    """Reasons for verdicts that do not rest on an interval, unless the sentence already gives them."""
     return [
         f"{change.setting.id}: {change.because}"
         for change in comparison.changes
@@ -58,7 +58,7 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 
 def comparison_note(comparison: RunComparison) -> str:
-    """What the verdicts mean."""
+    """The meaning of the verdicts."""
     direction = "more" if comparison.direction == "maximise" else "less"
     drift = (
         "Both were measured in the same blocks, so that drift of the machine cancels."
@@ -74,7 +74,7 @@ def comparison_note(comparison: RunComparison) -> str:
 
 
 def change_cells(change: Change, comparison: RunComparison) -> list[str]:
-    """Setting, first, second, change, its interval, the smallest difference that would be told, and the verdict."""
+    """Setting, first, second, change, its interval, the smallest detectable difference, and the verdict."""
     return [
         change.setting.id,
         format_estimate(change.first, comparison.objective),
@@ -96,7 +96,7 @@ def _smallest(change: Change, objective: str) -> str:
 
 
 def _interval(change: Change, objective: str) -> str:
-    """Of the change, in percent or percentage points; a dash where there are too few trials, or no ratio, for one."""
+    """The interval of the change, in percent or percentage points; a dash if there are too few trials or no ratio."""
     ratio = change.ratio
     if ratio is None or ratio.low is None or ratio.high is None:
         return ABSENT

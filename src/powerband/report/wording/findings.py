@@ -1,5 +1,6 @@
-"""What stands behind an answer, in words: bottlenecks, a race, its confirmation, an exploration, a capacity, a rule of
-thumb, what never stabilised. Values of `analyze.results` enter, text leaves; tables and charts are made elsewhere."""
+"""The findings behind an answer, in words: bottlenecks, a race and its confirmation, an exploration, a capacity, rules
+of thumb, settings that never stabilised. In: values of `model.results`. Out: text; tables and charts are made
+elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from powerband.report.wording.numbers import (
 )
 from powerband.report.wording.words import margin_words, verdict_words
 
-FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # beyond these a change is told as a factor
+FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",
     "blocks": "The race was not decided after {blocks}, the most that were allowed",
@@ -45,7 +46,7 @@ _ENDED = {
 
 
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
-    """Two or three words for a column; a dash where nothing was named."""
+    """Two or three words for a column; a dash if no bottleneck was found."""
     return ABSENT if bottleneck is None else bottleneck.name.short
 
 
@@ -57,12 +58,13 @@ def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
 
 
 def departure_of(setting: Setting, race: Race | None) -> Departure | None:
-    """How this setting left the race; None while it is in."""
+    """The elimination of this setting from the race; None if it was not eliminated."""
     return next((left for left in race.departures if left.setting == setting), None) if race else None
 
 
 def state_words(result: SettingResult, analysis: Analysis) -> str:
-    """The verdict, or `out after block 2` for what left the race before its end; blocks count from 1 for people."""
+    """The verdict, or `out after block 2` for a setting eliminated from the race; blocks are numbered from 1 for
+    readers."""
     left = departure_of(result.setting, analysis.race)
     if left is None or not result.trials or not result.feasible:
         return verdict_words(result, analysis)
@@ -86,13 +88,13 @@ def exploration_words(exploration: Exploration) -> str:
 
 
 def estimate_phrase(estimate: Estimate | None, metric: str) -> str:
-    """`1,481/s (1,466–1,496)`; the value alone where it has no interval."""
+    """`1,481/s (1,466–1,496)`; the value alone if it has no interval."""
     interval = format_interval(estimate, metric)
     return format_estimate(estimate, metric) + (f" ({interval})" if interval != ABSENT else "")
 
 
 def capacity_words(capacity: Capacity) -> str:
-    """The capacity with its interval, or a dash: its `note` then says why."""
+    """The capacity with its interval, or a dash, in which case `note` has the reason."""
     return estimate_phrase(capacity.estimate, "capacity_per_s")
 
 
@@ -101,7 +103,7 @@ def capacity_trials(capacity: Capacity) -> int:
 
 
 def rates_tried(capacity: Capacity) -> str:
-    """`100/s to 1,780/s`; a dash where no rate was tried yet."""
+    """`100/s to 1,780/s`; a dash if no rate has been tried yet."""
     rates = [format_number(point.rate_per_s, "per_s") for point in capacity.curve]
     if not rates:
         return ABSENT
@@ -109,7 +111,7 @@ def rates_tried(capacity: Capacity) -> str:
 
 
 def ratio_phrase(effect: Estimate | None) -> str:
-    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash where there is none."""
+    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash if there is none."""
     if effect is None:
         return ABSENT
     value = format_change(effect) or "0 %"
@@ -119,21 +121,22 @@ def ratio_phrase(effect: Estimate | None) -> str:
 
 
 def range_phrase(effect: Estimate | None) -> str:
-    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone where there is no interval."""
+    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval."""
     if effect is None or effect.low is None or effect.high is None:
         return ratio_phrase(effect)
     return f"{_signed(effect.low)} to {_signed(effect.high)} %"
 
 
 def proposal_words(rule: RuleVerdict) -> str:
-    """How many threads the rule says; a dash where it was refused."""
+    """The number of threads that the rule proposes; a dash if the rule does not apply."""
     if rule.proposal is None:
         return ABSENT
     return format_number(rule.proposal, "count")
 
 
 def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, str, str]:
-    """The published figure, ours, and both as ratios to the first: ours with its interval."""
+    """The published figure, the measured one, and both as ratios to the first row; the measured ratio with its
+    interval."""
     theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
     ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
     return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
@@ -149,7 +152,7 @@ _CHANGE_VERDICTS = {
 
 
 def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
-    """Each change of one factor, the dearest first: what is changed, its ratio to the baseline, the verdict."""
+    """Each change of one parameter, the most expensive first: the change, its ratio to the baseline, the verdict."""
     return [
         (
             f"{cost.factor}: {format_level(cost.baseline)} → {format_level(cost.level)}",
@@ -161,14 +164,14 @@ def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
 
 
 def _change_ratio(cost: ChangeCost) -> str:
-    """As a factor where percentages would be hard to read: `x0.019 (0.018 to 0.02)`."""
+    """The ratio as a factor if percentages would be hard to read: `x0.019 (0.018 to 0.02)`."""
     if cost.ratio is not None and not FACTOR_BELOW <= cost.ratio.value <= FACTOR_ABOVE:
         return f"×{ratio_words(cost.ratio)}"
     return ratio_phrase(cost.ratio)
 
 
 def changes_lead(analysis: Analysis) -> str:
-    """What the table of changes is of."""
+    """The caption of the table of changes."""
     metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (
@@ -190,8 +193,8 @@ _VISITOR_METRICS = (
 
 
 def visitor_rows(analysis: Analysis) -> list[tuple[str, ...]]:
-    """What a person in a browser saw of each setting, beside what the load engine measured; means of trials. Empty
-    where nobody visited."""
+    """Response times in a browser beside those that the load generator measured, for each setting; means of trials.
+    Empty if there was no browser user."""
     return [
         (row.setting.id, *(format_estimate(row.estimates.get(metric), metric) for metric in _VISITOR_METRICS))
         for row in analysis.settings
@@ -200,19 +203,19 @@ def visitor_rows(analysis: Analysis) -> list[tuple[str, ...]]:
 
 
 def rule_nearest(rule: RuleVerdict) -> str:
-    """The tried setting that stands for the rule's proposal, as its levels; a dash where the rule was refused."""
+    """The tried setting nearest to the rule's proposal, by its values; a dash if the rule does not apply."""
     if rule.setting is None:
         return ABSENT if rule.refused else "none is near"
     return rule.setting.id
 
 
 def rule_result(rule: RuleVerdict) -> str:
-    """What following the rule would have changed, or why it has nothing to say."""
+    """The effect of following the rule, or the reason why the rule does not apply."""
     return f"refused: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
 
 
 def restless_settings(analysis: Analysis) -> dict[Setting, str]:
-    """Settings that never stabilised, with `in 3 of 5 trials`; the warnings say what to do about them."""
+    """Settings that never stabilised, with `in 3 of 5 trials`; the warnings contain the advice."""
     return {
         setting: f"in {seen.times} of {plural(seen.trials, 'trial')}"
         for setting, seen in never_stabilised(analysis.trials).items()
@@ -225,6 +228,6 @@ def _signed(ratio: float) -> str:
 
 
 def whole_sentence(clause: str) -> str:
-    """With a capital and a full stop."""
+    """The clause with a capital letter and a full stop."""
     text = capital(clause)
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -1,5 +1,5 @@
-"""Names of settings that are short enough for a picture. An Analysis enters, text leaves; everywhere else a setting
-goes by its id."""
+"""Names of settings that are short enough for a chart. In: an Analysis. Out: text. Everywhere else a setting is shown
+by its id."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from powerband.report.wording.words import short_id
 
 @dataclass(frozen=True)
 class ShortNames:
-    """`heading`: what the parts of a name are, in their order (`core / max / queue`); `names`: by a setting's id."""
+    """`heading`: the meaning of the parts of a name, in order (`core / max / queue`); `names`: by a setting's id."""
 
     heading: str
     names: Mapping[str, str]
 
     def of(self, setting: Setting) -> str:
-        """Where the heading stands beside it."""
+        """The short name, for use next to the heading."""
         return self.names.get(setting.id, setting.id)
 
     def row(self, setting: Setting) -> str:
-        """Where it does not, unless the name has several parts: `threads=4` says more than `4`."""
+        """The name for use without the heading: the id, unless the name has several parts, since `threads=4` says more
+        than `4`."""
         return self.of(setting) if self.has_parts else setting.id
 
     @property
@@ -32,12 +33,13 @@ class ShortNames:
 
     @property
     def told(self) -> str:
-        """A sentence for a note, where names have several parts."""
+        """A sentence that explains the names, for a note; empty unless names have several parts."""
         return f" Names: {self.heading}." if " / " in self.heading else ""
 
 
 def short_names(analysis: Analysis) -> ShortNames:
-    """The levels of the factors that vary; where factors vary one at a time, what a setting changes of the baseline."""
+    """Names made of the values of the parameters that vary; if parameters vary one at a time, the change from the
+    baseline."""
     settings = [row.setting for row in analysis.settings]
     if not settings:
         return ShortNames("setting", {})

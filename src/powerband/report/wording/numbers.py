@@ -1,8 +1,8 @@
-"""Numbers as people read them: never more digits than are known. Values in a metric's unit enter, text leaves.
+"""Numbers as people read them: never more digits than are known. In: values in a metric's unit. Out: text.
 
-An interval says how many digits a value has, by the rounding rule of the Particle Data Group (Review of Particle
-Physics, 5.3): of the half-width two digits are kept where it begins with 100 to 354, one otherwise; never more than
-four digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of
+An interval determines the number of digits, by the rounding rule of the Particle Data Group (Review of Particle
+Physics, 5.3): two digits of the half-width are kept if it begins with 100 to 354, otherwise one; never more than four
+digits of the value, nor less than one. Without an interval three are shown. Units and their scales are those of
 `powerband.base.units`.
 """
 
@@ -24,18 +24,18 @@ def format_number(value: float, unit: str, *, place: int | None = None) -> str:
     """`value` with its unit. `place`: power of ten of the last digit shown, in the scaled unit; None: three digits."""
     scale, suffix = unit_scale(value, unit)
     if unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value)):
-        place = 0  # a mean of equal counts, which logarithms leave a hair beside the whole number
+        place = 0  # a mean of equal counts, which logarithms shift slightly off the whole number
     return _join(_rounded(value / scale, place), suffix)
 
 
 def format_exact(value: float, unit: str) -> str:
-    """As a publication gives it: with all its digits, up to six."""
+    """A figure as published: with all its digits, up to six."""
     scale, suffix = unit_scale(value, unit)
     return _join(f"{value / scale:,.6g}", suffix)
 
 
 def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
-    """The point value, with as many of `digits` digits as its interval knows; a dash where there is no estimate."""
+    """The value, with as many of `digits` digits as its interval supports; a dash if there is no estimate."""
     if estimate is None:
         return ABSENT
     unit = METRICS[metric].unit
@@ -43,7 +43,7 @@ def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) 
 
 
 def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
-    """`11,900–12,790`, in the unit that `format_estimate` shows; a dash where fewer than two trials back it."""
+    """`11,900–12,790`, in the unit that `format_estimate` shows; a dash if fewer than two trials back it."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ABSENT
     unit = METRICS[metric].unit
@@ -53,7 +53,7 @@ def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) 
 
 
 def format_change(effect: Estimate | None) -> str:
-    """A ratio to the leader as a signed percentage: `−12 %`; empty where it rounds to nothing."""
+    """A ratio to the leader as a signed percentage: `−12 %`; empty if it rounds to nothing."""
     if effect is None:
         return ""
     percent = (effect.value - 1) * 100
@@ -62,7 +62,7 @@ def format_change(effect: Estimate | None) -> str:
 
 
 def format_share(share: float) -> str:
-    """A confidence or margin as set by a person: `95 %`, `2.5 %`."""
+    """A confidence or margin as the user set it: `95 %`, `2.5 %`."""
     return f"{share * 100:.6g} %"
 
 

@@ -1,6 +1,6 @@
-"""The standing of a run that goes on, for the live view: a ranking, for a race one with intervals that narrow.
+"""The ranking of a run in progress, for the live view; for a race with intervals that narrow.
 
-An Analysis enters, rich renderables leave; nothing is computed but places on a bar of characters."""
+In: an Analysis. Out: rich renderables; nothing is computed but positions on a bar of characters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from powerband.report.wording.words import change_words, short_id
 
 RANKING_ROWS = 12
 _BAR_CELLS = 21
-_BESIDE_BAR = 69  # columns that the rest of a race's table takes, the names of the settings left out
-_BAR_MARGINS = (8.0, 4.0)  # how far a bar reaches from the leader, in margins: to the worse and to the better side
+_BESIDE_BAR = 69  # width of the rest of a race's table, without the names of the settings
+_BAR_MARGINS = (8.0, 4.0)  # reach of a bar from the leader, in margins: towards worse and towards better
 
 
 def ranking(analysis: Analysis, width: int) -> Table:
-    """The best settings first; of a race with the last interval of each, drawn where `width` columns have room for
-    that; of a capacity search with the rates tried."""
+    """The best settings first. A race shows each setting's last interval, drawn as a bar if `width` columns leave room
+    for it; a capacity search shows the rates tried."""
     look = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
     if look is not None:
         return _race(analysis, look, width)
@@ -62,13 +62,14 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
 
 
 def left_line(analysis: Analysis) -> str:
-    """`out: threads=1, threads=2`: who left after the last block; empty where nobody did."""
+    """`out: threads=1, threads=2`: the settings eliminated after the last block; empty if there were none."""
     last = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
     return f"out: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
 
 
 def ranked(analysis: Analysis) -> list[SettingResult]:
-    """Best first; then what left a race, the latest first; what broke a constraint or has no estimate last."""
+    """Best first; then the settings eliminated from a race, the latest first; those that violate the SLO or have no
+    estimate last."""
 
     def key(result: SettingResult) -> tuple[bool, int, float]:
         estimate = result.estimates.get(analysis.objective)
@@ -93,8 +94,8 @@ _BAR_LEAST = 0.001
 
 
 def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
-    """`···├─────●──┤│·····`: the interval of a ratio to the leader, whose place is the upright stroke. What lies
-    beyond the bar ends in an arrow."""
+    """`···├─────●──┤│·····`: the interval of a ratio to the leader, which is the vertical stroke. An end beyond the bar
+    is an arrow."""
     worse, better = (reach * max(margin, _BAR_LEAST) for reach in _BAR_MARGINS)
     floor, ceiling = (1 - worse, 1 + better) if direction == "maximise" else (1 - better, 1 + worse)
 

@@ -1,4 +1,4 @@
-"""The words shared by every renderer: what a verdict is called, which trials do not count and why. Values to text."""
+"""Words shared by all renderers: names of verdicts, excluded trials and their reasons. In: values. Out: text."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ COLUMNS = (
     MetricColumn("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
 )
 
-# What a narrow page has room for.
+# These fit on a narrow page.
 NARROW = ("response_time_ns_p99", "error_rate", "subject_cpu_cores", "rss_bytes_max")
 
-# What a thread does, by the name that analysis has for it.
+# Words for a thread's state, by its name in the analysis.
 STATES = {
     "on_cpu": "on a CPU",
     "run_wait": "waiting for a CPU",
-    "lock": "waiting for a lock or for work",  # the kernel tells no difference
+    "lock": "waiting for a lock or for work",  # the kernel does not distinguish the two
     "socket": "blocked on a socket",
     "disk": "blocked on a disk",
     "memory": "blocked on memory",
@@ -49,7 +49,7 @@ STATES = {
 
 
 def verdict_words(result: SettingResult, analysis: Analysis) -> str:
-    """A setting's standing towards the leader, in two words at most."""
+    """A setting's verdict against the leader, in two words at most."""
     if not result.trials:
         return "no data"
     if not result.feasible:
@@ -67,7 +67,7 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def change_words(result: SettingResult, analysis: Analysis) -> str:
-    """How far from the leader; empty for the leader itself."""
+    """The difference from the leader; empty for the leader itself."""
     leader = next((row for row in analysis.settings if row.setting == analysis.answer.leader), None)
     if leader is None or result is leader:
         return ""
@@ -76,8 +76,8 @@ def change_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
-    """From `base` to `value`: a signed percentage; percentage points for shares, whose differences are what is judged;
-    a plain difference where a ratio cannot be had, as from 0. Empty where it rounds to nothing or is not known."""
+    """The change from `base` to `value`: a signed percentage; percentage points for shares, which are judged by their
+    differences; a plain difference if there is no ratio, as from 0. Empty if it rounds to nothing or is unknown."""
     share = METRICS[metric].unit == "ratio"
     if effect is not None and not share:
         return format_change(effect)
@@ -97,7 +97,7 @@ def margin_words(margin: float, objective: str) -> str:
 
 
 def standing_words(analysis: Analysis) -> str:
-    """What is known of the settings beside the answer, in a line; nothing that the answer does not say."""
+    """The standing of the settings beside the answer, in a line, without repeating the answer."""
     answer = analysis.answer
     if answer.setting is None:
         return (
@@ -116,7 +116,7 @@ def standing_words(analysis: Analysis) -> str:
 
 
 def is_as_good(setting: Setting, analysis: Analysis) -> bool:
-    """It serves as well as the answer, or is the answer; nothing does where there is none."""
+    """True for the answer and every setting equivalent to it; always False if there is no answer."""
     return analysis.answer.setting is not None and setting in analysis.answer.equivalent
 
 
@@ -125,7 +125,7 @@ def _ids(settings: Iterable[Setting]) -> str:
 
 
 def short_id(setting: Setting, analysis: Analysis) -> str:
-    """What tells a setting from the others: where factors vary one at a time, the one level that it changes."""
+    """The part of a setting's name that distinguishes it: if parameters vary one at a time, only the changed value."""
     if not analysis.changes:
         return setting.id
     changed = {change.setting: f"{change.factor}={format_level(change.level)}" for change in analysis.changes}
@@ -133,7 +133,7 @@ def short_id(setting: Setting, analysis: Analysis) -> str:
 
 
 def not_allowed(analysis: Analysis) -> list[tuple[str, str]]:
-    """Settings that broke a constraint: their id, and which."""
+    """Settings that violate a constraint: their id, and the constraint."""
     return [
         (result.setting.id, "; ".join(result.infeasible_because) or "a constraint is not met")
         for result in analysis.settings
@@ -142,12 +142,12 @@ def not_allowed(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def factor_names(analysis: Analysis) -> tuple[str, ...]:
-    """The factors in the experiment's order; empty where there are none."""
+    """The parameters in the experiment's order; empty if there are none."""
     return tuple(name for name, _ in analysis.settings[0].setting.levels) if analysis.settings else ()
 
 
 def verdict_note(analysis: Analysis) -> str:
-    """What the verdicts mean, in one sentence."""
+    """The meaning of the verdicts, in one sentence."""
     leader = analysis.answer.leader
     if leader is None:
         return "There is no leader to compare with."
@@ -160,7 +160,7 @@ def verdict_note(analysis: Analysis) -> str:
 
 @dataclass(frozen=True)
 class Unusable:
-    """One trial that does not count, and why."""
+    """One excluded trial, and the reasons."""
 
     number: int
     setting: str
@@ -171,8 +171,8 @@ class Unusable:
 
 
 def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
-    """Failed and invalid trials in order, and interrupted ones that were not run again; `status` is `invalid` for one
-    that ran but does not count."""
+    """Failed and invalid trials in order, and interrupted ones that were not run again. `status` is `invalid` for a
+    trial that ran but is excluded."""
     trials = counted(trials)
     return [
         Unusable(
@@ -190,7 +190,7 @@ def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """Requests of all valid trials of a setting that failed in one way."""
+    """Failed requests of one kind, over all valid trials of a setting."""
 
     setting: str
     kind: str
@@ -199,7 +199,8 @@ class ErrorRow:
 
 
 def error_rows(analysis: Analysis) -> list[ErrorRow]:
-    """By setting in plan order, the most frequent kind first; the cause is that of the trial with most of them."""
+    """Settings in plan order, the most frequent kind first; the cause is taken from the trial with most errors of that
+    kind."""
     rows: list[ErrorRow] = []
     for result in analysis.settings:
         found: dict[str, list[ErrorKind]] = {}
@@ -214,7 +215,7 @@ def error_rows(analysis: Analysis) -> list[ErrorRow]:
 
 
 def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
-    """All but interrupted trials that were run again: these are no failure, only late."""
+    """All trials except interrupted ones that were run again: these did not fail, they only ran later."""
     trials = list(trials)
     last = {(trial.setting, trial.block, trial.attempt): trial.number for trial in trials}
     return [
@@ -225,7 +226,7 @@ def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
 
 
 def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
-    """The columns that at least one setting has an estimate for."""
+    """The columns for which at least one setting has an estimate."""
     noun = analysis.noun
     words = {"noun": noun, "short": noun[:3]}
     return tuple(
