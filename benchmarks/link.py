@@ -20,7 +20,7 @@ from pathlib import Path
 from powerband.processes.engine_process import Pump
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.link_service import Link, link_up
-from powerband.wire.link_events import LinkSpec
+from powerband.wire.link import LinkSpec
 
 TRIPS = 400
 STREAM_S = 2.0

@@ -31,7 +31,7 @@ from powerband.processes.subject_process import probe_spec, render
 from powerband.search.noise import cpu_times
 from powerband.store import RunDir
 from powerband.trials.opening import build_subject
-from powerband.wire import protocol as wire
+from powerband.wire.specs import ProbeSpec, Watch
 
 WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.05, 1.0
 PAIRS = 400
@@ -105,9 +105,9 @@ def _subject(argv: tuple[str, ...], log: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _probe(engine: str, spec: wire.ProbeSpec, pid: int, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _probe(engine: str, spec: ProbeSpec, pid: int, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
     """As in a trial, but for who started the subject."""
-    attached = spec.model_copy(update={"launch": None, "watch": (wire.Watch(name="subject", pid=pid),)})
+    attached = spec.model_copy(update={"launch": None, "watch": (Watch(name="subject", pid=pid),)})
     with tempfile.TemporaryFile() as lines, errors.open("ab") as stderr:
         process = subprocess.Popen([engine, "probe"], stdin=subprocess.PIPE, stdout=lines, stderr=stderr)
         assert process.stdin is not None

@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import TrialSpec
 
 RECORD_FORMAT = 1
+_FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it are missing from older ones
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
 
 
@@ -92,61 +93,31 @@ class TrialRecord:
     jmeter: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "format": RECORD_FORMAT,
-            "spec": self.spec.to_json(),
-            "status": self.status,
-            "failure": None if self.failure is None else {"code": self.failure.code, "message": self.failure.message},
-            "wall_ns": self.wall_ns,
-            "monotonic_ns": self.monotonic_ns,
-            "phases": dict(self.phases),
-            "warmup_ended_by": self.warmup_ended_by,
-            "engines": [dict(engine) for engine in self.engines],
-            "subject": dict(self.subject),
-            "cpus": dict(self.cpus),
-            "cpu_quota": self.cpu_quota,
-            "control_cpu_ns": self.control_cpu_ns,
-            "acknowledged": [dict(row) for row in self.acknowledged],
-            "thread_names": dict(self.thread_names),
-            "visits": [dict(visit) for visit in self.visits],
-            "no_visitor": self.no_visitor,
-            "last_words": dict(self.last_words),
-            "snapshots": [dict(snapshot) for snapshot in self.snapshots],
-            "link": dict(self.link),
-            "jmeter": dict(self.jmeter),
-        }
+        """The fields in their order, after the number of the format."""
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        failure = None if self.failure is None else vars(self.failure)
+        return {"format": RECORD_FORMAT, **values, "spec": self.spec.to_json(), "failure": failure}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialRecord:
-        """Raises UsageError for a record that another version wrote."""
+        """A field that was added later gets its default where an older record lacks it. Raises UsageError for a record
+        that another version wrote."""
         if data.get("format") != RECORD_FORMAT:
             raise UsageError(
                 f"its format is {data.get('format')}, and this version reads {RECORD_FORMAT}: use the version of "
                 "powerband that wrote the run, or start a new run"
             )
+        values: dict[str, Any] = {}
+        added_later = False
+        for each in fields(cls):
+            added_later |= each.name == _FIRST_ADDED_LATER
+            if each.name in data or not added_later:
+                value = data[each.name]
+                values[each.name] = tuple(value) if isinstance(each.default, tuple) else value
         failure = data["failure"]
-        return cls(
-            spec=TrialSpec.from_json(data["spec"]),
-            status=data["status"],
-            failure=None if failure is None else Failure(failure["code"], failure["message"]),
-            wall_ns=data["wall_ns"],
-            monotonic_ns=data["monotonic_ns"],
-            phases=data["phases"],
-            warmup_ended_by=data["warmup_ended_by"],
-            engines=tuple(data["engines"]),
-            subject=data["subject"],
-            cpus=data["cpus"],
-            cpu_quota=data.get("cpu_quota"),
-            control_cpu_ns=data.get("control_cpu_ns"),
-            acknowledged=tuple(data.get("acknowledged", ())),
-            thread_names=data.get("thread_names", {}),
-            visits=tuple(data.get("visits", ())),
-            no_visitor=data.get("no_visitor", ""),
-            last_words=data.get("last_words", {}),
-            snapshots=tuple(data.get("snapshots", ())),
-            link=data.get("link", {}),
-            jmeter=data.get("jmeter", {}),
-        )
+        values["spec"] = TrialSpec.from_json(data["spec"])
+        values["failure"] = None if failure is None else Failure(failure["code"], failure["message"])
+        return cls(**values)
 
 
 class TrialDir:

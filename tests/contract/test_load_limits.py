@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from powerband.loads.engine_specs import fleet_specs
 from powerband.model.load import Load
 from powerband.model.websocket import WebSocket
-from powerband.wire import protocol as wire
+from powerband.wire.message import encode
 
 DAY_NS = 24 * 3600 * 10**9
 LAST_REQUESTS = 2**32 - 2
@@ -95,7 +95,7 @@ def distribution(think: Any) -> Any:
 def engine_accepts(engine: Path, load: Load) -> bool:
     """Whether the engine gets ready; it is never told to go."""
     (spec,) = fleet_specs(load, url="http://127.0.0.1:9/", seed=1, descriptor_limit=10**6)
-    ran = subprocess.run([engine, "load"], check=False, input=wire.encode(spec), capture_output=True, timeout=30)
+    ran = subprocess.run([engine, "load"], check=False, input=encode(spec), capture_output=True, timeout=30)
     kinds = [line.split(b'"type":"')[1].split(b'"')[0] for line in ran.stdout.splitlines()]
     return b"armed" in kinds
 

@@ -24,10 +24,10 @@ from fakes.stand import (
 )
 from powerband.model.experiment import HostUse, Measure, Pinning, Ready, SubjectStop
 from powerband.model.load import Constant
+from powerband.model.warmup import WarmupSeries
 from powerband.processes.failures import Code
 from powerband.processes.ports import pick_port
 from powerband.store import SubjectAddress, TrialDir, TrialRecord
-from powerband.wire.protocol import WarmupSeries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 

@@ -9,10 +9,10 @@ from typing import Any
 from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Setting, TrialSpec
+from powerband.model.warmup import WarmupSeries
 from powerband.processes.stop_request import StopRequest
 from powerband.store import TrialDir, TrialRecord
 from powerband.trials.trial import run_trial
-from powerband.wire.protocol import WarmupSeries
 
 FAKES = Path(__file__).parent
 MS = 1_000_000

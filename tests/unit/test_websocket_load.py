@@ -14,7 +14,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.load import Constant, Exponential
 from powerband.model.plan import Setting
 from powerband.model.websocket import Binary, Call, Event, IdAfter, Publish, Text
-from powerband.wire import protocol as wire
+from powerband.wire import specs as wire
 
 SUBJECT = 'subject: {command: "./s {port} {t}", url: "ws://127.0.0.1:{port}/chat?room=1"}\n'
 HTTP = 'subject: {command: "./s {port} {t}"}\n'

@@ -20,7 +20,7 @@ from powerband.analyze.trial.series import one_second
 from powerband.analyze.trial.threads import is_counter
 from powerband.model.own_expression import OwnExpression
 from powerband.readings.probe_samples import Counters, own_readings
-from powerband.wire.protocol import kind_of
+from powerband.wire.message import kind_of
 
 SECOND_NS = 1_000_000_000
 LAG_SECONDS = 3  # a load generator that is silent for longer is not waited for

@@ -16,7 +16,7 @@ from powerband.base.hosts import http_url, request_target
 from powerband.model.load import Constant, Distribution, Exponential, Load, Step, Uniform
 from powerband.model.websocket import Binary, Call, Event, Message, Publish, Text, dialect_named
 from powerband.processes.failures import Code, TrialFailed
-from powerband.wire import protocol as wire
+from powerband.wire import specs as wire
 
 CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() slows fifteen-fold
 LOCAL_PORTS = 28_232  # of Linux where nobody has changed net.ipv4.ip_local_port_range

@@ -23,7 +23,9 @@ from powerband.processes.answered import check_answered, check_joined, check_mea
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.wire import protocol as wire
+from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan
+from powerband.wire.message import ErrorEvent, Wire, kind_of
+from powerband.wire.specs import LoadSpec
 
 BINARY = "powerband-engine"
 ARMED_TIMEOUT_S = 20.0
@@ -79,10 +81,10 @@ class IntervalMerger:
     """Adds up the intervals of a fleet by their place on the common grid; who has ended is not waited for."""
 
     def __init__(self, engines: int) -> None:
-        self._queues: list[list[wire.Interval]] = [[] for _ in range(engines)]
+        self._queues: list[list[Interval]] = [[] for _ in range(engines)]
         self._ended = [False] * engines
 
-    def add(self, engine: int, interval: wire.Interval) -> Iterator[FleetInterval]:
+    def add(self, engine: int, interval: Interval) -> Iterator[FleetInterval]:
         """The merged intervals that this one completes."""
         self._queues[engine].append(interval)
         return self._complete()
@@ -96,7 +98,7 @@ class IntervalMerger:
             yield _merge([queue.pop(0) for queue in self._queues if queue])
 
 
-def _merge(intervals: Sequence[wire.Interval]) -> FleetInterval:
+def _merge(intervals: Sequence[Interval]) -> FleetInterval:
     ok = sum(interval.outcomes.get("ok", 0) for interval in intervals)
     time_ns = sum(interval.response_time_ns_sum for interval in intervals)
     return FleetInterval(
@@ -128,7 +130,7 @@ class EngineFleet:
         self._ended = [False] * size
         self._summaries: list[Mapping[str, Any] | None] = [None] * size
 
-    def attach(self, process: EngineProcess, spec: wire.LoadSpec, pump: Pump) -> None:
+    def attach(self, process: EngineProcess, spec: LoadSpec, pump: Pump) -> None:
         index = len(self._processes)
         self._processes.append(process)
         process.send(spec)
@@ -173,29 +175,29 @@ class EngineFleet:
     def look(self) -> None:
         """Its lines come by themselves."""
 
-    def send(self, command: wire.Wire) -> None:
+    def send(self, command: Wire) -> None:
         for process in self._processes:
             process.send(command)
 
     def _line(self, index: int, line: bytes) -> None:
         self._events.write(b'{"engine":%d,' % index + line[1:])
-        match wire.kind_of(line):
+        match kind_of(line):
             case "interval":
-                event = wire.LOAD_EVENT.validate_json(line)
-                assert isinstance(event, wire.Interval)
+                event = LOAD_EVENT.validate_json(line)
+                assert isinstance(event, Interval)
                 self.seen.update(event.outcomes)
                 self.intervals.extend(self._merger.add(index, event))
             case "armed":
                 self._armed[index] = True
             case "phase":
-                phase = wire.LOAD_EVENT.validate_json(line)
-                assert isinstance(phase, wire.PhaseBegan)
+                phase = LOAD_EVENT.validate_json(line)
+                assert isinstance(phase, PhaseBegan)
                 self.phases.setdefault(phase.phase, phase.at_ns)
             case "summary":
                 self._summaries[index] = json.loads(line)
             case "error":
-                error = wire.LOAD_EVENT.validate_json(line)
-                assert isinstance(error, wire.ErrorEvent)
+                error = LOAD_EVENT.validate_json(line)
+                assert isinstance(error, ErrorEvent)
                 code = Code.DESCRIPTOR_LIMIT if error.kind == "limit" else Code.ENGINE_FAILED
                 raise TrialFailed(code, f"the engine gave up: {error.message}")
 
@@ -213,7 +215,7 @@ class EngineFleet:
 
 @contextmanager
 def fleet_up(
-    binary: Path, specs: Iterable[wire.LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
+    binary: Path, specs: Iterable[LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
 ) -> Iterator[EngineFleet]:
     """Starts one process for each spec and waits until all are armed; on leaving, all have ended.
 

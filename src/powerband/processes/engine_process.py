@@ -19,7 +19,7 @@ from types import TracebackType
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
 from powerband.store import disk_error
-from powerband.wire.protocol import Wire, encode
+from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18
 

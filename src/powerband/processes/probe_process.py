@@ -16,7 +16,9 @@ from powerband.base.errors import MeasurementError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.wire import protocol as wire
+from powerband.wire.message import ErrorEvent, kind_of
+from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Launched
+from powerband.wire.specs import ProbeSpec, Stop, WatchAlso
 
 LAUNCH_TIMEOUT_S = 20.0
 SERIES = {"scrape", "scrape_failed", "statsd"}
@@ -30,10 +32,10 @@ class RunningProbe:
     """A started probe; make one with `probe_up`."""
 
     def __init__(self, process: EngineProcess, lines: LineFile, grace_s: float) -> None:
-        self.launched: wire.Launched | None = None
-        self.exited: wire.Exited | None = None
-        self.end: wire.End | None = None
-        self.error: wire.ErrorEvent | None = None
+        self.launched: Launched | None = None
+        self.exited: Exited | None = None
+        self.end: End | None = None
+        self.error: ErrorEvent | None = None
         self._process = process
         self._lines = lines
         self._grace_s = grace_s
@@ -59,13 +61,13 @@ class RunningProbe:
         return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
 
     def watch(self, name: str, pid: int) -> None:
-        self._process.send(wire.WatchAlso(name=name, pid=pid))
+        self._process.send(WatchAlso(name=name, pid=pid))
 
     def stop(self, pump: Pump) -> None:
         """Ends the subject and everything it forked, and waits for the report. Raises TrialFailed(probe_failed)."""
         if self._ended:
             return
-        self._process.send(wire.Stop())
+        self._process.send(Stop())
         if not pump.wait(lambda: self._ended, self._grace_s + KILL_SLACK_S, stoppable=False):
             raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the subject in time")
 
@@ -81,21 +83,21 @@ class RunningProbe:
 
     def on_line(self, line: bytes) -> None:
         self._lines.write(line)
-        kind = wire.kind_of(line)
+        kind = kind_of(line)
         if kind == "jvm":
             self._jvm_lines.append(line)
         if kind in SERIES:
             self.on_series(line)
         if kind in MEASURED:
             return
-        match wire.PROBE_EVENT.validate_json(line):
-            case wire.Launched() as event:
+        match PROBE_EVENT.validate_json(line):
+            case Launched() as event:
                 self.launched = event
-            case wire.Exited() as event:
+            case Exited() as event:
                 self.exited = event
-            case wire.End() as event:
+            case End() as event:
                 self.end = event
-            case wire.ErrorEvent() as event:
+            case ErrorEvent() as event:
                 self.error = event
 
     def on_end(self) -> None:
@@ -110,9 +112,7 @@ class RunningProbe:
 
 
 @contextmanager
-def probe_up(
-    binary: Path, spec: wire.ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump
-) -> Iterator[RunningProbe]:
+def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump) -> Iterator[RunningProbe]:
     """Starts the probe and through it the subject; yields once the subject is launched. On leaving, the subject was
     asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of its stdin.
 

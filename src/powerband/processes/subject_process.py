@@ -48,7 +48,8 @@ from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError, connection_to
 from powerband.processes.toolchain import given_values
 from powerband.store import SubjectAddress
-from powerband.wire import protocol as wire
+from powerband.wire.probe_events import Exited
+from powerband.wire.specs import SAMPLE_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
 
 COUNTER_EVERY_NS = 500_000_000
 """Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
@@ -319,7 +320,7 @@ def out_of_memory(subject: RunningSubject) -> str:
     return text
 
 
-def describe_exit(exited: wire.Exited) -> str:
+def describe_exit(exited: Exited) -> str:
     if exited.signal is not None:
         try:
             return f"killed by {signal.Signals(exited.signal).name}"
@@ -330,15 +331,13 @@ def describe_exit(exited: wire.Exited) -> str:
     return f"exit code {exited.exit_code}"
 
 
-def probe_spec(
-    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]
-) -> wire.ProbeSpec:
+def probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]) -> ProbeSpec:
     """What the probe of a trial is told: the command to launch, and what to read of it. `log` gets its output."""
     page = rendered.metrics_url if scraped else None
     counts = subject.counts is not None
     every_ns = COUNTER_EVERY_NS if counts else SERIES_EVERY_NS
-    return wire.ProbeSpec(
-        launch=wire.Launch(
+    return ProbeSpec(
+        launch=Launch(
             name="subject",
             argv=rendered.argv,
             env=rendered.env,
@@ -350,21 +349,21 @@ def probe_spec(
         ),
         # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
         # as its counter is read, and without the events that make each switch dearer; its threads stay.
-        interval_ns=COUNTER_EVERY_NS if counts else wire.SAMPLE_EVERY_NS,
+        interval_ns=COUNTER_EVERY_NS if counts else SAMPLE_EVERY_NS,
         exact_counts=not counts,
         ports=() if counts else (rendered.port,),
-        scrape=None if page is None else wire.ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
+        scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
         host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )
 
 
-def _sink(rendered: Rendered, interval_ns: int) -> wire.StatsdSink | None:
+def _sink(rendered: Rendered, interval_ns: int) -> StatsdSink | None:
     port, socket = rendered.statsd_port, rendered.statsd_socket
     if port is None and socket is None:
         return None
-    return wire.StatsdSink(udp=None if port is None else f"127.0.0.1:{port}", unix=socket, interval_ns=interval_ns)
+    return StatsdSink(udp=None if port is None else f"127.0.0.1:{port}", unix=socket, interval_ns=interval_ns)
 
 
 def _wait_ready(

@@ -21,8 +21,9 @@ from pydantic import ValidationError
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
-from powerband.wire import link_events as wire
-from powerband.wire.protocol import ErrorEvent, Stop, encode
+from powerband.wire import link as wire
+from powerband.wire.message import ErrorEvent, encode
+from powerband.wire.specs import Stop
 
 _UP_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 5.0

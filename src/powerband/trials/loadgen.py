@@ -25,7 +25,7 @@ from powerband.processes.line_file import LineFile
 from powerband.processes.ports import local_ports
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.trial import GATHER_S, REPORT_SLACK_S
-from powerband.wire import protocol as wire
+from powerband.wire.specs import Drain, Go
 
 GO_LEAD_NS = 5_000_000
 _DEFAULT_SCENARIO = Load(users=1).scenario
@@ -117,14 +117,14 @@ def _drive(
         shown = len(fleet.intervals)
         return fleet.finished
 
-    fleet.send(wire.Go(at_ns=time.monotonic_ns() + GO_LEAD_NS))
+    fleet.send(Go(at_ns=time.monotonic_ns() + GO_LEAD_NS))
     drain_s = load.drain_ns / 1e9 + REPORT_SLACK_S
     interrupted = False
     try:
         done = pump.wait(finished, (warmup_ns + load.duration_ns) / 1e9 + drain_s, gather_s=GATHER_S)
     except TrialInterrupted:
         interrupted = True
-        fleet.send(wire.Drain())
+        fleet.send(Drain())
         done = pump.wait(finished, drain_s, stoppable=False)
     if not done:
         raise MeasurementError("the engine did not report the end of the run in time")

@@ -23,7 +23,7 @@ from powerband.processes.host import usable_cores
 from powerband.store import RunDir
 from powerband.trials.link_service import Link, check_link, link_up
 from powerband.trials.postgresql import DATABASE, USER, Cluster, cluster_up
-from powerband.wire.link_events import LinkSpec
+from powerband.wire.link import LinkSpec
 
 
 @dataclass(frozen=True)

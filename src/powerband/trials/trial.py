@@ -24,6 +24,7 @@ from powerband.loads.engine_specs import fleet_specs
 from powerband.loads.jmeter.driver import JMeterLoad, jmeter_up
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
+from powerband.model.warmup import WarmupSeries
 from powerband.processes.cpus import CpuSplit, cpu_split
 from powerband.processes.engine_fleet import FleetInterval, descriptor_limit, find_engine, fleet_up
 from powerband.processes.engine_process import Pump
@@ -41,8 +42,8 @@ from powerband.trials.instruments.heap_snapshots import LONGEST_S, Snapshot, Whe
 from powerband.trials.instruments.visitor import NoVisitorError, Visit, visitor_up
 from powerband.trials.link_service import Link
 from powerband.trials.services import Services
-from powerband.wire import protocol as wire
-from powerband.wire.protocol import WarmupSeries
+from powerband.wire.message import Wire
+from powerband.wire.specs import Drain, Go, LoadSpec, StartMeasure
 
 GO_LEAD_NS = 2_000_000  # from the go command to the common start: long enough to reach one engine
 GO_LEAD_PER_ENGINE_NS = 500_000
@@ -83,7 +84,7 @@ class Driver(Protocol):
 
     def look(self) -> None: ...
 
-    def send(self, command: wire.Wire) -> None: ...
+    def send(self, command: Wire) -> None: ...
 
     def check_begun(self) -> None: ...
 
@@ -356,7 +357,7 @@ class _Trial:
     def _warmup_max_ns(self) -> int:
         return max(self._joining_ns + self.experiment.measure.warmup_max_ns, self.load.joining_ns)
 
-    def _specs(self, url: str) -> list[wire.LoadSpec]:
+    def _specs(self, url: str) -> list[LoadSpec]:
         return fleet_specs(
             self.load,
             url=url,
@@ -387,7 +388,7 @@ class _Trial:
         go_ns = driver.begun_ns
         if go_ns is None:
             go_ns = time.monotonic_ns() + GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
-        driver.send(wire.Go(at_ns=go_ns))
+        driver.send(Go(at_ns=go_ns))
         self.phases["go"] = go_ns
         cpu_at_go_ns = time.process_time_ns()
         if self._joining_ns and self._warmup_ns != 0:
@@ -445,7 +446,7 @@ class _Trial:
     def _begin_window(self, pump: Pump, driver: Driver, subject: RunningSubject) -> None:
         self._snapshot("before", pump, subject)
         lead_ns = GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * len(driver.pids)
-        driver.send(wire.StartMeasure(at_ns=time.monotonic_ns() + lead_ns))
+        driver.send(StartMeasure(at_ns=time.monotonic_ns() + lead_ns))
 
     def _check_begun(
         self, pump: Pump, driver: Driver, passed: Callable[[Callable[[], bool]], Callable[[], bool]]
@@ -453,7 +454,7 @@ class _Trial:
         """Raises TrialFailed where there is nothing to measure: nobody was answered, or nobody joined. Why nobody could
         join is in the engines' last words, for which they are asked."""
         if self.load.websocket is not None and not driver.seen:
-            driver.send(wire.Drain())
+            driver.send(Drain())
             pump.wait(passed(lambda: driver.finished), self.load.drain_ns / 1e9 + REPORT_SLACK_S)
             driver.check_ended()
         driver.check_begun()

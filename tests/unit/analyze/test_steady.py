@@ -12,7 +12,7 @@ import pytest
 from fakes.trials import Figures, interval_lines
 from powerband.analyze.stats.special import Array
 from powerband.analyze.trial.steady import is_steady, mser, settled, window_is_steady
-from powerband.wire.protocol import WarmupSeries
+from powerband.model.warmup import WarmupSeries
 
 INTERVAL_S = 0.1
 MS = 1_000_000

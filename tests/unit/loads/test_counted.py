@@ -15,7 +15,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.subject_process import COUNTER_EVERY_NS
 from powerband.readings.fleet import merge_fleet
-from powerband.wire import protocol as wire
+from powerband.wire.specs import Go, StartMeasure
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -48,14 +48,14 @@ def test_the_window_begins_and_ends_with_a_reading_and_its_count_is_exact(events
     of = counted(events)
     of.on_series(reading(tick(-1), n_total=5))
     assert of.is_told and not of.intervals
-    of.send(wire.Go(at_ns=T0 - MS))
+    of.send(Go(at_ns=T0 - MS))
     for at in range(4):
         of.on_series(reading(tick(at), n_total=10 + 100 * at))
     assert of.phases == {"warmup": T0}
     assert [interval.ok for interval in of.intervals] == [100, 100, 100]
     assert of.seen["ok"] == 300
     of.check_begun()
-    of.send(wire.StartMeasure(at_ns=tick(3) + MS))
+    of.send(StartMeasure(at_ns=tick(3) + MS))
     for at in range(4, 12):
         of.on_series(reading(tick(at) + (5 * MS if at == 9 else 0), n_total=10 + 100 * at + (7 if at >= 9 else 0)))
     assert of.phases == {"warmup": T0, "measure": tick(4), "drain": tick(9) + 5 * MS}
@@ -79,7 +79,7 @@ def test_the_window_begins_and_ends_with_a_reading_and_its_count_is_exact(events
 
 def test_a_fixed_warm_up_needs_no_word(events: LineFile) -> None:
     of = counted(events, warmup_ns=2 * COUNTER_EVERY_NS, duration_ns=COUNTER_EVERY_NS)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     for at in range(4):
         of.on_series(reading(tick(at), n_total=at))
     assert of.phases == {"warmup": T0, "measure": tick(2), "drain": tick(3)}
@@ -87,7 +87,7 @@ def test_a_fixed_warm_up_needs_no_word(events: LineFile) -> None:
 
 def test_a_page_is_read_between_being_asked_for_and_being_there(events: LineFile) -> None:
     of = counted(events)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     for at, took in ((0, 10 * MS), (1, 30 * MS)):
         line = {"type": "scrape", "at_ns": tick(at), "took_ns": took, "values": {"n_total": at * 1.0}}
         of.on_series(json.dumps(line).encode())
@@ -100,14 +100,14 @@ def test_series_of_all_labels_are_added_and_those_named_are_chosen(events: LineF
     for at in range(2):
         line = {'n_total{a="x",b="1"}': 10.0 * at, 'n_total{a="y"}': 100.0 * at, "other_total": 7.0}
         for of in (whole, part):
-            of.send(wire.Go(at_ns=T0))
+            of.send(Go(at_ns=T0))
             of.on_series(json.dumps({"type": "scrape", "at_ns": tick(at), "values": line}).encode())
     assert (whole.seen["ok"], part.seen["ok"]) == (110, 10)
 
 
 def test_fractions_of_sampled_counters_add_up(events: LineFile) -> None:
     of = counted(events)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     for at in range(11):
         of.on_series(reading(tick(at), n_total=0.25 * at))
     assert sum(interval.ok for interval in of.intervals) == of.seen["ok"] == 2
@@ -120,7 +120,7 @@ def test_a_counter_that_goes_back_ends_the_trial_once_it_counts(events: LineFile
     if not begun:
         of.on_series(reading(tick(1), n_total=3))
         return
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     with pytest.raises(TrialFailed) as failed:
         of.on_series(reading(tick(1), n_total=3))
     assert failed.value.failure.code == Code.COUNTER_WENT_BACK
@@ -129,7 +129,7 @@ def test_a_counter_that_goes_back_ends_the_trial_once_it_counts(events: LineFile
 
 def test_what_comes_after_the_end_means_nothing(events: LineFile) -> None:
     of = counted(events, warmup_ns=0, duration_ns=COUNTER_EVERY_NS)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     of.on_series(reading(tick(0), n_total=0))
     of.on_series(reading(tick(1), n_total=9))
     assert of.finished
@@ -169,7 +169,7 @@ def test_what_came_and_could_not_be_read_is_told(events: LineFile) -> None:
 def test_a_counter_on_a_page_and_in_statsd_is_read_off_the_page(events: LineFile) -> None:
     """What is sent lags behind the page by up to a period of sending: taken together the two would go back."""
     of = counted(events)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     for at in range(4):
         of.on_series(reading(tick(at), "scrape", n_total=100 * at + 50))
         of.on_series(reading(tick(at) + MS, n_total=100 * at))
@@ -178,7 +178,7 @@ def test_a_counter_on_a_page_and_in_statsd_is_read_off_the_page(events: LineFile
 
 def test_a_counter_that_stands_still_is_said(events: LineFile) -> None:
     of = counted(events, warmup_ns=0, duration_ns=COUNTER_EVERY_NS)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     of.on_series(reading(tick(0), n_total=4))
     with pytest.raises(TrialFailed, match="did not grow within the warm-up, it stood at 4"):
         of.check_begun()
@@ -187,7 +187,7 @@ def test_a_counter_that_stands_still_is_said(events: LineFile) -> None:
 
 def test_one_that_stops_before_the_window_is_said(events: LineFile) -> None:
     of = counted(events, warmup_ns=COUNTER_EVERY_NS, duration_ns=COUNTER_EVERY_NS)
-    of.send(wire.Go(at_ns=T0))
+    of.send(Go(at_ns=T0))
     for at, value in enumerate((0, 5, 5)):
         of.on_series(reading(tick(at), n_total=value))
     assert of.finished

@@ -19,7 +19,9 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jdk import Jdk
 from powerband.processes.line_file import LineFile
 from powerband.store import TrialDir
-from powerband.wire import protocol as wire
+from powerband.wire.load_events import LOAD_EVENT
+from powerband.wire.probe_events import Exited, Launched
+from powerband.wire.specs import Go, StartMeasure
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -28,8 +30,8 @@ HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sen
 JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17, "JAVA_HOME"))
 
 
-def exited(at_ns: int, exit_code: int = 0) -> wire.Exited:
-    return wire.Exited(
+def exited(at_ns: int, exit_code: int = 0) -> Exited:
+    return Exited(
         type="exited", name="jmeter", at_ns=at_ns, exit_code=exit_code, asked=False, cpu_user_ns=0, cpu_system_ns=0,
         max_rss_bytes=0, voluntary_switches=0, involuntary_switches=0,
     )  # fmt: skip
@@ -37,10 +39,8 @@ def exited(at_ns: int, exit_code: int = 0) -> wire.Exited:
 
 @dataclass
 class Keeper:
-    launched: wire.Launched = field(
-        default_factory=lambda: wire.Launched(type="launched", name="jmeter", pid=42, at_ns=0)
-    )
-    exited: wire.Exited | None = None
+    launched: Launched = field(default_factory=lambda: Launched(type="launched", name="jmeter", pid=42, at_ns=0))
+    exited: Exited | None = None
 
 
 class Stand:
@@ -114,7 +114,7 @@ def begun(stand: Stand) -> None:
     stand.answer(0, 500)
     stand.look(510)
     assert stand.load.begun_ns == 100 * SECOND
-    stand.load.send(wire.Go(at_ns=100 * SECOND))
+    stand.load.send(Go(at_ns=100 * SECOND))
 
 
 def test_a_plan_from_its_first_request_to_its_end(stand: Any, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_plan_from_its_first_request_to_its_end(stand: Any, tmp_path: Path) ->
     assert of.load.intervals[0].rate_per_s == pytest.approx(100, rel=0.11)
     assert of.load.intervals[0].response_time_ns_mean == 5 * MS
     of.load.check_begun()
-    of.load.send(wire.StartMeasure(at_ns=100 * SECOND + 950 * MS))
+    of.load.send(StartMeasure(at_ns=100 * SECOND + 950 * MS))
     of.answer(900, 2_000)
     of.look(1_940)
     assert of.load.phases["measure"] == 100 * SECOND + 950 * MS
@@ -156,7 +156,7 @@ def test_what_is_said_is_said_as_an_engine_does(stand: Any, tmp_path: Path) -> N
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     for line in lines:
         assert line.pop("engine") == 0
-        wire.LOAD_EVENT.validate_json(json.dumps(line))
+        LOAD_EVENT.validate_json(json.dumps(line))
     assert [line["type"] for line in lines[:-1]] == ["interval"] * (len(lines) - 1)
     assert lines[-1]["type"] == "summary"
 
@@ -266,7 +266,7 @@ def test_nothing_right_and_no_memory(stand: Any) -> None:
     of: Stand = stand(warmup_ns=0)
     of.answer(0, 300, "500", "false")
     of.look(310)
-    of.load.send(wire.Go(at_ns=100 * SECOND))
+    of.load.send(Go(at_ns=100 * SECOND))
     of.look(700)
     with pytest.raises(TrialFailed, match="30 status_rejected"):
         of.load.check_begun()

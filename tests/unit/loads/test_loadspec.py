@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from powerband.loads.engine_specs import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
 from powerband.model.load import Exponential, Load, Step, Uniform
 from powerband.processes.failures import Code, TrialFailed
-from powerband.wire import protocol as wire
+from powerband.wire import specs as wire
 
 URL = "http://127.0.0.1:8080/ignored"
 

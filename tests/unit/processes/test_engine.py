@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from powerband.base.errors import MeasurementError
 from powerband.processes.engine_fleet import FleetInterval, IntervalMerger, find_engine
-from powerband.wire.protocol import Interval
+from powerband.wire.load_events import Interval
 
 INTERVAL_NS = 100
 

@@ -14,7 +14,7 @@ from powerband.base.errors import UserInterruptError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
-from powerband.wire.protocol import Stop
+from powerband.wire.specs import Stop
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
 from powerband.processes.requests import connection_to
 from powerband.processes.subject_process import Rendered, check_command, describe_exit, last_words, ready_check, render
-from powerband.wire import protocol as wire
+from powerband.wire.probe_events import Exited
 
 ENGINE = Path("/opt/engine")
 
@@ -156,7 +156,7 @@ def test_last_words_are_the_end_of_the_log(tmp_path: Path) -> None:
     ],
 )
 def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> None:
-    exited = wire.Exited(
+    exited = Exited(
         type="exited",
         name="subject",
         at_ns=0,

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from powerband.wire.protocol import WarmupSeries
+from powerband.model.warmup import WarmupSeries
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

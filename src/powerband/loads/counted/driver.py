@@ -25,12 +25,14 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.requests import connection_to
 from powerband.processes.subject_process import COUNTER_EVERY_NS
-from powerband.wire import protocol as wire
+from powerband.wire.load_events import Connections, Counts, Interval, Summary, Times, Window
+from powerband.wire.message import Wire, encode
+from powerband.wire.specs import Go, StartMeasure
 
 NAMES_SHOWN = 12
 PAGE_TIMEOUT_S = 2.0
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)[ {]", re.MULTILINE)
-_NO_TIMES = wire.Times(response_time_ns="", service_time_ns="", failed_time_ns="", send_lag_ns="", dropped_wait_ns="")
+_NO_TIMES = Times(response_time_ns="", service_time_ns="", failed_time_ns="", send_lag_ns="", dropped_wait_ns="")
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,12 @@ class Counted:
     def look(self) -> None:
         """The probe's lines come by themselves."""
 
-    def send(self, command: wire.Wire) -> None:
+    def send(self, command: Wire) -> None:
         """`go` and `measure`, as a fleet gets them: what they say holds from the first reading after their time."""
-        if isinstance(command, wire.Go):
+        if isinstance(command, Go):
             self._go_ns = command.at_ns
             self._measure_ns = None if self._warmup_ns is None else command.at_ns + self._warmup_ns
-        elif isinstance(command, wire.StartMeasure):
+        elif isinstance(command, StartMeasure):
             self._measure_ns = command.at_ns
 
     def on_series(self, line: bytes) -> None:
@@ -211,7 +213,7 @@ class Counted:
         self.seen["ok"] += ok
         self.intervals.append(FleetInterval(before.at_ns, now.at_ns, ok, ok, math.nan, 0))
         self._say(
-            wire.Interval(
+            Interval(
                 type="interval",
                 start_ns=before.at_ns,
                 end_ns=now.at_ns,
@@ -238,7 +240,7 @@ class Counted:
 
     def _end(self, opened: _Reading, now: _Reading) -> None:
         total, window = self._since_first(now), self._since_first(now) - self._since_first(opened)
-        summary = wire.Summary(
+        summary = Summary(
             type="summary",
             go_ns=self._go_ns or 0,
             measure_start_ns=opened.at_ns,
@@ -248,7 +250,7 @@ class Counted:
             cohort=_counts(window),
             cohort_times=_NO_TIMES,
             steps=(),
-            window=wire.Window(
+            window=Window(
                 outcomes={"ok": window},
                 bytes_received=0,
                 bytes_sent=0,
@@ -259,7 +261,7 @@ class Counted:
                 carried_out_ns_sum=0,
                 unanswered=0,
             ),
-            connections=wire.Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
+            connections=Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
             cpu_user_ns=0,
             cpu_system_ns=0,
             thread_cpu_ns=(),
@@ -269,13 +271,13 @@ class Counted:
         self._say(summary)
         self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
 
-    def _say(self, event: wire.Wire) -> None:
+    def _say(self, event: Wire) -> None:
         """As a fleet's only engine would have."""
-        self._events.write(b'{"engine":0,' + wire.encode(event)[1:])
+        self._events.write(b'{"engine":0,' + encode(event)[1:])
 
 
-def _counts(ok: int) -> wire.Counts:
-    return wire.Counts(scheduled=ok, sent=ok, dropped=0, outcomes={"ok": ok})
+def _counts(ok: int) -> Counts:
+    return Counts(scheduled=ok, sent=ok, dropped=0, outcomes={"ok": ok})
 
 
 def _some(names: list[str]) -> list[str]:

@@ -39,7 +39,10 @@ from powerband.processes.ports import pick_udp_port
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir
-from powerband.wire import protocol as wire
+from powerband.wire.load_events import Interval
+from powerband.wire.message import Wire, encode
+from powerband.wire.probe_events import Exited
+from powerband.wire.specs import Go, Launch, ProbeSpec, StartMeasure
 
 STARTS_WITHIN_S = 60.0
 LATE_NS = 300_000_000
@@ -146,8 +149,8 @@ def jmeter_up(
         raise TrialFailed(Code.JMETER_FAILED, str(error)) from None
     port = pick_udp_port()
     argv = jmeter_command(jmeter, file, properties, (*own_jvm_args(), *(load.jvm_args or ())), directory, port=port)
-    spec = wire.ProbeSpec(
-        launch=wire.Launch(
+    spec = ProbeSpec(
+        launch=Launch(
             name="jmeter",
             argv=argv,
             cwd=str(file.parent),
@@ -251,13 +254,13 @@ class JMeterLoad:
             "transactions_alone": self._account.transactions_alone,
         }
 
-    def send(self, command: wire.Wire) -> None:
+    def send(self, command: Wire) -> None:
         """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""
-        if isinstance(command, wire.Go):
+        if isinstance(command, Go):
             self.phases["warmup"] = command.at_ns
             if self._warmup_ns is not None:
                 self._account.measure_ns = command.at_ns + self._warmup_ns
-        elif isinstance(command, wire.StartMeasure):
+        elif isinstance(command, StartMeasure):
             self._account.measure_ns = command.at_ns
 
     def look(self) -> None:
@@ -328,7 +331,7 @@ class JMeterLoad:
                 f"JMeter's results, {self._directory.samples.name} of the trial, cannot be read: {error}",
             ) from None
 
-    def _take(self, intervals: Iterable[wire.Interval]) -> None:
+    def _take(self, intervals: Iterable[Interval]) -> None:
         for interval in intervals:
             self._say(interval)
             self.seen.update(interval.outcomes)
@@ -352,7 +355,7 @@ class JMeterLoad:
         self._say(summary)
         self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
 
-    def _ended_early(self, ended: wire.Exited) -> TrialFailed:
+    def _ended_early(self, ended: Exited) -> TrialFailed:
         if ended.exit_code != 0:
             return TrialFailed(Code.JMETER_FAILED, f"JMeter ended by itself with an error{self._said()}")
         begun_ns, opened_ns = self.begun_ns or 0, self._account.measure_ns
@@ -396,9 +399,9 @@ class JMeterLoad:
         )
         return f"{plugin}; it said (more in jmeter.out and jmeter.log of the trial):\n{shown}"
 
-    def _say(self, event: wire.Wire) -> None:
+    def _say(self, event: Wire) -> None:
         """As a fleet's only engine would have."""
-        self._events.write(b'{"engine":0,' + wire.encode(event)[1:])
+        self._events.write(b'{"engine":0,' + encode(event)[1:])
 
 
 def _wall_ahead_ns() -> int:

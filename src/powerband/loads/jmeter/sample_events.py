@@ -15,7 +15,17 @@ from typing import NamedTuple
 
 from powerband.loads.jmeter.jtl import JtlSample
 from powerband.processes.histogram_encoding import encode
-from powerband.wire import protocol as wire
+from powerband.wire.load_events import (
+    Connections,
+    Counts,
+    Interval,
+    Outcome,
+    PhaseName,
+    StepSummary,
+    Summary,
+    Times,
+    Window,
+)
 
 INTERVAL_NS = 100_000_000
 HISTOGRAM_EVERY = 10  # intervals
@@ -26,7 +36,7 @@ TRANSACTION = "Number of samples in transaction : "
 _MS = 1_000_000
 _NON_HTTP = "Non HTTP response code: "
 # By the end of the exception's name; the first whose pattern fits its message.
-_EXCEPTIONS: tuple[tuple[str, str, wire.Outcome], ...] = (
+_EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
     ("", "too many open files", "no_descriptors"),
     ("", "cannot assign requested address", "no_ports"),
     ("", "connect timed out|connection timed out", "connect_timeout"),
@@ -50,7 +60,7 @@ _EXCEPTIONS: tuple[tuple[str, str, wire.Outcome], ...] = (
 )
 
 
-def outcome_of(sample: JtlSample) -> wire.Outcome:
+def outcome_of(sample: JtlSample) -> Outcome:
     """What the plan's own assertions call a success is ok."""
     if sample.ok:
         return "ok"
@@ -75,7 +85,7 @@ class _Ended(NamedTuple):
 
     end_ns: int
     start_ns: int
-    outcome: wire.Outcome
+    outcome: Outcome
     sample: JtlSample
 
 
@@ -83,7 +93,7 @@ class _Ended(NamedTuple):
 class _Counted:
     """Requests by outcome, and the times of those that ended ok and of the others, by ms."""
 
-    outcomes: Counter[wire.Outcome] = field(default_factory=Counter)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
     ok_ms: Counter[int] = field(default_factory=Counter)
     failed_ms: Counter[int] = field(default_factory=Counter)
 
@@ -96,7 +106,7 @@ class _Counted:
 class _Window:
     """What ended within the measured window, and what its edges cut."""
 
-    outcomes: Counter[wire.Outcome] = field(default_factory=Counter)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
     bytes_received: int = 0
     bytes_sent: int = 0
     time_in_system_ns: int = 0
@@ -161,7 +171,7 @@ class Account:
         if self.begun_ns is None and self._waiting:
             self.begun_ns = self._passed_ns = min(ended.start_ns for ended in self._waiting)
 
-    def advance(self, until_ns: int) -> Iterator[wire.Interval]:
+    def advance(self, until_ns: int) -> Iterator[Interval]:
         """Each interval that ends by then; all that ended in it must have been added. Intervals end where the window
         begins and ends. A sample that came late is counted in the next, its times and its place in the window are its
         own."""
@@ -176,7 +186,7 @@ class Account:
                 end_ns = edge_ns
         return end_ns
 
-    def _interval(self, end_ns: int) -> wire.Interval:
+    def _interval(self, end_ns: int) -> Interval:
         start_ns, self._passed_ns = self._passed_ns, end_ns
         self._number += 1
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
@@ -194,7 +204,7 @@ class Account:
         histogram = None
         if self._number % HISTOGRAM_EVERY == 0:
             histogram, self._since_histogram = encode(_in_ns(self._since_histogram)), Counter()
-        return wire.Interval(
+        return Interval(
             type="interval",
             start_ns=start_ns,
             end_ns=end_ns,
@@ -215,7 +225,7 @@ class Account:
             response_time_ns=histogram,
         )
 
-    def _phase(self, at_ns: int) -> wire.PhaseName:
+    def _phase(self, at_ns: int) -> PhaseName:
         if self.measure_ns is None or at_ns < self.measure_ns:
             return "warmup"
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
@@ -247,16 +257,16 @@ class Account:
         if start_ns < closed_ns <= end_ns:
             window.carried_out_ns += closed_ns - start_ns
 
-    def end(self) -> Iterator[wire.Interval]:
+    def end(self) -> Iterator[Interval]:
         """The intervals that are left: all has been added."""
         yield from self.advance(max(self.last_end_ns, self.measure_end_ns or 0) + INTERVAL_NS)
 
-    def summary(self) -> wire.Summary:
+    def summary(self) -> Summary:
         """After `end`."""
         assert self.begun_ns is not None and self.measure_ns is not None
         window = self._window
         paused_ns = window.user_ns - window.time_in_system_ns + window.carried_in_ns - window.carried_out_ns
-        return wire.Summary(
+        return Summary(
             type="summary",
             go_ns=self.begun_ns,
             measure_start_ns=self.measure_ns,
@@ -264,7 +274,7 @@ class Account:
             end_ns=max(self.last_end_ns, self.measure_ns + self._duration_ns),
             total=_counts(self._total),
             cohort=_counts(self._cohort),
-            cohort_times=wire.Times(
+            cohort_times=Times(
                 response_time_ns=encode(_in_ns(self._cohort.ok_ms)),
                 service_time_ns=encode(_in_ns(self._cohort.ok_ms)),
                 failed_time_ns=encode(_in_ns(self._cohort.failed_ms)),
@@ -272,7 +282,7 @@ class Account:
                 dropped_wait_ns="",
             ),
             steps=tuple(
-                wire.StepSummary(
+                StepSummary(
                     name=label,
                     outcomes=dict(counted.outcomes),
                     response_time_ns=encode(_in_ns(counted.ok_ms)),
@@ -280,7 +290,7 @@ class Account:
                 )
                 for label, counted in sorted(self._labels.items())
             ),
-            window=wire.Window(
+            window=Window(
                 outcomes=dict(window.outcomes),
                 bytes_received=window.bytes_received,
                 bytes_sent=window.bytes_sent,
@@ -291,7 +301,7 @@ class Account:
                 carried_out_ns_sum=window.carried_out_ns,
                 unanswered=window.unanswered,
             ),
-            connections=wire.Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
+            connections=Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
             cpu_user_ns=0,
             cpu_system_ns=0,
             thread_cpu_ns=(),
@@ -301,10 +311,10 @@ class Account:
         )
 
 
-def _counts(counted: _Counted) -> wire.Counts:
+def _counts(counted: _Counted) -> Counts:
     """A sample that never ended is not known, so that all that were sent have ended."""
     sent = counted.outcomes.total()
-    return wire.Counts(scheduled=sent, sent=sent, dropped=0, outcomes=dict(counted.outcomes))
+    return Counts(scheduled=sent, sent=sent, dropped=0, outcomes=dict(counted.outcomes))
 
 
 def _in_ns(by_ms: Counter[int]) -> dict[int, int]:

@@ -1,5 +1,5 @@
 """The wire contract of `powerband-engine link`: its spec, and what it says. Mirrors engine/src/link/wire.rs field by
-field, held to it as `protocol.py` is to the rest; commands are those of `protocol.py`."""
+field; its commands are those of `specs.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from powerband.wire.protocol import PROTOCOL, Count, ErrorEvent, Wire
+from powerband.wire.message import PROTOCOL, Count, ErrorEvent, Wire
 
 
 class LinkSpec(Wire):

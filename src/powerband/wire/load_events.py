@@ -1,0 +1,168 @@
+"""Events of `powerband-engine load`: what an engine process says of its load, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, TypeAdapter
+
+from powerband.wire.message import Count, ErrorEvent, Hello, Wire
+
+PhaseName = Literal["warmup", "measure", "drain"]
+Outcome = Literal[
+    "ok",
+    "connect_refused",
+    "connect_timeout",
+    "connect_failed",
+    "tls_failed",
+    "reset",
+    "closed_early",
+    "timeout",
+    "bad_response",
+    "status_rejected",
+    "check_failed",
+    "no_descriptors",
+    "no_ports",
+    "unfinished",
+    "handshake_refused",
+    "violation",
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+Outcomes = Mapping[Outcome, Count]
+
+
+class Armed(Wire):
+    type: Literal["armed"]
+    at_ns: Count
+
+
+class PhaseBegan(Wire):
+    type: Literal["phase"]
+    phase: PhaseName
+    at_ns: Count
+
+
+class Interval(Wire):
+    """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests. The last
+    four are those of a WebSocket load."""
+
+    type: Literal["interval"]
+    start_ns: Count
+    end_ns: Count
+    phase: PhaseName
+    scheduled: Count
+    sent: Count
+    dropped: Count
+    outcomes: Outcomes
+    in_flight_now: Count
+    connections_now: Count
+    users_now: Count
+    response_time_ns_sum: Count
+    response_time_ns_max: Count
+    service_time_ns_sum: Count
+    send_lag_ns_max: Count
+    cpu_ns: Count
+    response_time_ns: str | None = None
+    joined_now: Count | None = None
+    drops: Count | None = None
+    joins_failed: Count | None = None
+    delivered: Count | None = None
+
+
+class Counts(Wire):
+    """scheduled == sent + dropped; sent == sum of outcomes."""
+
+    scheduled: Count
+    sent: Count
+    dropped: Count
+    outcomes: Outcomes
+
+
+class Times(Wire):
+    """Histograms, base64 of HdrHistogram V2-deflate, ns."""
+
+    response_time_ns: str
+    service_time_ns: str
+    failed_time_ns: str
+    send_lag_ns: str
+    dropped_wait_ns: str
+
+
+class StepSummary(Wire):
+    name: str
+    outcomes: Outcomes
+    response_time_ns: str
+    service_time_ns: str
+
+
+class Window(Wire):
+    """What ended within the measured window, whenever it was intended, and what its edges cut: the ages of requests in
+    flight and of pauses under way. user_ns x pipeline == time in system + think - carried in + carried out."""
+
+    outcomes: Outcomes
+    bytes_received: Count
+    bytes_sent: Count
+    time_in_system_ns_sum: Count
+    think_ns_sum: Count
+    user_ns: Count
+    carried_in_ns_sum: Count
+    carried_out_ns_sum: Count
+    unanswered: Count
+
+
+class Connections(Wire):
+    opened: Count
+    failed: Count
+    closed_by_peer: Count
+    open_max: Count
+    connect_time_ns: str
+
+
+class WebSocketSummary(Wire):
+    """Of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
+    `tallies`: the highest count that an answer held, by label."""
+
+    joins_started: Count
+    joined: Count
+    rejoined: Count
+    joins_failed: Outcomes
+    join_time_ns: str
+    drops: dict[str, Count]
+    close_codes: dict[str, Count]
+    messages_received: Count
+    unsolicited: Count
+    unmatched: Count
+    published: Count
+    delivered: Count
+    delivery_time_ns: str
+    published_in_window: Count
+    delivered_in_window: Count
+    tallies: dict[str, Count]
+
+
+class Summary(Wire):
+    """An engine's last line: the whole run (`total`), the requests intended in the window (`cohort`), the window."""
+
+    type: Literal["summary"]
+    go_ns: Count
+    measure_start_ns: Count
+    measure_end_ns: Count
+    end_ns: Count
+    total: Counts
+    cohort: Counts
+    cohort_times: Times
+    steps: tuple[StepSummary, ...]
+    window: Window
+    connections: Connections
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    thread_cpu_ns: tuple[Count, ...]
+    max_rss_bytes: Count
+    rejected_statuses: Mapping[str, Count] = {}
+    websocket: WebSocketSummary | None = None
+    ended_by: str
+
+
+LoadEvent = Annotated[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent, Field(discriminator="type")]
+LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)

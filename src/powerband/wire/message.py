@@ -1,0 +1,57 @@
+"""The base of every message between control plane and engine, and how a message becomes a line of JSON and back.
+
+The modules beside this one mirror engine/src/spec.rs, events.rs and link/wire.rs field by field; a contract test holds
+both sides to `protocol/*.schema.json` and to the same examples. All times are integer ns; instants are CLOCK_MONOTONIC,
+which every process of one host shares.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PROTOCOL = 1
+
+
+class Wire(BaseModel):
+    """Base of all messages: exact types, unknown keys refused, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Count = Annotated[int, Field(ge=0, lt=2**64)]
+Cpus = tuple[Count, ...]
+
+
+class Hello(Wire):
+    type: Literal["hello"]
+    protocol: Count
+    version: str
+    pid: Count
+    monotonic_ns: Count
+    wall_ns: Count
+    descriptor_limit: Count
+
+
+class ErrorEvent(Wire):
+    """`kind`: spec, limit, resolve, internal, launch."""
+
+    type: Literal["error"]
+    kind: str
+    message: str
+
+
+_TYPE = b'{"type":"'
+
+
+def kind_of(line: bytes) -> str:
+    """An event line's type without decoding the line; empty where the line does not begin with it."""
+    if not line.startswith(_TYPE):
+        return ""
+    return line[len(_TYPE) : line.find(b'"', len(_TYPE))].decode("ascii", "replace")
+
+
+def encode(message: Wire) -> bytes:
+    """One line, newline included; absent values are left out."""
+    return message.model_dump_json(exclude_none=True).encode() + b"\n"

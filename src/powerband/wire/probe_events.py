@@ -1,0 +1,194 @@
+"""Events of `powerband-engine probe`: the life of a subject, and samples of its processes, threads, JVMs and series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from powerband.wire.message import Count, ErrorEvent, Hello, Wire
+
+
+class Launched(Wire):
+    type: Literal["launched"]
+    name: str
+    pid: int
+    at_ns: Count
+
+
+class TreeSample(Wire):
+    name: str
+    processes_now: Count
+    threads_now: Count
+    threads_started: Count | None = None
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    rss_bytes_now: Count
+    pss_bytes_now: Count | None = None
+    context_switches: Count | None = None
+    voluntary_switches: Count
+    involuntary_switches: Count
+    run_wait_ns: Count
+    minor_faults: Count
+    major_faults: Count
+    descriptors_now: Count
+    descriptors_left_now: Count | None = None
+    sockets_now: Count
+
+
+class HostSample(Wire):
+    """CPU times are those of the spec's `host_cpus`; everything else is the whole host's."""
+
+    cpu_busy_ns: Count
+    cpu_idle_ns: Count
+    cpu_steal_ns: Count
+    context_switches: Count
+    forks: Count
+    runnable_now: Count
+    load_average_1m: float
+    memory_available_bytes_now: Count
+    psi_cpu_some_ns: Count | None = None
+    psi_memory_some_ns: Count | None = None
+    psi_io_some_ns: Count | None = None
+    listen_overflows: Count
+    listen_drops: Count
+    accept_queue_now: Count
+    accept_queue_limit: Count
+
+
+class Sample(Wire):
+    type: Literal["sample"]
+    at_ns: Count
+    trees: tuple[TreeSample, ...]
+    host: HostSample
+
+
+WaitKind = Literal["lock", "sleep", "socket", "poll", "disk", "memory", "other"]
+
+
+class PoolSample(Wire):
+    """Counters are cumulative; `blocked_on_samples` too: observations of a blocked thread by what it waited on (a
+    kind's growth over the growth of all is its share of the blocked time; empty where the kernel does not tell).
+    `on_cpu_ns_max`: the most that one thread ran since the last event. Recordings of older engines have neither."""
+
+    pool: str
+    threads_now: Count
+    on_cpu_ns: Count
+    run_wait_ns: Count
+    blocked_ns: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+    states_now: Mapping[str, Count]
+    wait_channels_now: Mapping[str, Count]
+    blocked_on_samples: Mapping[WaitKind, Count] = {}
+    on_cpu_ns_max: Count = 0
+
+
+class ThreadSample(Wire):
+    """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met."""
+
+    tid: Count
+    name: str
+    on_cpu_ns: Count
+    run_wait_ns: Count
+    switches: Count
+
+
+class Threads(Wire):
+    """`threads`: those that ran since the last event, the busiest first."""
+
+    type: Literal["threads"]
+    at_ns: Count
+    tree: str
+    pools: tuple[PoolSample, ...]
+    threads: tuple[ThreadSample, ...] = ()
+
+
+class Collector(Wire):
+    name: str
+    count: Count
+    time_ns: Count
+
+
+class Jvm(Wire):
+    """One JVM of the launched tree, as it tells of itself."""
+
+    type: Literal["jvm"]
+    at_ns: Count
+    tree: str
+    pid: Count
+    heap_used_bytes_now: Count
+    heap_committed_bytes_now: Count
+    collectors: tuple[Collector, ...]
+    safepoint_ns: Count | None = None
+    threads_live_now: Count
+    threads_daemon_now: Count
+    threads_peak: Count
+    threads_started: Count
+
+
+class Scrape(Wire):
+    """One reading of the metrics page: values by series, as on the page."""
+
+    type: Literal["scrape"]
+    at_ns: Count
+    took_ns: Count
+    values: Mapping[str, float]
+
+
+class ScrapeFailed(Wire):
+    type: Literal["scrape_failed"]
+    at_ns: Count
+    took_ns: Count
+    reason: str
+
+
+class Statsd(Wire):
+    """What the sink has taken in since the start: values by series, named as on a Prometheus page; `updates`: values
+    accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
+
+    type: Literal["statsd"]
+    at_ns: Count
+    values: Mapping[str, float]
+    packets: Count
+    bytes: Count
+    updates: Count
+    malformed: Count
+    dropped: Count
+
+
+class Exited(Wire):
+    """The launched process ended; rusage covers it and its waited-for children."""
+
+    type: Literal["exited"]
+    name: str
+    at_ns: Count
+    exit_code: int | None = None
+    signal: int | None = None
+    asked: bool
+    cpu_user_ns: Count
+    cpu_system_ns: Count
+    max_rss_bytes: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+
+
+class End(Wire):
+    """The probe's last line; `killed`: processes of the launched tree that had to be killed."""
+
+    type: Literal["end"]
+    at_ns: Count
+    killed: Count
+    cpu_ns: Count
+    samples: Count
+    samples_late: Count
+
+
+ProbeEvent = Annotated[
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent,
+    Field(discriminator="type"),
+]
+PROBE_EVENT: TypeAdapter[
+    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
+] = TypeAdapter(ProbeEvent)
