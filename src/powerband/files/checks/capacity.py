@@ -69,7 +69,7 @@ def _check_load(root: Node, problems: list[FileProblem]) -> None:
 
 
 def _with_users(root: Node) -> Node:
-    load = root.at("load")
+    load = root.children.get("load", Node({}))
     named = [load.at(key).value for key in ("users", "rate")]
     if named != [None, None] or not isinstance(load.value, dict):
         return root
