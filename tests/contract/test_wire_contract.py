@@ -11,16 +11,19 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from powerband.wire import link_events as link_protocol
-from powerband.wire import protocol as wire
+from powerband.wire import link as link_protocol
+from powerband.wire.load_events import LOAD_EVENT, OUTCOMES, Outcome
+from powerband.wire.message import encode, kind_of
+from powerband.wire.probe_events import PROBE_EVENT
+from powerband.wire.specs import COMMAND, LoadSpec, ProbeSpec
 
 PROTOCOL = Path(__file__).parents[2] / "protocol"
 TYPES: dict[str, TypeAdapter[Any]] = {
-    "load-spec": TypeAdapter(wire.LoadSpec),
-    "probe-spec": TypeAdapter(wire.ProbeSpec),
-    "command": wire.COMMAND,
-    "load-event": wire.LOAD_EVENT,
-    "probe-event": wire.PROBE_EVENT,
+    "load-spec": TypeAdapter(LoadSpec),
+    "probe-spec": TypeAdapter(ProbeSpec),
+    "command": COMMAND,
+    "load-event": LOAD_EVENT,
+    "probe-event": PROBE_EVENT,
     "link-spec": TypeAdapter(link_protocol.LinkSpec),
     "link-event": link_protocol.LINK_EVENT,
 }
@@ -59,7 +62,7 @@ def test_a_bad_example_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("path", examples("good"))
 def test_what_python_writes_is_what_it_read(path: Path) -> None:
     message = type_of(path).validate_json(path.read_text())
-    line = wire.encode(message)
+    line = encode(message)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
     jsonschema.validate(json.loads(line), schema_of(path))
     assert type_of(path).validate_json(line) == message
@@ -106,14 +109,14 @@ def fields_of(schema: Any) -> set[frozenset[str]]:
 
 def test_the_example_with_every_outcome_has_ours() -> None:
     example = PROTOCOL / "good" / "load-event.interval-with-every-outcome.json"
-    assert tuple(json.loads(example.read_text())["outcomes"]) == wire.OUTCOMES
-    assert set(wire.OUTCOMES) == set(get_args(wire.Outcome))
+    assert tuple(json.loads(example.read_text())["outcomes"]) == OUTCOMES
+    assert set(OUTCOMES) == set(get_args(Outcome))
 
 
 def test_the_type_of_a_line_is_seen_without_decoding_it() -> None:
     for path in (PROTOCOL / "good").glob("*-event.*.json"):
         event = json.loads(path.read_text())
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
-        assert wire.kind_of(line) == event["type"]
-    assert wire.kind_of(b'{"at_ns":1,"type":"armed"}') == ""
-    assert wire.kind_of(b"garbage") == ""
+        assert kind_of(line) == event["type"]
+    assert kind_of(b'{"at_ns":1,"type":"armed"}') == ""
+    assert kind_of(b"garbage") == ""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from powerband.base.errors import ExperimentError, FileProblem, Position
+from powerband.base.errors import ExperimentError, FileProblem, Position, UsageError
 
 Scalar = bool | int | float | str | None
 _FOLD_MARK = "\a"  # what the reader leaves where it folded a line, to write the text back the same
@@ -42,6 +43,13 @@ class Node:
         """The entries of a list; empty for anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
+    def at(self, *keys: str) -> Node:
+        """The entry at a path of keys; an empty one where there is none."""
+        node = self
+        for key in keys:
+            node = node.children.get(key, _NOTHING)
+        return node
+
     def plain(self) -> Any:
         """The bare value, positions dropped."""
         if isinstance(self.value, dict):
@@ -64,6 +72,19 @@ class Node:
 
     def key_problem(self, message: str) -> FileProblem:
         return FileProblem(message, self.key, self.key_position or self.position)
+
+
+_NOTHING = Node(None)
+
+
+def read_file(path: Path) -> str:
+    """The text of a file of experiments or subjects. Raises UsageError, and ExperimentError where it is no UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ExperimentError(f"{path} is not UTF-8 text (byte {error.start}): {error.reason}") from None
 
 
 def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:

@@ -13,8 +13,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from powerband.base.units import duration_text
 from powerband.base.yaml_document import parse_scalar
+from powerband.loads import kind_of
 from powerband.model.experiment import Constraint, Experiment, Objective
-from powerband.model.load import OF_JMETER, Constant, Exponential, Load, Uniform
+from powerband.model.load import Constant, Exponential, Uniform
 
 # Text that needs no quotes wherever it stands, within [..] and {..} too; all other text gets double quotes, since the
 # emitter leaves some bare that reads back as something else ([?0] is a mapping).
@@ -61,11 +62,9 @@ def _short(value: BaseModel) -> Any:
             fields = _fields(value)
             plain = {fields.pop("direction"): fields.pop("metric"), **fields}
         case Experiment():
-            plain = _fields(value)
-            if value.is_self_driven:  # the rest of its load stands in for one
-                plain["load"] = {"duration": plain["load"]["duration"]}
-        case Load(jmeter=str()):  # the plan says the rest
-            plain = {key: item for key, item in _fields(value).items() if key in OF_JMETER}
+            plain, keys = _fields(value), kind_of(value).load_keys
+            if keys is not None:  # the others are defaults that nothing reads
+                plain["load"] = {key: item for key, item in plain["load"].items() if key in keys}
         case _:
             plain = _fields(value)
     return plain

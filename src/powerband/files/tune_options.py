@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError
-from powerband.base.hosts import is_websocket, request_target
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 from powerband.files.experiment_file import build_experiment
 from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
 from powerband.files.levels import parse_levels
+from powerband.loads import SELF_DRIVEN, kind_of_url
 from powerband.model.experiment import Experiment, parse_constraint
 from powerband.model.load import Load
 from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64
-DEFAULT_SLO = "error_rate < 1%"
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 
@@ -80,7 +79,8 @@ class Tuning:
         else:
             _refuse_requests(self.url, self.request, self.expect, self.headers)
             root = merge(root, _counter(self.counts, self.metrics_url, [*self.command, *self.env]))
-        root = merge(root, _objective(self.objective, self.slo, errors=self.counts is None))
+        kind = kind_of_url(self.url) if self.counts is None else SELF_DRIVEN
+        root = merge(root, _objective(self.objective, self.slo, kind.default_slo))
         root = merge(root, _at("allow_hosts", "--allow-host", list(self.allow_hosts)))
         factors = _factors(self.parameters, problems)
         if self.revisions is not None:
@@ -119,7 +119,7 @@ def load_of(
 ) -> Load:
     """The load of `powerband load`: the same options and errors, without a server to start."""
     # A load is checked as part of an experiment; its server stands in for the one that runs already.
-    stand_in = {"command": ["server"], "url": "ws://127.0.0.1/" if is_websocket(url) else "http://127.0.0.1/"}
+    stand_in = {"command": ["server"], "url": kind_of_url(url).local_url}
     root = _with_options(_node("", {"name": "load", "subject": stand_in}), options, closed=True)
     return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path()).load
 
@@ -193,8 +193,7 @@ def _refuse_requests(url: str, request: Mapping[str, str], expect: Sequence[str]
 
 
 def _request(url: str, request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]) -> Node:
-    """The one request of the load, whose path is the URL's; of a WebSocket url the one message, and the headers are the
-    handshake's."""
+    """The load: one request, or one message over a WebSocket."""
     pairs = []
     for text in headers:
         name, colon, value = text.partition(":")
@@ -202,34 +201,24 @@ def _request(url: str, request: Mapping[str, str], expect: Sequence[str], header
             raise UsageError(f"--header {text}: write 'Name: value'")
         pairs.append([name.strip(), value.strip()])
     step: dict[str, Node] = {}
-    load: dict[str, Node] = {}
-    if is_websocket(url):
-        load["websocket"] = Node({"headers": _node("--header", pairs)}, f"--url {url}")
-        if "message" not in request:
-            raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
-    else:
-        step = {"path": Node(request_target(url), f"--url {url}"), "headers": _node("--header", pairs)}
-    if "method" in request or not is_websocket(url):
-        method = request.get("method", "GET").upper()
+    if "method" in request:
+        method = request["method"].upper()
         step["method"] = Node(method, f"--method {method}")
-    for key in ("body", "message"):
-        if key in request:
-            step[key] = Node(request[key], f"--{key}")
+    step |= {key: Node(request[key], f"--{key}") for key in ("body", "message") if key in request}
     if expect:
         step["expect"] = Node(tuple(Node(text, f"--expect {text}") for text in expect), "--expect")
-    load["scenario"] = Node((Node(step, "--url"),), "--url")
-    return Node({"load": Node(load, "load")})
+    return Node({"load": Node(kind_of_url(url).load_of_options(url, step, _node("--header", pairs)), "load")})
 
 
-def _objective(objective: tuple[str, str], slo: Sequence[str], *, errors: bool = True) -> Node:
-    """`errors`: requests may fail, so that few of them shall, unless that is said otherwise."""
+def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str | None) -> Node:
+    """`default_slo`: a condition on errors, which holds unless another one is given."""
     direction, metric = objective
     conditions = [(text, condition.strip()) for text in slo for condition in text.split(",") if condition.strip()]
     constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
     # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
-    if errors and asked and not any(_concerns_errors(condition) for _, condition in conditions):
-        constraints.append(Node(DEFAULT_SLO, "--slo"))
+    if default_slo and asked and not any(_concerns_errors(condition) for _, condition in conditions):
+        constraints.append(Node(default_slo, "--slo"))
     entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})
 

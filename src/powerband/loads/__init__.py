@@ -1,14 +1,16 @@
 """The kinds of load: HTTP, WebSocket, a JMeter plan, a program that drives itself. A folder holds all of one kind.
 
-The kind of an experiment is asked for here and nowhere else; its object answers everything that depends on it.
+Which kind an experiment has is asked here and nowhere else; the kind's object answers everything that depends on it.
 """
 
+from powerband.base.hosts import is_websocket
+from powerband.base.yaml_document import Node
 from powerband.loads.counted.kind import SelfDriven
 from powerband.loads.http.kind import Http
 from powerband.loads.jmeter.kind import JMeterPlan
 from powerband.loads.kind import LoadKind
 from powerband.loads.websocket.kind import WebSocketUsers
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 
 HTTP, WEBSOCKET, JMETER, SELF_DRIVEN = Http(), WebSocketUsers(), JMeterPlan(), SelfDriven()
@@ -20,7 +22,23 @@ def kind_of(experiment: Experiment) -> LoadKind:
 
 
 def kind_of_load(load: Load) -> LoadKind:
-    """The same of a load that drives a server."""
+    """The kind of a load that drives a server."""
     if load.jmeter is not None:
         return JMETER
     return HTTP if load.websocket is None else WEBSOCKET
+
+
+def kind_of_url(url: str) -> Http | WebSocketUsers:
+    """The kind of a load of this URL."""
+    return WEBSOCKET if is_websocket(url) else HTTP
+
+
+def kind_in_file(root: Node, subject: Subject | None) -> LoadKind:
+    """The kind that a file asks for, before its load is known to be valid. `subject` is None where it is not valid."""
+    if root.at("subject", "counts").value is not None:
+        return SELF_DRIVEN
+    if root.at("load", "jmeter").value is not None:
+        return JMETER
+    if root.at("load", "websocket").value is not None:
+        return WEBSOCKET
+    return HTTP if subject is None else kind_of_url(subject.url)

@@ -1,14 +1,58 @@
-"""What each kind of load is to the rest of powerband: one object that knows its part in every phase of a run.
+"""LoadKind: what each kind of load is to the rest of powerband. One object knows its part in every phase of a run.
 
 Not here: which kind an experiment has (`loads/__init__.py`), and the parts themselves (the folder of each kind).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from powerband.base.errors import FileProblem
+from powerband.base.yaml_document import Node
+from powerband.model.experiment import Experiment, Subject
 
 
 class LoadKind:
-    """A kind of load. What a method returns here holds for every kind that does not say otherwise."""
+    """A kind of load. What stands here holds for every kind that does not say otherwise."""
 
     name: ClassVar[str]
+    load_keys: ClassVar[tuple[str, ...] | None] = None
+    """The keys of `load` that it reads, and a resolved file keeps; None: all of them."""
+    beside_level: ClassVar[Mapping[str, object]] = {}
+    """The keys without which one level of a factor `load.*` makes no valid load."""
+    uses_url: ClassVar[bool] = True
+    """Whether `subject.url` is where the load goes: then the server listens there, and its host may be loaded."""
+    users_join: ClassVar[bool] = False
+    """Whether each user opens a connection that it keeps, before it sends anything."""
+    start_ns: ClassVar[int] = 0
+    """How long the load takes to start, once the server is ready."""
+    default_slo: ClassVar[str | None] = "error_rate < 1%"
+    """The condition of `powerband tune` where none is given."""
+    no_capacity: ClassVar[str | None] = None
+    """Why the objective cannot be capacity; None: it can."""
+
+    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
+        """Checks the load of a file, and fills in what nobody needs to write.
+
+        `subject` is None where it is not valid itself. Returns the tree, and whether the load as a whole was found
+        wrong: then the model does not say so again."""
+        raise NotImplementedError
+
+    def check_experiment(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+        """Checks what only a valid experiment shows; `root` is its tree."""
+
+    def check_to_run(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+        """Checks what a run needs besides the file."""
+
+    def has_metric(self, metric: str) -> bool:
+        """Whether a trial can have this metric, as far as the load decides it."""
+        return True
+
+    def why_missing(self, metric: str) -> str | None:
+        """Why trials lack this metric; None where this kind of load knows no reason of its own."""
+        return None
+
+    def goodput_words(self, experiment: Experiment) -> str:
+        """The name of the metric `goodput_per_s` in sentences."""
+        return "goodput"

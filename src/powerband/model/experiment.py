@@ -22,6 +22,7 @@ from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
 from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
 from powerband.model.plan import Level, Setting, Stage, format_level, grid, one_at_a_time
+from powerband.model.templates import placeholders
 from powerband.model.websocket import WebSocket
 
 
@@ -414,6 +415,12 @@ class Experiment(Frozen):
             return self
         cwd = folder.replace("{", "{{").replace("}", "}}")
         return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
+
+    @property
+    def load_varies(self) -> bool:
+        """Whether settings may differ in their loads."""
+        dialect = [] if self.load.websocket is None else [self.load.websocket.dialect]
+        return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
 
     def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and

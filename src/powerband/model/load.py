@@ -29,8 +29,6 @@ from powerband.model.websocket import Message, WebSocket
 
 DAY_S = DAY_NS / 1e9
 PACE_MIN_NS = 1000  # the load engine's own limit
-OF_JMETER = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
-"""Keys of a load that is a JMeter plan: the plan says all else."""
 
 
 class Constant(Frozen):

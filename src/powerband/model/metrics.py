@@ -6,18 +6,20 @@ Objectives, claims, tables and plots name metrics by these names; `?` in a patte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from powerband.base.errors import did_you_mean
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity. `unit`: `per_s`, `ns`, `ratio`, `bytes`, `count`, `cores`, `per_request`."""
+    """One measured quantity. `unit`: `per_s`, `ns`, `ratio`, `bytes`, `count`, `cores`, `per_request`. `needs_load`:
+    it is of requests, users or load engines, so that a self-driven subject never has it."""
 
     name: str
     unit: str
     help: str
+    needs_load: bool = False
 
 
 def _quantiles(what: str, label: str) -> list[Metric]:
@@ -33,6 +35,10 @@ def _quantiles(what: str, label: str) -> list[Metric]:
     return [Metric(f"{what}_ns_{key}", "ns", f"{label}, {text}") for key, text in names.items()]
 
 
+def _of_load(*metrics: Metric) -> list[Metric]:
+    return [replace(metric, needs_load=True) for metric in metrics]
+
+
 _ALL = [
     Metric(
         "goodput_per_s",
@@ -46,19 +52,21 @@ _ALL = [
         "highest Poisson rate at which the constraints hold: searched for each setting, an objective only",
     ),
     Metric("achieved_rate_per_s", "per_s", "requests that ended per second, whatever their outcome"),
-    Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
-    Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
-    Metric(
-        "run_error_rate",
-        "ratio",
-        "share of all requests since the start, warm-up included, that did not end ok; those without an answer when "
-        "the drain was over are among them",
+    *_of_load(
+        Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
+        Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
+        Metric(
+            "run_error_rate",
+            "ratio",
+            "share of all requests since the start, warm-up included, that did not end ok; those without an answer "
+            "when the drain was over are among them",
+        ),
+        Metric("dropped_rate", "ratio", "share of scheduled work that was never sent (in-flight bound)"),
+        *_quantiles("response_time", "from intended to done"),
+        *_quantiles("service_time", "from sent to done"),
+        Metric("connect_time_ns_p99", "ns", "time to connect, p99"),
+        Metric("send_lag_ns_p99", "ns", "from intended to sent, p99: the generator's own delay"),
     ),
-    Metric("dropped_rate", "ratio", "share of scheduled work that was never sent (in-flight bound)"),
-    *_quantiles("response_time", "from intended to done"),
-    *_quantiles("service_time", "from sent to done"),
-    Metric("connect_time_ns_p99", "ns", "time to connect, p99"),
-    Metric("send_lag_ns_p99", "ns", "from intended to sent, p99: the generator's own delay"),
     Metric("subject_cpu_cores", "cores", "CPU seconds per second of the subject's process tree"),
     Metric(
         "subject_cpu_share",
@@ -103,58 +111,64 @@ _ALL = [
     Metric("link_dropped", "count", "packets that the link dropped, since its start: its queue was full"),
     Metric("link_missed", "count", "packets that a link in user space was too slow for, since its start"),
     Metric("link_late_ns_p99", "ns", "how much later than planned a link in user space let packets go, p99"),
-    Metric("engine_cpu_cores", "cores", "CPU seconds per second of all engine processes"),
-    Metric("engine_cpu_share_max", "ratio", "CPU share of the busiest engine thread"),
-    Metric("engine_run_wait_cores", "cores", "thread-seconds per second that engine threads waited for a CPU"),
-    Metric("engine_run_wait_ns_mean", "ns", "mean wait of an engine thread for a CPU, each time it was to run"),
-    Metric("engine_cpu_ns_per_request", "ns", "CPU of the engine per ended request"),
+    *_of_load(
+        Metric("engine_cpu_cores", "cores", "CPU seconds per second of all engine processes"),
+        Metric("engine_cpu_share_max", "ratio", "CPU share of the busiest engine thread"),
+        Metric("engine_run_wait_cores", "cores", "thread-seconds per second that engine threads waited for a CPU"),
+        Metric("engine_run_wait_ns_mean", "ns", "mean wait of an engine thread for a CPU, each time it was to run"),
+        Metric("engine_cpu_ns_per_request", "ns", "CPU of the engine per ended request"),
+    ),
     Metric("host_steal_share", "ratio", "share of the CPUs' time stolen by the hypervisor"),
     Metric("host_foreign_cores", "cores", "CPU used on the trial's CPUs by programs that are not part of it"),
     Metric("host_busy_share", "ratio", "share of the time of the trial's CPUs in use"),
     Metric("psi_cpu_share", "ratio", "share of the time in which some task of the host waited for a CPU (PSI)"),
     Metric("psi_memory_share", "ratio", "share of the time in which some task of the host waited for memory (PSI)"),
     Metric("psi_io_share", "ratio", "share of the time in which some task of the host waited for a disk (PSI)"),
-    Metric("users_mean", "count", "mean users present (closed model)"),
-    Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
-    Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
-    Metric(
-        "join_time_ns_mean", "ns", "from a WebSocket user's intended start to joined, mean; of all joins of the run"
-    ),
-    Metric("join_time_ns_p50", "ns", "the same, median"),
-    Metric("join_time_ns_p99", "ns", "the same, p99"),
-    Metric("join_time_ns_max", "ns", "the same, maximum"),
-    Metric(
-        "join_error_rate",
-        "ratio",
-        "share of all joins since the start that failed; those under way at the end are in neither",
-    ),
-    Metric("joined_users", "count", "mean users that hold a WebSocket, sampled over the window"),
-    Metric("drops", "count", "how often a user who had joined lost the connection, since the start"),
-    Metric("drop_rate", "ratio", "drops as a share of all joins that were complete"),
-    Metric("rejoins", "count", "joins of users who had joined before (load.websocket.rejoin_after)"),
-    Metric(
-        "delivery_time_ns_mean",
-        "ns",
-        "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
-    ),
-    Metric("delivery_time_ns_p50", "ns", "the same, median"),
-    Metric("delivery_time_ns_p99", "ns", "the same, p99"),
-    Metric("delivery_time_ns_max", "ns", "the same, maximum"),
-    Metric(
-        "delivered_share",
-        "ratio",
-        "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
-    ),
-    Metric(
-        "tally_missing",
-        "count",
-        "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
+    *_of_load(
+        Metric("users_mean", "count", "mean users present (closed model)"),
+        Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
+        Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
+        Metric(
+            "join_time_ns_mean", "ns", "from a WebSocket user's intended start to joined, mean; of all joins of the run"
+        ),
+        Metric("join_time_ns_p50", "ns", "the same, median"),
+        Metric("join_time_ns_p99", "ns", "the same, p99"),
+        Metric("join_time_ns_max", "ns", "the same, maximum"),
+        Metric(
+            "join_error_rate",
+            "ratio",
+            "share of all joins since the start that failed; those under way at the end are in neither",
+        ),
+        Metric("joined_users", "count", "mean users that hold a WebSocket, sampled over the window"),
+        Metric("drops", "count", "how often a user who had joined lost the connection, since the start"),
+        Metric("drop_rate", "ratio", "drops as a share of all joins that were complete"),
+        Metric("rejoins", "count", "joins of users who had joined before (load.websocket.rejoin_after)"),
+        Metric(
+            "delivery_time_ns_mean",
+            "ns",
+            "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
+        ),
+        Metric("delivery_time_ns_p50", "ns", "the same, median"),
+        Metric("delivery_time_ns_p99", "ns", "the same, p99"),
+        Metric("delivery_time_ns_max", "ns", "the same, maximum"),
+        Metric(
+            "delivered_share",
+            "ratio",
+            "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
+        ),
+        Metric(
+            "tally_missing",
+            "count",
+            "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
+        ),
     ),
     Metric("ready_s", "s", "from launch to ready"),
-    Metric(
-        "finish_s",
-        "s",
-        "from the start of the load to its last answer (users with a set number of requests)",
+    *_of_load(
+        Metric(
+            "finish_s",
+            "s",
+            "from the start of the load to its last answer (users with a set number of requests)",
+        ),
     ),
     Metric("rate_counter_window_per_s_mean", "per_s", "mean rate of windows of 3 s since the first answer"),
     Metric("rate_counter_window_per_s_sd", "per_s", "standard deviation of those windows, within one trial"),
@@ -175,13 +189,17 @@ _ALL = [
     ),
     Metric("missing_at_acknowledgement_max", "count", "the same, the most of any write"),
     Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
-    Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
+    *_of_load(
+        Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
+    ),
     Metric(
         "burst_accept_overflows",
         "count",
         "connections that found the accept queue full in the first moments (host counter)",
     ),
-    *_quantiles("burst_response_time", "from intended to done, in the first moments"),
+    *_of_load(
+        *_quantiles("burst_response_time", "from intended to done, in the first moments"),
+    ),
     Metric(
         "jvm_heap_used_bytes_max", "bytes", "most heap in use, as the JVM last told (some tell after collections only)"
     ),

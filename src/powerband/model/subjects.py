@@ -25,6 +25,8 @@ LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
 STATSD = ("statsd_port", "statsd_socket")  # of UDP, and a path
 BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
+STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80")}
+"""A value for each of `BUILT_IN`, so that a template can be filled in before anything is started."""
 
 
 def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
@@ -60,6 +62,11 @@ def templates_of(subject: Subject) -> list[str]:
 def is_told_statsd(subject: Subject) -> bool:
     """Whether its command or env names the StatsD sink, so that each trial has one."""
     return bool(placeholders([*subject.command, *subject.env.values()]) & set(STATSD))
+
+
+def has_series(subject: Subject) -> bool:
+    """True where figures of the subject's own can be read: from its metrics page, or from what it sends to the sink."""
+    return subject.metrics_url is not None or is_told_statsd(subject)
 
 
 def asked_by_services(subject: Subject) -> set[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.base.machine import Noise
 from powerband.base.units import plural, significant
+from powerband.loads import kind_of
 from powerband.loads.engine_limits import foreseen
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
@@ -20,7 +21,6 @@ from powerband.search.pilot import blocks_to_find, smallest_difference
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the monitor
-_JMETER_NS = 6_000_000_000  # its JVM starts, loads the plan and ends
 _STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
 
 
@@ -145,8 +145,8 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
     snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
-    jmeter = 0 if load.jmeter is None else _JMETER_NS
-    return _START_NS + jmeter + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
+    start_ns = _START_NS + kind_of(experiment).start_ns
+    return start_ns + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
@@ -186,7 +186,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
 
 def joining_text(experiment: Experiment) -> str:
     """`42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at once."""
-    if experiment.load.websocket is None:
+    if not kind_of(experiment).users_join:
         return ""
     longest = max(map(experiment.load_for, experiment.settings()), key=lambda load: load.joining_ns)
     if longest.users is None or not longest.joining_ns:

@@ -1,6 +1,6 @@
 """The base of every message between control plane and engine, and how a message becomes a line of JSON and back.
 
-The modules beside this one mirror engine/src/spec.rs, events.rs and link/wire.rs field by field; a contract test holds
+The modules beside this one mirror engine/src/contract/ field by field; a contract test holds
 both sides to `protocol/*.schema.json` and to the same examples. All times are integer ns; instants are CLOCK_MONOTONIC,
 which every process of one host shares.
 """

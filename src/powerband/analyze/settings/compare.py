@@ -92,7 +92,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         claims=judge_claims(experiment, results),
         race=standing.race,
         exploration=progress.exploration,
-        rules=() if experiment.is_self_driven else judge_rules(experiment, rows, results, answer),
+        rules=judge_rules(experiment, rows, results, answer),
         published=published_tables(experiment, results),
         noun=experiment.noun,
         changes=costs_of_changes(experiment, results, standing.race),

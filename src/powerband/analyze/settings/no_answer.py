@@ -11,6 +11,7 @@ from collections import Counter
 from powerband.analyze.settings.capacity import TRIALS_MIN
 from powerband.analyze.settings.standing import Standing, names, sentence
 from powerband.base.units import format_duration, format_value
+from powerband.loads import kind_of
 from powerband.model.metrics import ALIASES, METRICS, OWN, metric_words
 from powerband.model.results import Exploration
 
@@ -29,8 +30,6 @@ _LACKED = {
     "jvm_": "the subject is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
     OWN: "the subject's page did not have it while it measured: see metrics_url and measure.metrics",
 }
-_OF_OUR_ENGINE = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
-_NOT_TOLD = "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
 _SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says what this machine hides"
 
 
@@ -56,9 +55,9 @@ def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
 
 
 def _why_unmeasured(standing: Standing, metric: str) -> str:
-    """What the trials lacked for it, as far as its kind tells."""
-    if standing.experiment.load.jmeter is not None and metric.startswith(_OF_OUR_ENGINE):
-        return _NOT_TOLD
+    """Why the trials lack the metric, as far as its name and the kind of load say."""
+    if (reason := kind_of(standing.experiment).why_missing(metric)) is not None:
+        return reason
     if metric in ("users_mean", "littles_law_deviation") and standing.experiment.load.users is None:
         return _CLOSED_ONLY
     if "per_request" in metric:

@@ -1,7 +1,8 @@
 """Rules of thumb in court: how many threads each well-known rule proposes from what was measured, and what following it
 would cost against the measured answer.
 
-In: an experiment, its rows and trials, the answer. Out: one `RuleVerdict` a rule; none where no factor counts threads.
+In: an experiment, its rows and trials, the answer. Out: one `RuleVerdict` a rule; none where no factor counts threads,
+or where there are no requests.
 What was measured along the threads is in `thread_line.py`, the law of scalability in `usl.py`, queueing formulas in
 `theory.py`.
 """
@@ -19,6 +20,7 @@ from powerband.analyze.stats.intervals import estimate, on_log_scale
 from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput
 from powerband.analyze.stats.usl import fit_usl
 from powerband.base.units import format_duration, significant
+from powerband.loads import kind_of
 from powerband.model.experiment import Constraint, Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
@@ -54,7 +56,7 @@ def judge_rules(
     Student's t interval for this pair alone."""
     measured_against = answer.setting or answer.leader
     line = None if measured_against is None else thread_line(experiment, trials, measured_against)
-    if line is None or measured_against is None:
+    if line is None or measured_against is None or not kind_of(experiment).has_metric("response_time_ns_mean"):
         return ()
     rules = (
         ("Goetz", GOETZ, goetz(line)),

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.base.units import capital, format_value, joined
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Exploration, Race, SettingResult, TrialResult
 
+GOODPUT = "goodput_per_s"
 LIST_MAX = 6
 
 
@@ -65,9 +67,7 @@ class Standing:
 
     def words_of(self, metric: str) -> str:
         """`goodput`, of a self-driven subject `messages`; `response time p99`."""
-        if metric == "goodput_per_s" and self.experiment.is_self_driven:
-            return f"{self.experiment.noun}s"
-        return metric_words(metric)
+        return kind_of(self.experiment).goodput_words(self.experiment) if metric == GOODPUT else metric_words(metric)
 
     def is_beyond_engine(self, setting: Setting) -> bool:
         """Whether its capacity is more than the load engine could offer, so that it has no figure."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from powerband.analyze.settings.standing import Standing
 from powerband.base.units import capital, format_bytes, format_value, significant, with_article
+from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, SettingResult, TrialResult, Verdict
@@ -59,8 +60,8 @@ def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
         cores = standing.value(chosen, "subject_cpu_cores")
         used = f" ({significant(cores)} cores)" if cores is not None else ""
         return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
-    if standing.experiment.objective.is_capacity or standing.experiment.is_self_driven:
-        return None  # its trials are at many rates, and what is served is what was searched; or there is no load
+    if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
+        return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
     scheduled = load.rate_per_s is not None or load.pace is not None

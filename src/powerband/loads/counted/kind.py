@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from powerband.base.errors import FileProblem
+from powerband.base.yaml_document import Node
+from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven
 from powerband.loads.kind import LoadKind
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.metrics import METRICS
 
 
 class SelfDriven(LoadKind):
     """No load: the program drives itself, and a counter says how much it does."""
 
     name = "counted"
+    load_keys = LOAD_KEYS
+    uses_url = False
+    default_slo = None  # no requests, so no errors
+    no_capacity = "a self-driven subject has no capacity, for no rate is offered: maximise goodput"
+
+    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
+        return check_self_driven(root, problems), False
+
+    def check_experiment(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+        check_counter(experiment, root, problems)
+
+    def has_metric(self, metric: str) -> bool:
+        return not METRICS[metric].needs_load
+
+    def why_missing(self, metric: str) -> str | None:
+        if self.has_metric(metric):
+            return None
+        return f"only a load has {metric}, and a self-driven subject has none: its rate is goodput"
+
+    def goodput_words(self, experiment: Experiment) -> str:
+        return f"{experiment.noun}s"

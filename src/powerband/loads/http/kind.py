@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
+from powerband.base.errors import FileProblem
+from powerband.base.hosts import request_target
+from powerband.base.yaml_document import Node
+from powerband.loads.http.checks import check_http
 from powerband.loads.kind import LoadKind
+from powerband.model.experiment import Subject
 
 
 class Http(LoadKind):
     """Users or arrivals that send HTTP/1.1 requests: the kind of every load that is no other."""
 
     name = "http"
+    local_url: ClassVar[str] = "http://127.0.0.1/"
+
+    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
+        return (root, False) if subject is None else check_http(root, subject.url, problems)
+
+    def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
+        """The load of a command line: one request, whose path is the URL's. `step`: its keys that options give."""
+        path, method = Node(request_target(url), f"--url {url}"), Node("GET", "--method GET")
+        request = Node({"path": path, "headers": headers, "method": method, **step}, "--url")
+        return {"scenario": Node((request,), "--url")}

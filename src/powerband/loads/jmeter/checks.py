@@ -1,7 +1,7 @@
-"""What an experiment may say of a load that is a JMeter plan, and what must be true of that plan. Adds problems.
+"""Checks of an experiment whose load is a JMeter plan, and of the plan. Each adds problems.
 
-Works on the tree, as `experiment_checks`: a plan says who asks for what and when, so all keys of a load that say the
-same are errors, and the tree comes back without them. The plan itself is read where a run could start.
+A plan says who asks for what and when, so every other key of a load that says this is an error, and the tree comes back
+without it. The plan itself is read where a run could start.
 """
 
 from __future__ import annotations
@@ -13,39 +13,28 @@ from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.plan_file import check_hosts, read_plan
 from powerband.model.experiment import Experiment, Subject
-from powerband.model.load import OF_JMETER
 from powerband.model.templates import placeholders
 
+LOAD_KEYS = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
 GIVEN = ("port", "host", "url")
 """What a property may hold besides parameters and factors: where the subject listens."""
 VARIABLE_KEYS = ("duration", "drain", "engine_threads")
-_NOTHING = Node({})
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OURS = ("jmeter.save.saveservice.", "sampleresult.", "jmeterengine.nongui.", "jmeterengine.force.")
-
-
-def is_jmeter(root: Node) -> bool:
-    return root.children.get("load", _NOTHING).children.get("jmeter", Node(None)).value is not None
-
-
-def told_to_plan(load: Node) -> set[str]:
-    """Names of factors and parameters that reach the plan as properties."""
-    values = load.children.get("properties", _NOTHING).children.values()
-    return placeholders([child.value for child in values if isinstance(child.value, str)])
 
 
 def check_jmeter(root: Node, subject: Subject | None, problems: list[FileProblem]) -> Node:
     """The tree with a load that has nothing but a plan's keys."""
     load = root.children["load"]
     for key, node in load.children.items():
-        if key not in OF_JMETER and node.value is not None:
+        if key not in LOAD_KEYS and node.value is not None:
             problems.append(
                 node.key_problem(
                     f"the plan says who asks for what, and when: leave {key} out; what the plan reads by "
                     f"${{__P({key})}} is given to it as properties: {{{key}: ...}}"
                 )
             )
-    for name, factor in root.children.get("factors", _NOTHING).children.items():
+    for name, factor in root.at("factors").children.items():
         key = name.removeprefix("load.")
         if name.startswith("load.") and key not in VARIABLE_KEYS:
             problems.append(
@@ -54,23 +43,15 @@ def check_jmeter(root: Node, subject: Subject | None, problems: list[FileProblem
                     f'load.properties: {{{key}: "{{{key}}}"}} and call the factor {key}'
                 )
             )
-    objective = root.children.get("objective", _NOTHING).children.get("metric")
-    if objective is not None and objective.value in ("capacity", "capacity_per_s"):
-        problems.append(
-            objective.problem(
-                "capacity is searched for by offering one rate after another, and a plan has its own: take another "
-                "objective (goodput, p99)"
-            )
-        )
     _check_properties(load, root, subject, problems)
-    kept = {key: node for key, node in load.children.items() if key in OF_JMETER}
+    kept = {key: node for key, node in load.children.items() if key in LOAD_KEYS}
     return root.with_children({"load": Node(kept, load.key, load.position, load.key_position)})
 
 
 def _check_properties(load: Node, root: Node, subject: Subject | None, problems: list[FileProblem]) -> None:
-    factors = root.children.get("factors", _NOTHING).children
+    factors = root.at("factors").children
     known = {*GIVEN, *factors, *(() if subject is None else (*subject.parameters, *subject.set))}
-    for name, node in load.children.get("properties", _NOTHING).children.items():
+    for name, node in load.at("properties").children.items():
         if not _NAME.fullmatch(name):
             problems.append(node.key_problem(f"{name!r} is no name of a JMeter property, as in ${{__P(name)}}"))
         elif name.startswith(_OURS):
@@ -85,13 +66,11 @@ def _check_properties(load: Node, root: Node, subject: Subject | None, problems:
 
 
 def check_plan(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
-    """The plan is there, is one, and loads nobody who is not to be loaded."""
-    if experiment.load.jmeter is None:
-        return
+    """The plan exists, JMeter can read it, and it sends requests to hosts that may be loaded only."""
     try:
         check_plan_file(experiment)
     except ValueError as error:
-        problems.append(root.children["load"].children["jmeter"].problem(str(error)))
+        problems.append(root.at("load", "jmeter").problem(str(error)))
 
 
 def check_plan_file(experiment: Experiment) -> None:

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from powerband.base.errors import FileProblem
+from powerband.base.yaml_document import Node
+from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan
 from powerband.loads.kind import LoadKind
+from powerband.model.experiment import Experiment, Subject
+
+_BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
+"""Beginnings of metrics that JMeter's results lack, or tell in whole milliseconds."""
 
 
 class JMeterPlan(LoadKind):
     """A JMeter plan, run by the real JMeter."""
 
     name = "jmeter"
+    load_keys = LOAD_KEYS
+    start_ns = 6_000_000_000  # its JVM starts, loads the plan and ends
+    no_capacity = (
+        "capacity is searched for by offering one rate after another, and a plan has its own: take another objective "
+        "(goodput, p99)"
+    )
+
+    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
+        return check_jmeter(root, subject, problems), False
+
+    def check_to_run(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+        check_plan(experiment, root, problems)
+
+    def why_missing(self, metric: str) -> str | None:
+        if metric.startswith(_BY_ITS_CLOCK):
+            return "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
+        return None

@@ -1,7 +1,7 @@
-"""What a load of WebSockets must and must not say, and what only such a load may. Adds problems, each at its place.
+"""Checks of a load of WebSockets: its users, its messages, its dialect. Each adds problems, at their places.
 
-Works on the tree, as `experiment_checks`. A url with ws:// or wss:// makes the load one of WebSockets: the tree that
-comes back says so with `load.websocket`, whose defaults nobody needs to write.
+A url with ws:// or wss:// makes the load one of WebSockets: the tree that comes back says so with `load.websocket`,
+whose defaults nobody needs to write.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem
-from powerband.base.hosts import is_websocket
 from powerband.base.yaml_document import Node
+from powerband.loads.http.checks import check_joining, check_own_requests, is_set
 
-_NOTHING = Node({})
 _OPEN: dict[str, tuple[object, ...]] = {
     "rate": (),
     "arrivals": ("poisson",),
@@ -23,91 +22,36 @@ _EVENTS = ("event", "call", "publish")
 _ID = "{id}"
 
 
-def check_websocket(root: Node, url: str, problems: list[FileProblem]) -> Node:
-    """The tree, with `load.websocket` where `url` is that of a WebSocket."""
-    for step in _asked_over_http(root):
-        if "message" in step.children:
+def check_websocket(root: Node, url: str, problems: list[FileProblem]) -> tuple[Node, bool]:
+    """The tree with `load.websocket`, and whether any problem was found; `url` is that of a WebSocket."""
+    before = len(problems)
+    load = root.children.get("load", Node({}))
+    check_own_requests(root, problems)
+    if isinstance(load.value, dict):
+        check_joining(load, problems)
+        if is_set(load, "websocket") is None:
+            load = load.with_children({"websocket": load.child("websocket", {})})
+        _check_users(root, load, problems)
+        steps = load.at("scenario").items
+        if "scenario" not in load.children:
             problems.append(
-                step.children["message"].key_problem("this request is made over HTTP, and cannot be a message")
-            )
-    load = root.children.get("load", _NOTHING)
-    if not isinstance(load.value, dict):
-        return root
-    _check_joining(load, problems)
-    if not is_websocket(url):
-        _check_requests(load, url, problems)
-        return root
-    if _is_set(load, "websocket") is None:
-        load = load.with_children({"websocket": load.child("websocket", {})})
-    _check_users(root, load, problems)
-    steps = load.children.get("scenario", _NOTHING).items
-    if "scenario" not in load.children:
-        problems.append(
-            load.problem(
-                "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
-                "scenario: [{message: ping, expect: pong}]"
-            )
-        )
-    for step in steps:
-        _check_message(step, load, problems)
-    _check_dialect(load.children["websocket"], steps, problems)
-    _check_answers(load.children["websocket"], steps, problems)
-    return root.with_children({"load": load})
-
-
-def _asked_over_http(root: Node) -> Iterator[Node]:
-    """The bench's own requests."""
-    yield from root.children.get("subject", _NOTHING).children.get("apply", _NOTHING).items
-    acknowledged = root.children.get("measure", _NOTHING).children.get("acknowledged", _NOTHING)
-    yield from (acknowledged.children[key] for key in ("reset", "write", "read") if key in acknowledged.children)
-
-
-def _check_joining(load: Node, problems: list[FileProblem]) -> None:
-    join = _is_set(load, "join")
-    if join is None:
-        return
-    if _is_set(load, "ramp", 0, "0s") is not None:
-        problems.append(
-            join.key_problem(
-                "ramp is set too: both say how fast users begin, join as a rate and ramp as a time; keep one"
-            )
-        )
-    if _is_set(load, "rate") is not None:
-        problems.append(join.key_problem("join is the rate at which users begin, and an open load (rate) has none"))
-
-
-def _check_requests(load: Node, url: str, problems: list[FileProblem]) -> None:
-    """What only a WebSocket load may say, in a load of HTTP requests."""
-    websocket, pace = _is_set(load, "websocket"), _is_set(load, "pace")
-    if websocket is not None:
-        problems.append(
-            websocket.key_problem(
-                f"the url makes a load one of WebSockets, and it is {url}: write ws:// or wss:// there"
-            )
-        )
-    if pace is not None:
-        problems.append(
-            pace.key_problem(
-                "an HTTP user waits for its answer before it goes on, so it has no pace: write think for the pause "
-                "after an answer, or rate for requests that wait for nobody"
-            )
-        )
-    for step in load.children.get("scenario", _NOTHING).items:
-        message, answered = step.children.get("message"), step.children.get("answered")
-        if message is not None:
-            problems.append(
-                message.key_problem(
-                    f"a message goes over a WebSocket, and the url is {url}: write ws:// or wss:// there"
+                load.problem(
+                    "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
+                    "scenario: [{message: ping, expect: pong}]"
                 )
             )
-        elif answered is not None and answered.value is False:
-            problems.append(answered.key_problem("every HTTP request is answered; only a message may be one-way"))
+        for step in steps:
+            _check_message(step, load, problems)
+        _check_dialect(load.children["websocket"], steps, problems)
+        _check_answers(load.children["websocket"], steps, problems)
+        root = root.with_children({"load": load})
+    return root, len(problems) > before
 
 
 def _check_users(root: Node, load: Node, problems: list[FileProblem]) -> None:
     """Users who stay, and what they do not have."""
     for key, defaults in _OPEN.items():
-        entry = _is_set(load, key, *defaults)
+        entry = is_set(load, key, *defaults)
         if entry is not None:
             problems.append(
                 entry.key_problem(
@@ -115,19 +59,19 @@ def _check_users(root: Node, load: Node, problems: list[FileProblem]) -> None:
                     "join for how fast they come, and pace for how often each sends"
                 )
             )
-    for name, factor in root.children.get("factors", _NOTHING).children.items():
+    for name, factor in root.at("factors").children.items():
         if name.startswith("load.") and name.removeprefix("load.") in (*_OPEN, "keep_alive"):
             problems.append(
                 factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
             )
-    keep_alive = _is_set(load, "keep_alive")
+    keep_alive = is_set(load, "keep_alive")
     if keep_alive is not None and keep_alive.value is False:
         problems.append(keep_alive.key_problem("a WebSocket is a connection that is kept: leave this out"))
-    pace = _is_set(load, "pace")
-    if pace is None and "load.pace" not in root.children.get("factors", _NOTHING).children:
+    pace = is_set(load, "pace")
+    if pace is None and "load.pace" not in root.at("factors").children:
         return
-    for owner in (load, *load.children.get("scenario", _NOTHING).items):
-        think = _is_set(owner, "think", 0, "0s")
+    for owner in (load, *load.at("scenario").items):
+        think = is_set(owner, "think", 0, "0s")
         if think is not None:
             problems.append(
                 think.key_problem(
@@ -142,7 +86,7 @@ def _check_message(step: Node, load: Node, problems: list[FileProblem]) -> None:
         return
     of_requests = list(_of_requests(step))
     problems.extend(of_requests)
-    status = step.children.get("check", _NOTHING).children.get("status")
+    status = step.at("check").children.get("status")
     if status is not None and status.plain() != []:
         problems.append(status.key_problem("a message has no status: write expect for what its answer holds"))
     message = step.children.get("message")
@@ -175,7 +119,7 @@ def _of_requests(step: Node) -> Iterator[FileProblem]:
 
 def _check_one_way(step: Node, message: Node, problems: list[FileProblem]) -> None:
     answered = step.children.get("answered", Node(True)).value is not False
-    contains = step.children.get("check", _NOTHING).children.get("contains")
+    contains = step.at("check").children.get("contains")
     if not answered and contains is not None and contains.plain() != []:
         problems.append(
             contains.key_problem("nothing can be expected of a message that is not answered (answered: false)")
@@ -234,7 +178,7 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...], problems: list[File
 def _check_answers(websocket: Node, steps: tuple[Node, ...], problems: list[FileProblem]) -> None:
     """Where answers hold numbers, those were sent; and what is counted is known."""
     plain = websocket.children.get("dialect", Node("plain")).value == "plain"
-    if plain and "id_after" in websocket.children.get("match", _NOTHING).children:
+    if plain and "id_after" in websocket.at("match").children:
         for step in steps:
             message = step.children.get("message")
             awaited = step.children.get("answered", Node(True)).value is not False
@@ -245,7 +189,7 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...], problems: list[File
                         f"{_ID} where it goes, or answered: false"
                     )
                 )
-    tally = _is_set(websocket, "tally")
+    tally = is_set(websocket, "tally")
     one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
     if tally is not None and (len(steps) > 1 or one_way):
         problems.append(
@@ -263,13 +207,5 @@ def _kind(message: Node) -> str:
 
 def _text(message: Node) -> str:
     """Where a token may stand."""
-    parts = [message.children.get(key, _NOTHING) for key in ("text", "data")] if message.children else [message]
+    parts = [message.at(key) for key in ("text", "data")] if message.children else [message]
     return " ".join(str(part.plain()) for part in parts)
-
-
-def _is_set(node: Node, key: str, *defaults: object) -> Node | None:
-    """An entry that says something: not null, and none of the defaults."""
-    entry = node.children.get(key)
-    if entry is None or entry.value is None or (defaults and entry.value in defaults):
-        return None
-    return entry

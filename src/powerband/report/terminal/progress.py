@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.base.units import plural
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage, TrialSpec
@@ -198,8 +199,8 @@ class _Progress:
         text.append(f"  {self.phase or 'starting'} {self._clock() - self._trial_began_s:.0f} s")
         if self.rate_per_s is not None:
             text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
-            if self.experiment is not None and self.experiment.is_self_driven:
-                return text  # nothing waits for a response
+            if self.experiment is not None and not kind_of(self.experiment).has_metric("response_time_ns_mean"):
+                return text
             response = self.response_time_ns
             text.append(f"  mean {ABSENT if response is None else format_number(response, 'ns')}")
             text.append(f"  {self.in_flight:,} in flight")

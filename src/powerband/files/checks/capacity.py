@@ -1,25 +1,22 @@
-"""What an experiment must and must not say where its objective is capacity. Adds problems.
-
-Works on the tree, as `experiment_checks`; also fills in the users of the first look, which nobody needs to name.
-"""
+"""Checks of an experiment whose objective is capacity; fills in the users of its first look, if none are named."""
 
 from __future__ import annotations
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node, from_plain
+from powerband.loads.kind import LoadKind
 from powerband.model.experiment import CAPACITY_USERS, parse_constraint
 from powerband.model.metrics import metric_named
 
 CAPACITY = "capacity_per_s"
 _SEARCHED = ("users", "join", "rate", "arrivals", "ramp", "ramp_from", "requests_per_user")
 _RATES = ("goodput_per_s", "achieved_rate_per_s", "offered_rate_per_s")
-_NOTHING = Node({})
 
 
-def check_capacity(root: Node, problems: list[FileProblem]) -> Node:
+def check_capacity(root: Node, kind: LoadKind, problems: list[FileProblem]) -> Node:
     """The tree, with the users of the first look. Problems: no SLO, a rate, what cannot be compared at many rates."""
-    objective = root.children.get("objective", _NOTHING)
-    conditions = objective.children.get("subject_to", _NOTHING)
+    objective = root.at("objective")
+    conditions = objective.at("subject_to")
     written = conditions.items or ((conditions,) if isinstance(conditions.value, str) else ())
     measured = [(condition, _metric_of(condition)) for condition in written]
     for condition, metric in measured:
@@ -28,6 +25,8 @@ def check_capacity(root: Node, problems: list[FileProblem]) -> Node:
     metric_node = objective.children.get("metric")
     if metric_node is None or _named(metric_node) != CAPACITY:
         return root
+    if kind.no_capacity is not None:
+        problems.append(metric_node.problem(kind.no_capacity))
     if not written:
         problems.append(
             metric_node.problem(
@@ -44,27 +43,18 @@ def check_capacity(root: Node, problems: list[FileProblem]) -> Node:
                 condition.problem(f"{metric} cannot be a condition of capacity: the rate is what is searched for")
             )
     _check_load(root, problems)
-    if root.children.get("claims", _NOTHING).items:
+    if root.at("claims").items:
         problems.append(
             root.children["claims"].key_problem(
                 "claims compare settings under one load, and with the objective capacity each trial has a rate of its "
                 "own: leave the claims out, or take another objective"
             )
         )
-    return _with_users(root)
+    return root if kind.load_keys is not None else _with_users(root)
 
 
 def _check_load(root: Node, problems: list[FileProblem]) -> None:
-    load = root.children.get("load", _NOTHING).children
-    if load.get("websocket", Node(None)).value is not None:
-        problems.append(
-            root.children["objective"]
-            .children["metric"]
-            .problem(
-                "capacity is the highest rate of requests that come and go, and a WebSocket load has users who stay: "
-                "take another objective (goodput, p99) and let load.users or load.pace vary"
-            )
-        )
+    load = root.at("load").children
     for key in ("rate", "ramp_from", "arrivals"):
         entry = load.get(key)
         if entry is not None and entry.value not in (None, 0, "0", "poisson"):
@@ -73,15 +63,15 @@ def _check_load(root: Node, problems: list[FileProblem]) -> None:
                     "with the objective capacity the rate is searched for, and arrivals are Poisson: leave this out"
                 )
             )
-    for name, factor in root.children.get("factors", _NOTHING).children.items():
+    for name, factor in root.at("factors").children.items():
         if name.removeprefix("load.") in _SEARCHED and name.startswith("load."):
             problems.append(factor.key_problem("cannot vary with the objective capacity: the load is searched for"))
 
 
 def _with_users(root: Node) -> Node:
-    load = root.children.get("load", _NOTHING)
-    named = [load.children.get(key, Node(None)).value for key in ("users", "rate")]
-    if named != [None, None] or not isinstance(load.value, dict) or "jmeter" in load.children:
+    load = root.children.get("load", Node({}))
+    named = [load.at(key).value for key in ("users", "rate")]
+    if named != [None, None] or not isinstance(load.value, dict):
         return root
     users = from_plain(CAPACITY_USERS, "load.users", None)
     return root.with_children({"load": load.with_children({"users": users})})

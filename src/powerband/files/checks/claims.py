@@ -1,0 +1,73 @@
+"""Checks of `claims` and `published`: the settings that they name exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from powerband.base.errors import FileProblem, did_you_mean
+from powerband.base.yaml_document import Node
+from powerband.model.claim_expression import Claimed, check_levels, parse_claim, settings_of
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Level, named_settings, one_at_a_time
+
+
+def check_claims(root: Node, problems: list[FileProblem]) -> None:
+    """Claims have different ids and name factors and levels that there are."""
+    factors: dict[str, list[Level]] = {
+        name: [level.value for level in factor.items] for name, factor in root.at("factors").children.items()
+    }
+    vary = root.at("design").children.get("vary", Node("all")).value
+    ids: dict[object, Node] = {}
+    for claim in root.at("claims").items:
+        identity = claim.children.get("id")
+        if identity is not None and isinstance(identity.value, str | int):
+            if identity.value in ids:
+                problems.append(identity.problem(f"another claim has the id {identity.value} already"))
+            ids.setdefault(identity.value, identity)
+        text = claim.children.get("holds")
+        if text is None or not isinstance(text.value, str):
+            continue
+        try:
+            claimed = parse_claim(text.value)
+        except ValueError:
+            continue  # the model says so
+        try:
+            check_levels(claimed, factors)
+        except ValueError as error:
+            problems.append(text.problem(str(error)))
+            continue
+        if vary == "one-at-a-time" and all(factors.values()) and not _is_tried(claimed, factors):
+            problems.append(
+                text.problem(
+                    "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
+                    "or on one changed factor"
+                )
+            )
+
+
+def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
+    """Whether all that a claim compares is among the settings at some levels of the factors that it leaves out."""
+    levels = {name: tuple(of) for name, of in factors.items()}
+    there = set(one_at_a_time(levels))
+    return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
+
+
+def check_published(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+    """Each published figure is one setting's, or that of a size which this run does not have."""
+    settings = experiment.settings()
+    for node, published in zip(root.at("published").items, experiment.published, strict=False):
+        for name in published.by:
+            place = node.children["by"].children[name]
+            factors = [word.partition("=")[0].strip() for word in name.split(",")]
+            unknown = [factor for factor in factors if factor not in experiment.factors]
+            found = named_settings(name, settings)
+            if unknown and not found:
+                hint = did_you_mean(unknown[0], experiment.factors)
+                problems.append(place.key_problem(f"{name}: there is no factor {unknown[0]}; {hint}"))
+            elif len(found) > 1:
+                problems.append(
+                    place.key_problem(
+                        f"{name} stands for {len(found)} settings, and a figure is one setting's: name the levels of "
+                        "more factors"
+                    )
+                )
