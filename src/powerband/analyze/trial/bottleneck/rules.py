@@ -2,7 +2,7 @@
 
 Rules are asked in the order of `RULES`, and the first that has positive evidence answers: first what spoils any other
 evidence (the generator, other programs), then whether anything is short at all, then the causes that look like others
-from afar, and only then the plain ones. docs/methods/bottlenecks.md gives the reason for each threshold. Not here: the
+from afar, and only then the plain ones. docs/methods/bottlenecks.md has each rule in words. Not here: the
 reading of files (`scene.py`).
 """
 
@@ -41,7 +41,7 @@ CPU_SHORT_LEAST = 0.75  # of them used, at the least
 # Where the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
 SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
-DELAYED = 1.2  # a mean response time of so many times the first answer's is longer than chance makes it
+DELAYED = 1.2  # the mean response time over the first answer's: from here on answers take longer than they did
 WORKERS_BUSY = 0.5  # of the threads that could have a request in hand: fewer are idle for want of requests
 TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the default of `measure.foreign_cpu_max`
 OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
@@ -63,8 +63,8 @@ MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
-QUEUE_FULL = 0.5  # of the accept queue's limit, on average: bursts fill the rest
-CONNECT_SLOW_NS = 0.2e9  # to connect at p99: the kernel repeats what found no room after a second or so, not at once
+QUEUE_FULL = 0.5  # of the accept queue's limit, on average
+CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 

@@ -18,8 +18,8 @@ from powerband.model.results import Bottleneck
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
 OFF_POLL_SHARE = 0.5  # of a loop's threads: more of them wait for something else than for events
 LOOP_BUSY = 0.90  # of the time, one thread is on a CPU: it has none left
-POOL_BUSY = 0.75  # of a pool's threads at work: by chance a few are always idle
-QUEUED_LEAST = 0.10  # requests without a thread, of the pool's threads: fewer may be those on their way
+POOL_BUSY = 0.75  # of a pool's threads, at work: on average a few are between two requests
+QUEUED_LEAST = 0.10  # requests without a thread, for each thread of the pool
 LOCKED_SHARE = 0.5  # of the threads that hold requests, wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
 # What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
@@ -30,7 +30,7 @@ OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the
 # until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
 # take up to ten times what one alone would.
 EXPLAINED = 0.05
-NOBODY = 0.3  # threads past a lock: fewer are samples that met a thread on its way
+NOBODY = 0.3  # threads past a lock: fewer count as none
 ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool's work
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
