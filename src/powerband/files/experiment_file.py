@@ -1,8 +1,8 @@
 """Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling.
 
-Text becomes a tree of nodes that know their place; profile and overrides are laid over it; short forms become the
-models' own form, each value keeping its place; then the models check it. All errors are reported together.
-What values mean is the models' business (experiment.py); writing a resolved experiment is `resolved.py`.
+Text becomes a tree of nodes that know their place; profile and overrides are laid over it; then `build_experiment`
+goes through its stages. All errors are reported together. What values mean is the models' business (experiment.py);
+writing a resolved experiment is `resolved.py`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def check_joining(load: Node) -> Iterator[FileProblem]:
 
 
 def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:
-    """What only a WebSocket load may say, in a load of HTTP requests."""
+    """The load has no key and no step that only a WebSocket load may have."""
     websocket, pace = is_set(load, "websocket"), is_set(load, "pace")
     if websocket is not None:
         yield websocket.key_problem(
@@ -70,7 +70,7 @@ def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:
 
 
 def is_set(node: Node, key: str, *defaults: object) -> Node | None:
-    """An entry that says something: not null, and none of the defaults."""
+    """The entry of a key, where it is neither null nor one of the defaults."""
     entry = node.children.get(key)
     if entry is None or entry.value is None or (defaults and entry.value in defaults):
         return None

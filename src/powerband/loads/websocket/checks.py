@@ -50,7 +50,7 @@ def with_websocket(root: Node) -> Node:
 
 
 def _check_users(root: Node, load: Node) -> Iterator[FileProblem]:
-    """Users who stay, and what they do not have."""
+    """The load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
     for key, defaults in _OPEN.items():
         entry = is_set(load, key, *defaults)
         if entry is not None:
@@ -95,7 +95,7 @@ def _check_message(step: Node) -> Iterator[FileProblem]:
 
 
 def _of_requests(step: Node) -> Iterator[FileProblem]:
-    """Parts of an HTTP request, each told once: a short form is method and path at one place."""
+    """One problem for each part of an HTTP request in a message; a short form is method and path at one place."""
     instead = {
         "path": "the path of the handshake is the url's",
         "headers": "load.websocket.headers are those of the handshake",
@@ -129,7 +129,7 @@ def _check_one_way(step: Node, message: Node) -> Iterator[FileProblem]:
 
 
 def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
-    """Events are a dialect's; texts are plain."""
+    """Events need a dialect of SocketCluster; texts need the plain one."""
     dialect = websocket.children.get("dialect", Node("plain")).value
     plain = dialect == "plain"
     for step in steps:
@@ -159,7 +159,7 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
 
 
 def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
-    """Where answers hold numbers, those were sent; and what is counted is known."""
+    """A message holds the number by which its answer is known; a tally counts the messages of one step."""
     plain = websocket.children.get("dialect", Node("plain")).value == "plain"
     if plain and "id_after" in websocket.at("match").children:
         for step in steps:
@@ -180,11 +180,11 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
 
 
 def _kind(message: Node) -> str:
-    """A short `message` is a text."""
+    """The kind of a message; a short `message` is a text."""
     return str(message.children.get("kind", Node("text")).value)
 
 
 def _text(message: Node) -> str:
-    """Where a token may stand."""
+    """The parts of a message in which a token may stand."""
     parts = [message.at(key) for key in ("text", "data")] if message.children else [message]
     return " ".join(str(part.plain()) for part in parts)
