@@ -1,13 +1,13 @@
 """Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling.
 
-Text becomes a tree of nodes that know their place; profile and overrides are laid over it; short forms become the
-models' own form, each value keeping its place; then the models check it. All errors are reported together.
-What values mean is the models' business (experiment.py); writing a resolved experiment is `resolved.py`.
+Text becomes a tree of nodes that know their place; profile and overrides are laid over it; then `build_experiment`
+goes through its stages. All errors are reported together. What values mean is the models' business (experiment.py);
+writing a resolved experiment is `resolved.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,11 +15,10 @@ from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
 from powerband.base.yaml_document import Node, from_plain, merge, parse_yaml, read_file
-from powerband.files.checks.budget import check_budget
-from powerband.files.checks.capacity import check_capacity
+from powerband.files.checks.capacity import check_capacity, with_users
 from powerband.files.checks.claims import check_claims, check_published
 from powerband.files.checks.factors import check_factors
-from powerband.files.checks.load import check_every_load, check_users_and_rate
+from powerband.files.checks.load import check_budget, check_every_load, check_users_and_rate
 from powerband.files.checks.metrics import check_measure, check_metric_names
 from powerband.files.checks.subject import check_subject, check_url
 from powerband.files.full_forms import full_subject, in_full
@@ -30,7 +29,7 @@ from powerband.model.experiment import Experiment, Subject
 from powerband.model.fields import AS_WRITTEN
 
 Model = TypeVar("Model", Experiment, Subject)
-_Check = Callable[[Experiment, Node, list[FileProblem]], None]
+_Check = Callable[[Experiment, Node], Iterable[FileProblem]]
 
 
 def load_experiment(
@@ -85,7 +84,7 @@ def load_subject(name: str, beside: Path = Path()) -> Subject:
     subject = _checked(Subject, node, problems)
     if node is not None and subject is not None:
         tree = Node({"subject": node})
-        check_subject(subject, tree, kind_in_file(tree, subject), problems)
+        problems += check_subject(subject, tree, kind_in_file(tree, subject))
     if problems or subject is None:
         raise ExperimentError.of(problems)
     return subject
@@ -100,17 +99,21 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     subject = _provisional_subject(tree.children.get("subject"))
     kind = kind_in_file(tree, subject)
 
-    # Checks on the tree, where one bad value hides no other; two of them fill in what nobody needs to write.
+    # Checks on the tree, where one bad value hides no other, and what nobody needs to write.
     if subject is not None:
-        check_subject(subject, tree, kind, problems)
-    tree, load_is_wrong = kind.check_tree(tree, subject, problems)
-    check_factors(tree, subject, kind, problems)
-    check_claims(tree, problems)
-    tree = check_capacity(tree, kind, problems)
-    load_is_wrong |= check_users_and_rate(tree, problems)
+        problems += check_subject(subject, tree, kind)
+    of_load = list(kind.check_tree(tree, subject))
+    problems += of_load
+    tree = kind.filled(tree, subject)
+    problems += check_factors(tree, subject, kind)
+    problems += check_claims(tree)
+    problems += check_capacity(tree, kind)
+    tree = with_users(tree, kind)
+    both = list(check_users_and_rate(tree))
+    problems += both
 
-    # The models, which do not say again what the tree showed.
-    reported: list[Location] = [("load",)] if load_is_wrong else []
+    # The models, which do not say again what the tree showed. Wrong keys that are gone from the load hide nothing.
+    reported: list[Location] = [("load",)] if both or (of_load and kind.load_keys is None) else []
     if "subject" in root.children and "subject" not in tree.children:
         reported.append(("subject",))
     experiment = _checked(Experiment, tree, problems, reported)
@@ -123,8 +126,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     )
     for group in groups:
         if experiment is not None and not problems:
-            for check in group:
-                check(experiment, tree, problems)
+            problems += [problem for check in group for problem in check(experiment, tree)]
     if problems or experiment is None:
         raise ExperimentError.of(problems)
     return experiment

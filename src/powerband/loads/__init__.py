@@ -28,7 +28,7 @@ def kind_of_load(load: Load) -> LoadKind:
     return HTTP if load.websocket is None else WEBSOCKET
 
 
-def kind_of_url(url: str) -> Http | WebSocketUsers:
+def kind_of_url(url: str) -> Http:
     """The kind of a load of this URL."""
     return WEBSOCKET if is_websocket(url) else HTTP
 
@@ -41,4 +41,5 @@ def kind_in_file(root: Node, subject: Subject | None) -> LoadKind:
         return JMETER
     if root.at("load", "websocket").value is not None:
         return WEBSOCKET
-    return HTTP if subject is None else kind_of_url(subject.url)
+    is_mapping = isinstance(root.children.get("load", Node({})).value, dict)
+    return kind_of_url(subject.url) if subject is not None and is_mapping else HTTP

@@ -5,7 +5,7 @@ Not here: which kind an experiment has (`loads/__init__.py`), and the parts them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from powerband.base.errors import FileProblem
@@ -32,18 +32,21 @@ class LoadKind:
     no_capacity: ClassVar[str | None] = None
     """Why the objective cannot be capacity; None: it can."""
 
-    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
-        """Checks the load of a file, and fills in what nobody needs to write.
+    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
+        """Checks the load of a file; `subject` is None where it is not valid itself."""
+        return ()
 
-        `subject` is None where it is not valid itself. Returns the tree, and whether the load as a whole was found
-        wrong: then the model does not say so again."""
-        raise NotImplementedError
+    def filled(self, root: Node, subject: Subject | None) -> Node:
+        """The tree with a load that the models accept, with what nobody needs to write."""
+        return root
 
-    def check_experiment(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+    def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
         """Checks what only a valid experiment shows; `root` is its tree."""
+        return ()
 
-    def check_to_run(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+    def check_to_run(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
         """Checks what a run needs besides the file."""
+        return ()
 
     def has_metric(self, metric: str) -> bool:
         """Whether a trial can have this metric, as far as the load decides it."""

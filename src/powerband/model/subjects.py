@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from powerband.base.errors import did_you_mean
+from powerband.base.hosts import loadable_host
 from powerband.base.units import parse_bit_rate, parse_duration_ns
-from powerband.model.experiment import Parameter, Subject
+from powerband.model.experiment import Experiment, Parameter, Subject
 from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.templates import fill, placeholders
@@ -67,6 +68,16 @@ def is_told_statsd(subject: Subject) -> bool:
 def has_series(subject: Subject) -> bool:
     """True where figures of the subject's own can be read: from its metrics page, or from what it sends to the sink."""
     return subject.metrics_url is not None or is_told_statsd(subject)
+
+
+def check_metrics_page(experiment: Experiment) -> None:
+    """Raises ValueError where the subject's metrics page is of a host that may not be loaded."""
+    if experiment.subject.metrics_url is not None:
+        page = render_text(experiment.subject, experiment.settings()[0], STAND_INS, experiment.subject.metrics_url)
+        try:
+            loadable_host(page, experiment.allow_hosts)
+        except ValueError as error:
+            raise ValueError(f"subject.metrics_url: {error}") from None
 
 
 def asked_by_services(subject: Subject) -> set[str]:

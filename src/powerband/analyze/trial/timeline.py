@@ -15,6 +15,7 @@ from typing import Any
 
 from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, RULES, bottleneck_of
 from powerband.analyze.trial.measure import scene_between
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.results import Bottleneck, TrialResult
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_fleet
@@ -106,7 +107,8 @@ def _limit(
     times = MergedTimes(event["response_time_ns"] for event in inside if event.get("response_time_ns"))
     known = {name: result.metrics[name] for name in _OF_THE_TRIAL if name in result.metrics}
     known |= {"goodput_per_s": part.goodput_per_s, "achieved_rate_per_s": part.achieved_per_s}
-    if not experiment.is_self_driven:
+    is_loaded = kind_of(experiment).has_metric("offered_rate_per_s")
+    if is_loaded:
         known |= {"offered_rate_per_s": part.offered_per_s, "engine_cpu_cores": part.cpu_cores}
         known["error_rate"] = 1 - part.goodput_per_s / part.achieved_per_s if part.achieved_per_s else 0.0
     if times.count:
@@ -120,9 +122,9 @@ def _limit(
         probe=probe,
         intervals=intervals,
         problems=result.problems,
-        self_driven=experiment.is_self_driven,
+        self_driven=not is_loaded,
     )
-    rules = COUNTED_RULES if experiment.is_self_driven else RULES
+    rules = RULES if is_loaded else COUNTED_RULES
     return bottleneck_of(replace(scene, noun=experiment.noun), rules)
 
 

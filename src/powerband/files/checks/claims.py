@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
@@ -11,7 +11,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, named_settings, one_at_a_time
 
 
-def check_claims(root: Node, problems: list[FileProblem]) -> None:
+def check_claims(root: Node) -> Iterator[FileProblem]:
     """Claims have different ids and name factors and levels that there are."""
     factors: dict[str, list[Level]] = {
         name: [level.value for level in factor.items] for name, factor in root.at("factors").children.items()
@@ -22,7 +22,7 @@ def check_claims(root: Node, problems: list[FileProblem]) -> None:
         identity = claim.children.get("id")
         if identity is not None and isinstance(identity.value, str | int):
             if identity.value in ids:
-                problems.append(identity.problem(f"another claim has the id {identity.value} already"))
+                yield identity.problem(f"another claim has the id {identity.value} already")
             ids.setdefault(identity.value, identity)
         text = claim.children.get("holds")
         if text is None or not isinstance(text.value, str):
@@ -34,14 +34,12 @@ def check_claims(root: Node, problems: list[FileProblem]) -> None:
         try:
             check_levels(claimed, factors)
         except ValueError as error:
-            problems.append(text.problem(str(error)))
+            yield text.problem(str(error))
             continue
         if vary == "one-at-a-time" and all(factors.values()) and not _is_tried(claimed, factors):
-            problems.append(
-                text.problem(
-                    "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
-                    "or on one changed factor"
-                )
+            yield text.problem(
+                "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
+                "or on one changed factor"
             )
 
 
@@ -52,7 +50,7 @@ def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
     return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
 
 
-def check_published(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_published(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Each published figure is one setting's, or that of a size which this run does not have."""
     settings = experiment.settings()
     for node, published in zip(root.at("published").items, experiment.published, strict=False):
@@ -63,11 +61,9 @@ def check_published(experiment: Experiment, root: Node, problems: list[FileProbl
             found = named_settings(name, settings)
             if unknown and not found:
                 hint = did_you_mean(unknown[0], experiment.factors)
-                problems.append(place.key_problem(f"{name}: there is no factor {unknown[0]}; {hint}"))
+                yield place.key_problem(f"{name}: there is no factor {unknown[0]}; {hint}")
             elif len(found) > 1:
-                problems.append(
-                    place.key_problem(
-                        f"{name} stands for {len(found)} settings, and a figure is one setting's: name the levels of "
-                        "more factors"
-                    )
+                yield place.key_problem(
+                    f"{name} stands for {len(found)} settings, and a figure is one setting's: name the levels of "
+                    "more factors"
                 )

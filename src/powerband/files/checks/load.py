@@ -1,31 +1,33 @@
-"""Checks of `load` that hold for every kind of it; what a kind has of its own is `loads/<kind>/checks.py`."""
+"""Checks of `load` that hold for every kind of it, and of the time for its trials (`design.budget`).
+
+Those of one kind of load are in `loads/<kind>/checks.py`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem
+from powerband.base.units import format_duration
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
 
 
-def check_users_and_rate(root: Node, problems: list[FileProblem]) -> bool:
-    """Whether users and rate are both set, which is a problem."""
+def check_users_and_rate(root: Node) -> Iterator[FileProblem]:
+    """Either users or rate is set, not both."""
     load = root.at("load")
     users, rate = (load.at(key) for key in ("users", "rate"))
-    both = users.value is not None and rate.value is not None
-    if both:
+    if users.value is not None and rate.value is not None:
         where = f" (on line {users.key_position.line})" if users.key_position else ""
-        problems.append(
-            rate.key_problem(
-                f"users is set too{where}; users is the closed model, rate the open one: keep one, "
-                "or set the other to null where a profile changes the model"
-            )
+        yield rate.key_problem(
+            f"users is set too{where}; users is the closed model, rate the open one: keep one, "
+            "or set the other to null where a profile changes the model"
         )
-    return both
 
 
-def check_every_load(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_every_load(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The load of every setting is valid: keys that vary go together, a dialect is one. Names the first that is not."""
     if not experiment.load_varies:
         return
@@ -35,8 +37,29 @@ def check_every_load(experiment: Experiment, root: Node, problems: list[FileProb
         except ValidationError as error:
             reason = error.errors(include_url=False)[0]
             said = reason.get("ctx", {}).get("error", reason["msg"])
-            problems.append(root.children.get("factors", root).key_problem(f"at {setting.id}: {said}"))
+            yield root.children.get("factors", root).key_problem(f"at {setting.id}: {said}")
             return
         except (ValueError, ExperimentError) as error:
-            problems.append(root.at("load", "websocket", "dialect").problem(str(error)))
+            yield root.at("load", "websocket", "dialect").problem(str(error))
             return
+
+
+def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """The time for the run holds one trial of every setting that is compared, even if servers start at once."""
+    budget_ns, measure = experiment.design.budget_ns, experiment.measure
+    budget = root.at("design").children.get("budget")
+    if budget_ns is None or budget is None:
+        return
+    settings = experiment.settings()
+    compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
+    warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
+    loads = [experiment.load_for(setting) for setting in settings]
+    trial_ns = min(load.joining_ns + warmup_ns + load.duration_ns for load in loads)
+    least_ns = compared * trial_ns
+    if budget_ns < least_ns:
+        each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
+        yield budget.problem(
+            f"{format_duration(budget_ns)} is too little for one block: {each} take {format_duration(least_ns)}, "
+            "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
+            "load.duration"
+        )

@@ -5,59 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem, did_you_mean
-from powerband.base.hosts import loadable_host
 from powerband.base.yaml_document import Node
 from powerband.loads import kind_of
 from powerband.model.claim_expression import parse_claim
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import OWN
-from powerband.model.subjects import STAND_INS, has_series, render_text
+from powerband.model.subjects import check_metrics_page, has_series
 
 
-def check_measure(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The subject has what its own metrics are read from, and a page for a visitor where one is asked for."""
     defined, subject = experiment.measure.metrics, experiment.subject
     measure = root.at("measure")
     of_page = [name for name, own in experiment.measure.own_metrics().items() if not own.is_final]
     if of_page and not has_series(subject):
-        problems.append(
-            measure.children["metrics"].key_problem(
-                "the subject has no metrics page: name it in subject.metrics_url, for example "
-                "http://127.0.0.1:{port}/metrics; or give it {statsd_port} in its command or env, to send StatsD "
-                "metrics to"
-            )
+        yield measure.children["metrics"].key_problem(
+            "the subject has no metrics page: name it in subject.metrics_url, for example "
+            "http://127.0.0.1:{port}/metrics; or give it {statsd_port} in its command or env, to send StatsD "
+            "metrics to"
         )
-    elif of_page and subject.metrics_url is not None:
-        page = render_text(subject, experiment.settings()[0], STAND_INS, subject.metrics_url)
+    elif of_page:
         try:
-            loadable_host(page, experiment.allow_hosts)
+            check_metrics_page(experiment)
         except ValueError as error:
-            problems.append(measure.children["metrics"].key_problem(f"subject.metrics_url: {error}"))
+            yield measure.children["metrics"].key_problem(str(error))
     if len(of_page) < len(defined) and subject.last_words is None:
-        problems.append(
-            measure.children["metrics"].key_problem(
-                "final(...) is of the subject's last words, and nothing says which line of its log they are: set "
-                "subject.last_words, for example '^final: '"
-            )
+        yield measure.children["metrics"].key_problem(
+            "final(...) is of the subject's last words, and nothing says which line of its log they are: set "
+            "subject.last_words, for example '^final: '"
         )
     if experiment.measure.visitor and subject.visitor_url is None:
-        problems.append(
-            measure.children["visitor"].key_problem(
-                "the subject has no page for a visitor: name it in subject.visitor_url; the page prints each visit"
-            )
+        yield measure.children["visitor"].key_problem(
+            "the subject has no page for a visitor: name it in subject.visitor_url; the page prints each visit"
         )
 
 
-def check_metric_names(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Every metric that the file names is defined, and one that its load can have."""
     defined, kind = experiment.measure.metrics, kind_of(experiment)
     for node, names in _named_metrics(experiment, root):
         for name in names:
             if name.startswith(OWN) and name not in defined:
                 hint = did_you_mean(name, defined) if defined else "define it there"
-                problems.append(node.problem(f"measure.metrics defines no {name}; {hint}"))
+                yield node.problem(f"measure.metrics defines no {name}; {hint}")
             elif not kind.has_metric(name):
-                problems.append(node.problem(f"{kind.why_missing(name)}"))
+                yield node.problem(f"{kind.why_missing(name)}")
 
 
 def _named_metrics(experiment: Experiment, root: Node) -> Iterator[tuple[Node, list[str]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.hosts import loadable_host
@@ -30,7 +30,7 @@ from powerband.model.subjects import (
 from powerband.model.templates import placeholders
 
 
-def check_subject(subject: Subject, root: Node, kind: LoadKind, problems: list[FileProblem]) -> None:
+def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[FileProblem]:
     """Parameters and `set` values have their types, and every placeholder stands for something, and the reverse."""
     node, factors = root.at("subject"), tuple(root.at("factors").children)
     used = placeholders(templates_of(subject))
@@ -39,78 +39,65 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind, problems: list[F
     for name, parameter in subject.parameters.items():
         entry = parameters.children[name]
         if parameter.type == "choice" and not parameter.choices:
-            problems.append(entry.problem("a parameter of type choice needs choices"))
+            yield entry.problem("a parameter of type choice needs choices")
             continue
         if name not in asked:
-            problems.append(entry.key_problem(f"occurs in no template; write {{{name}}} in command, url or env"))
-        check_value(parameter.default, entry.children["default"], subject, name, problems)
+            yield entry.key_problem(f"occurs in no template; write {{{name}}} in command, url or env")
+        yield from check_value(parameter.default, entry.children["default"], subject, name)
     for name, entry in node.at("set").children.items():
         if not is_known(name, subject, asked):
-            problems.append(entry.key_problem(unknown_name(name, subject, asked)))
+            yield entry.key_problem(unknown_name(name, subject, asked))
         elif isinstance(entry.value, bool | int | float | str):
-            check_value(entry.value, entry, subject, name, problems)
+            yield from check_value(entry.value, entry, subject, name)
         if name in factors:
-            problems.append(
-                entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
-            )
+            yield entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
     if kind.uses_url:
-        _check_port(subject, node, problems)
-    _check_build(subject, node, factors, used, problems)
-    _check_services(subject, node, factors, used, problems)
+        yield from _check_port(subject, node)
+    yield from _check_build(subject, node, factors, used)
+    yield from _check_services(subject, node, factors, used)
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN} - (set() if subject.services else set(SERVICES))
     for name in sorted(used - known - set(SERVICES)):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
-        problems.append(where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}"))
+        yield where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}")
 
 
-def _check_port(subject: Subject, node: Node, problems: list[FileProblem]) -> None:
+def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
     """The port that powerband picks stands in the url and is told to the server, or in neither."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders([*subject.command, *subject.env.values()])
+    where = node.children.get("url", node.at("command"))
     if told and not in_url:
-        problems.append(
-            (node.children.get("url") or node.children["command"]).problem(
-                "the command is told {port}, which powerband picks, but the url names another port, where the server "
-                "will not listen: write {port} in the url too, or the fixed port in the command"
-            )
+        yield where.problem(
+            "the command is told {port}, which powerband picks, but the url names another port, where the server "
+            "will not listen: write {port} in the url too, or the fixed port in the command"
         )
     if in_url and not told:
-        problems.append(
-            (node.children.get("url") or node.children["command"]).problem(
-                "the url has {port}, which powerband picks, but the server is not told it: write {port} in the command "
-                "or env too, or the server's fixed port in the url"
-            )
+        yield where.problem(
+            "the url has {port}, which powerband picks, but the server is not told it: write {port} in the command "
+            "or env too, or the server's fixed port in the url"
         )
 
 
-def _check_build(
-    subject: Subject, node: Node, factors: Sequence[str], used: Collection[str], problems: list[FileProblem]
-) -> None:
+def _check_build(subject: Subject, node: Node, factors: Sequence[str], used: Collection[str]) -> Iterator[FileProblem]:
     """`used`: placeholders of the subject's other templates."""
     fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - {*PORTS, *STATSD}
     for name in sorted(placeholders(subject.build or ()) - fixed):
-        problems.append(
-            node.children["build"].problem(
-                f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
-                "that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have one value"
-            )
+        yield node.children["build"].problem(
+            f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
+            "that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have one value"
         )
     if subject.jdk is None and {"java", "java_home"} & {*used, *placeholders(subject.build or ())}:
-        problems.append(
-            node.children["command"].problem(
-                "{java} and {java_home} are those of a JDK that powerband finds: say which version is the least that "
-                "does, for example jdk: 17"
-            )
+        yield node.children["command"].problem(
+            "{java} and {java_home} are those of a JDK that powerband finds: say which version is the least that "
+            "does, for example jdk: 17"
         )
     if "build" in used and subject.build is None:
-        problems.append(
-            node.children["command"].problem("{build} is the folder that subject.build fills, and there is no build")
-        )
+        yield node.children["command"].problem("{build} is the folder that subject.build fills, and there is no build")
 
 
 def _check_services(
-    subject: Subject, node: Node, factors: Sequence[str], used: Collection[str], problems: list[FileProblem]
-) -> None:
+    subject: Subject, node: Node, factors: Sequence[str], used: Collection[str]
+) -> Iterator[FileProblem]:
     """Every name in `when` is a parameter or factor; a placeholder of a service requires that service."""
     known = {*subject.parameters, *subject.set, *factors, *used} - set(BUILT_IN)
     services = node.at("services")
@@ -118,32 +105,26 @@ def _check_services(
         for value in service.when:
             if value not in known:
                 where = services.children[name].children["when"].children[value]
-                problems.append(where.key_problem(f"there is no parameter {value}; {did_you_mean(value, known)}"))
+                yield where.key_problem(f"there is no parameter {value}; {did_you_mean(value, known)}")
     for parameter in (LINK_DELAY, LINK_RATE) if "link" in subject.services else ():
         if parameter not in known:
-            problems.append(
-                services.children["link"].key_problem(
-                    f"nothing says what the link is like: it needs {LINK_DELAY} (one way, for example 500us) and "
-                    f"{LINK_RATE} (for example 1gbit, or unlimited) as parameters or factors; there is no {parameter}"
-                )
+            yield services.children["link"].key_problem(
+                f"nothing says what the link is like: it needs {LINK_DELAY} (one way, for example 500us) and "
+                f"{LINK_RATE} (for example 1gbit, or unlimited) as parameters or factors; there is no {parameter}"
             )
     if set(LINK) & set(used) and "link" not in subject.services:
-        problems.append(
-            node.children["command"].problem(
-                "{link_a}, {link_b} and their addresses are those of a link that powerband makes: ask for it with "
-                "services: {link: {}}"
-            )
+        yield node.children["command"].problem(
+            "{link_a}, {link_b} and their addresses are those of a link that powerband makes: ask for it with "
+            "services: {link: {}}"
         )
     if set(POSTGRESQL) & set(used) and "postgresql" not in subject.services:
-        problems.append(
-            node.children["command"].problem(
-                "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
-                "powerband starts: ask for it with services: {postgresql: {}}"
-            )
+        yield node.children["command"].problem(
+            "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
+            "powerband starts: ask for it with services: {postgresql: {}}"
         )
 
 
-def check_url(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_url(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The host of the url is this machine or an allowed one, at every setting."""
     if not kind_of(experiment).uses_url:
         return
@@ -154,7 +135,7 @@ def check_url(experiment: Experiment, root: Node, problems: list[FileProblem]) -
         try:
             loadable_host(url, experiment.allow_hosts)
         except ValueError as error:
-            problems.append((node.children.get("url") or node.children["command"]).problem(str(error)))
+            yield node.children.get("url", node.at("command")).problem(str(error))
             return
 
 
@@ -169,18 +150,18 @@ def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
     return f"{{{name}}} occurs nowhere in the command, the url or env; {did_you_mean(name, free)}"
 
 
-def check_value(level: Level, node: Node, subject: Subject, name: str, problems: list[FileProblem]) -> None:
+def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterator[FileProblem]:
     if name in subject.parameters:
         try:
             check_level(subject.parameters[name], level)
         except ValueError as error:
-            problems.append(node.problem(str(error)))
+            yield node.problem(str(error))
             return
     if "link" in subject.services and name in (LINK_DELAY, LINK_RATE):
         try:
             parse_duration_ns(level) if name == LINK_DELAY else parse_bit_rate(level)
         except ValueError as error:
-            problems.append(node.problem(str(error)))
+            yield node.problem(str(error))
 
 
 def _templates(node: Node) -> Iterable[Node]:

@@ -5,25 +5,30 @@ In: the tree of an experiment whose subject has `counts`. Out: problems, and the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from powerband.base.errors import FileProblem
-from powerband.base.hosts import loadable_host
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
-from powerband.model.subjects import STAND_INS, STATSD, has_series, render_text
+from powerband.model.subjects import STATSD, check_metrics_page, has_series
 
 LOAD_KEYS = ("duration",)
 _ALONE = "a self-driven subject is not loaded, so its load has a duration only"
 
 
-def check_self_driven(root: Node, problems: list[FileProblem]) -> Node:
-    """The tree with its load filled in."""
-    load = root.children.get("load", root.child("load", {}))
-    for key, node in load.children.items():
+def check_self_driven(root: Node) -> Iterator[FileProblem]:
+    """The load has a duration, and no other key; nothing else of it varies."""
+    for key, node in root.at("load").children.items():
         if key not in LOAD_KEYS and node.value is not None:
-            problems.append(node.key_problem(f"{_ALONE}: leave {key} out"))
+            yield node.key_problem(f"{_ALONE}: leave {key} out")
     for name, factor in root.at("factors").children.items():
         if name.startswith("load.") and name.removeprefix("load.") not in LOAD_KEYS:
-            problems.append(factor.key_problem(f"{_ALONE}, and {name} cannot vary"))
+            yield factor.key_problem(f"{_ALONE}, and {name} cannot vary")
+
+
+def with_stand_in(root: Node) -> Node:
+    """The tree with a load that models accept."""
+    load = root.children.get("load", root.child("load", {}))
     if load.value is not None and not isinstance(load.value, dict):
         return root  # the model says so
     kept = {key: node for key, node in load.children.items() if key in LOAD_KEYS}
@@ -31,20 +36,16 @@ def check_self_driven(root: Node, problems: list[FileProblem]) -> Node:
     return root.with_children({"load": Node({**filled, **kept}, load.key, load.position, load.key_position)})
 
 
-def check_counter(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_counter(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The counter stands on a page, or is sent to the sink; the page is this machine's, or an allowed host's."""
     subject, where = experiment.subject, root.at("subject", "counts")
     if not has_series(subject):
-        problems.append(
-            where.problem(
-                "nothing says where this counter is told: name the program's Prometheus page in subject.metrics_url, "
-                f"or give the program {{{STATSD[0]}}} or {{{STATSD[1]}}} in its command or env, and it sends StatsD "
-                "metrics there"
-            )
+        yield where.problem(
+            "nothing says where this counter is told: name the program's Prometheus page in subject.metrics_url, "
+            f"or give the program {{{STATSD[0]}}} or {{{STATSD[1]}}} in its command or env, and it sends StatsD "
+            "metrics there"
         )
-    elif subject.metrics_url is not None:
-        page = render_text(subject, experiment.settings()[0], STAND_INS, subject.metrics_url)
-        try:
-            loadable_host(page, experiment.allow_hosts)
-        except ValueError as error:
-            problems.append(where.problem(f"subject.metrics_url: {error}"))
+    try:
+        check_metrics_page(experiment)
+    except ValueError as error:
+        yield where.problem(str(error))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven
+from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven, with_stand_in
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.metrics import METRICS
@@ -19,11 +21,14 @@ class SelfDriven(LoadKind):
     default_slo = None  # no requests, so no errors
     no_capacity = "a self-driven subject has no capacity, for no rate is offered: maximise goodput"
 
-    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
-        return check_self_driven(root, problems), False
+    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
+        return check_self_driven(root)
 
-    def check_experiment(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
-        check_counter(experiment, root, problems)
+    def filled(self, root: Node, subject: Subject | None) -> Node:
+        return with_stand_in(root)
+
+    def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
+        return check_counter(experiment, root)
 
     def has_metric(self, metric: str) -> bool:
         return not METRICS[metric].needs_load

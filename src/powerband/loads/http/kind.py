@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
-from powerband.loads.http.checks import check_http
+from powerband.loads.http.checks import check_http, with_scenario
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject
 
@@ -19,8 +19,11 @@ class Http(LoadKind):
     name = "http"
     local_url: ClassVar[str] = "http://127.0.0.1/"
 
-    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
-        return (root, False) if subject is None else check_http(root, subject.url, problems)
+    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
+        return () if subject is None else check_http(root, subject.url)
+
+    def filled(self, root: Node, subject: Subject | None) -> Node:
+        return root if subject is None else with_scenario(root, subject.url)
 
     def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
         """The load of a command line: one request, whose path is the URL's. `step`: its keys that options give."""

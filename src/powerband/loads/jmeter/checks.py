@@ -1,4 +1,4 @@
-"""Checks of an experiment whose load is a JMeter plan, and of the plan. Each adds problems.
+"""Checks of an experiment whose load is a JMeter plan, and of the plan. Each yields problems.
 
 A plan says who asks for what and when, so every other key of a load that says this is an error, and the tree comes back
 without it. The plan itself is read where a run could start.
@@ -7,6 +7,7 @@ without it. The plan itself is read where a run could start.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from powerband.base.errors import FileProblem, did_you_mean
@@ -23,54 +24,53 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OURS = ("jmeter.save.saveservice.", "sampleresult.", "jmeterengine.nongui.", "jmeterengine.force.")
 
 
-def check_jmeter(root: Node, subject: Subject | None, problems: list[FileProblem]) -> Node:
-    """The tree with a load that has nothing but a plan's keys."""
+def check_jmeter(root: Node, subject: Subject | None) -> Iterator[FileProblem]:
+    """The load has nothing but a plan's keys, and properties that JMeter can be given."""
     load = root.children["load"]
     for key, node in load.children.items():
         if key not in LOAD_KEYS and node.value is not None:
-            problems.append(
-                node.key_problem(
-                    f"the plan says who asks for what, and when: leave {key} out; what the plan reads by "
-                    f"${{__P({key})}} is given to it as properties: {{{key}: ...}}"
-                )
+            yield node.key_problem(
+                f"the plan says who asks for what, and when: leave {key} out; what the plan reads by "
+                f"${{__P({key})}} is given to it as properties: {{{key}: ...}}"
             )
     for name, factor in root.at("factors").children.items():
         key = name.removeprefix("load.")
         if name.startswith("load.") and key not in VARIABLE_KEYS:
-            problems.append(
-                factor.key_problem(
-                    f"the plan says this, so that {name} cannot vary: let the plan read ${{__P({key})}}, write "
-                    f'load.properties: {{{key}: "{{{key}}}"}} and call the factor {key}'
-                )
+            yield factor.key_problem(
+                f"the plan says this, so that {name} cannot vary: let the plan read ${{__P({key})}}, write "
+                f'load.properties: {{{key}: "{{{key}}}"}} and call the factor {key}'
             )
-    _check_properties(load, root, subject, problems)
+    yield from _check_properties(load, root, subject)
+
+
+def with_plan_keys(root: Node) -> Node:
+    """The tree with a load that has nothing but a plan's keys."""
+    load = root.children["load"]
     kept = {key: node for key, node in load.children.items() if key in LOAD_KEYS}
     return root.with_children({"load": Node(kept, load.key, load.position, load.key_position)})
 
 
-def _check_properties(load: Node, root: Node, subject: Subject | None, problems: list[FileProblem]) -> None:
+def _check_properties(load: Node, root: Node, subject: Subject | None) -> Iterator[FileProblem]:
     factors = root.at("factors").children
     known = {*GIVEN, *factors, *(() if subject is None else (*subject.parameters, *subject.set))}
     for name, node in load.at("properties").children.items():
         if not _NAME.fullmatch(name):
-            problems.append(node.key_problem(f"{name!r} is no name of a JMeter property, as in ${{__P(name)}}"))
+            yield node.key_problem(f"{name!r} is no name of a JMeter property, as in ${{__P(name)}}")
         elif name.startswith(_OURS):
-            problems.append(
-                node.key_problem("powerband sets this property itself, to read JMeter's results and to end it")
-            )
+            yield node.key_problem("powerband sets this property itself, to read JMeter's results and to end it")
         if not isinstance(node.value, bool | int | float | str):
-            problems.append(node.problem(f"the property {name} needs a value: a number, a text, true or false"))
+            yield node.problem(f"the property {name} needs a value: a number, a text, true or false")
         elif subject is not None:
             for unknown in sorted(placeholders([str(node.value)]) - known):
-                problems.append(node.problem(f"{{{unknown}}} stands for nothing; {did_you_mean(unknown, known)}"))
+                yield node.problem(f"{{{unknown}}} stands for nothing; {did_you_mean(unknown, known)}")
 
 
-def check_plan(experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
+def check_plan(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The plan exists, JMeter can read it, and it sends requests to hosts that may be loaded only."""
     try:
         check_plan_file(experiment)
     except ValueError as error:
-        problems.append(root.at("load", "jmeter").problem(str(error)))
+        yield root.at("load", "jmeter").problem(str(error))
 
 
 def check_plan_file(experiment: Experiment) -> None:

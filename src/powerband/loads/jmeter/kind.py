@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan
+from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 
@@ -23,11 +25,14 @@ class JMeterPlan(LoadKind):
         "(goodput, p99)"
     )
 
-    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
-        return check_jmeter(root, subject, problems), False
+    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
+        return check_jmeter(root, subject)
 
-    def check_to_run(self, experiment: Experiment, root: Node, problems: list[FileProblem]) -> None:
-        check_plan(experiment, root, problems)
+    def filled(self, root: Node, subject: Subject | None) -> Node:
+        return with_plan_keys(root)
+
+    def check_to_run(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
+        return check_plan(experiment, root)
 
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith(_BY_ITS_CLOCK):

@@ -1,7 +1,6 @@
-"""Checks of a load of WebSockets: its users, its messages, its dialect. Each adds problems, at their places.
+"""Checks of a load of WebSockets: its users, its messages, its dialect. Each yields problems, with their places.
 
-A url with ws:// or wss:// makes the load one of WebSockets: the tree that comes back says so with `load.websocket`,
-whose defaults nobody needs to write.
+A url with ws:// or wss:// makes the load one of WebSockets, whether or not it has `load.websocket`.
 """
 
 from __future__ import annotations
@@ -22,87 +21,81 @@ _EVENTS = ("event", "call", "publish")
 _ID = "{id}"
 
 
-def check_websocket(root: Node, url: str, problems: list[FileProblem]) -> tuple[Node, bool]:
-    """The tree with `load.websocket`, and whether any problem was found; `url` is that of a WebSocket."""
-    before = len(problems)
+def check_websocket(root: Node) -> Iterator[FileProblem]:
+    """The load has users who stay, and messages of its dialect."""
     load = root.children.get("load", Node({}))
-    check_own_requests(root, problems)
-    if isinstance(load.value, dict):
-        check_joining(load, problems)
-        if is_set(load, "websocket") is None:
-            load = load.with_children({"websocket": load.child("websocket", {})})
-        _check_users(root, load, problems)
-        steps = load.at("scenario").items
-        if "scenario" not in load.children:
-            problems.append(
-                load.problem(
-                    "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
-                    "scenario: [{message: ping, expect: pong}]"
-                )
-            )
-        for step in steps:
-            _check_message(step, load, problems)
-        _check_dialect(load.children["websocket"], steps, problems)
-        _check_answers(load.children["websocket"], steps, problems)
-        root = root.with_children({"load": load})
-    return root, len(problems) > before
+    yield from check_own_requests(root)
+    if not isinstance(load.value, dict):
+        return
+    yield from check_joining(load)
+    yield from _check_users(root, load)
+    steps = load.at("scenario").items
+    if "scenario" not in load.children:
+        yield load.problem(
+            "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
+            "scenario: [{message: ping, expect: pong}]"
+        )
+    for step in steps:
+        yield from _check_message(step)
+    yield from _check_dialect(load.at("websocket"), steps)
+    yield from _check_answers(load.at("websocket"), steps)
 
 
-def _check_users(root: Node, load: Node, problems: list[FileProblem]) -> None:
-    """Users who stay, and what they do not have."""
+def with_websocket(root: Node) -> Node:
+    """The tree with `load.websocket`, whose defaults nobody needs to write."""
+    load = root.children.get("load", Node({}))
+    if not isinstance(load.value, dict) or load.at("websocket").value is not None:
+        return root
+    return root.with_children({"load": load.with_children({"websocket": load.child("websocket", {})})})
+
+
+def _check_users(root: Node, load: Node) -> Iterator[FileProblem]:
+    """The load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
     for key, defaults in _OPEN.items():
         entry = is_set(load, key, *defaults)
         if entry is not None:
-            problems.append(
-                entry.key_problem(
-                    "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
-                    "join for how fast they come, and pace for how often each sends"
-                )
+            yield entry.key_problem(
+                "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
+                "join for how fast they come, and pace for how often each sends"
             )
     for name, factor in root.at("factors").children.items():
         if name.startswith("load.") and name.removeprefix("load.") in (*_OPEN, "keep_alive"):
-            problems.append(
-                factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
-            )
+            yield factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
     keep_alive = is_set(load, "keep_alive")
     if keep_alive is not None and keep_alive.value is False:
-        problems.append(keep_alive.key_problem("a WebSocket is a connection that is kept: leave this out"))
+        yield keep_alive.key_problem("a WebSocket is a connection that is kept: leave this out")
     pace = is_set(load, "pace")
     if pace is None and "load.pace" not in root.at("factors").children:
         return
     for owner in (load, *load.at("scenario").items):
         think = is_set(owner, "think", 0, "0s")
         if think is not None:
-            problems.append(
-                think.key_problem(
-                    "pace is set too: think is the pause after an answer, pace the time between sends whether or not "
-                    "they were answered; keep one"
-                )
+            yield think.key_problem(
+                "pace is set too: think is the pause after an answer, pace the time between sends whether or not "
+                "they were answered; keep one"
             )
 
 
-def _check_message(step: Node, load: Node, problems: list[FileProblem]) -> None:
+def _check_message(step: Node) -> Iterator[FileProblem]:
     if not isinstance(step.value, dict):
         return
     of_requests = list(_of_requests(step))
-    problems.extend(of_requests)
+    yield from of_requests
     status = step.at("check").children.get("status")
     if status is not None and status.plain() != []:
-        problems.append(status.key_problem("a message has no status: write expect for what its answer holds"))
+        yield status.key_problem("a message has no status: write expect for what its answer holds")
     message = step.children.get("message")
     if message is None:
         if not of_requests:
-            problems.append(
-                step.problem(
-                    "each step of a WebSocket load is a message: write message, binary, event, call or publish"
-                )
+            yield step.problem(
+                "each step of a WebSocket load is a message: write message, binary, event, call or publish"
             )
         return
-    _check_one_way(step, message, problems)
+    yield from _check_one_way(step, message)
 
 
 def _of_requests(step: Node) -> Iterator[FileProblem]:
-    """Parts of an HTTP request, each told once: a short form is method and path at one place."""
+    """One problem for each part of an HTTP request in a message; a short form is method and path at one place."""
     instead = {
         "path": "the path of the handshake is the url's",
         "headers": "load.websocket.headers are those of the handshake",
@@ -117,30 +110,26 @@ def _of_requests(step: Node) -> Iterator[FileProblem]:
         yield entry.key_problem(f"is of an HTTP request, and the url makes this a WebSocket load: {advice}")
 
 
-def _check_one_way(step: Node, message: Node, problems: list[FileProblem]) -> None:
+def _check_one_way(step: Node, message: Node) -> Iterator[FileProblem]:
     answered = step.children.get("answered", Node(True)).value is not False
     contains = step.at("check").children.get("contains")
     if not answered and contains is not None and contains.plain() != []:
-        problems.append(
-            contains.key_problem("nothing can be expected of a message that is not answered (answered: false)")
-        )
+        yield contains.key_problem("nothing can be expected of a message that is not answered (answered: false)")
     if _kind(message) != "event":
         return
     answer = message.children.get("answer")
     named = answer is not None and answer.value is not None
     if answered and not named:
-        problems.append(
-            message.problem(
-                "which event answers it? Write answer: NAME; or answered: false, if none does; or call: in its place, "
-                "which is answered by its number"
-            )
+        yield message.problem(
+            "which event answers it? Write answer: NAME; or answered: false, if none does; or call: in its place, "
+            "which is answered by its number"
         )
     if not answered and named and answer is not None:
-        problems.append(answer.key_problem("answered is false: a message without an answer has no name for it"))
+        yield answer.key_problem("answered is false: a message without an answer has no name for it")
 
 
-def _check_dialect(websocket: Node, steps: tuple[Node, ...], problems: list[FileProblem]) -> None:
-    """Events are a dialect's; texts are plain."""
+def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
+    """Events need a dialect of SocketCluster; texts need the plain one."""
     dialect = websocket.children.get("dialect", Node("plain")).value
     plain = dialect == "plain"
     for step in steps:
@@ -149,63 +138,53 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...], problems: list[File
             continue
         kind = _kind(message)
         if plain and kind in _EVENTS:
-            problems.append(
-                message.key_problem(
-                    f"{kind} is of SocketCluster: say which, with load.websocket.dialect: socketcluster20 (or "
-                    "socketcluster14); over a plain WebSocket write message"
-                )
+            yield message.key_problem(
+                f"{kind} is of SocketCluster: say which, with load.websocket.dialect: socketcluster20 (or "
+                "socketcluster14); over a plain WebSocket write message"
             )
         elif not plain and kind not in _EVENTS:
-            problems.append(
-                message.key_problem(f"the dialect {dialect} sends events: write event, call or publish, each with data")
+            yield message.key_problem(
+                f"the dialect {dialect} sends events: write event, call or publish, each with data"
             )
     subscribe, match = websocket.children.get("subscribe"), websocket.children.get("match")
     if plain and subscribe is not None and subscribe.plain() not in ([], None):
-        problems.append(
-            subscribe.key_problem(
-                "channels are of SocketCluster (load.websocket.dialect); over a plain WebSocket write what subscribes "
-                "as a greeting: greetings: ['...']"
-            )
+        yield subscribe.key_problem(
+            "channels are of SocketCluster (load.websocket.dialect); over a plain WebSocket write what subscribes "
+            "as a greeting: greetings: ['...']"
         )
     if not plain and match is not None and match.plain() != "order":
-        problems.append(
-            match.key_problem(
-                f"the dialect {dialect} matches answers itself: events by name, calls by number; leave it out"
-            )
+        yield match.key_problem(
+            f"the dialect {dialect} matches answers itself: events by name, calls by number; leave it out"
         )
 
 
-def _check_answers(websocket: Node, steps: tuple[Node, ...], problems: list[FileProblem]) -> None:
-    """Where answers hold numbers, those were sent; and what is counted is known."""
+def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
+    """A message holds the number by which its answer is known; a tally counts the messages of one step."""
     plain = websocket.children.get("dialect", Node("plain")).value == "plain"
     if plain and "id_after" in websocket.at("match").children:
         for step in steps:
             message = step.children.get("message")
             awaited = step.children.get("answered", Node(True)).value is not False
             if message is not None and awaited and _ID not in _text(message):
-                problems.append(
-                    message.problem(
-                        f"its answer is known by a number (load.websocket.match), and the message holds none: write "
-                        f"{_ID} where it goes, or answered: false"
-                    )
+                yield message.problem(
+                    f"its answer is known by a number (load.websocket.match), and the message holds none: write "
+                    f"{_ID} where it goes, or answered: false"
                 )
     tally = is_set(websocket, "tally")
     one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
     if tally is not None and (len(steps) > 1 or one_way):
-        problems.append(
-            tally.key_problem(
-                "a tally is of a scenario of one step, which is answered: what answers count is held against what was "
-                "sent, and of several steps nobody knows which are counted"
-            )
+        yield tally.key_problem(
+            "a tally is of a scenario of one step, which is answered: what answers count is held against what was "
+            "sent, and of several steps nobody knows which are counted"
         )
 
 
 def _kind(message: Node) -> str:
-    """A short `message` is a text."""
+    """The kind of a message; a short `message` is a text."""
     return str(message.children.get("kind", Node("text")).value)
 
 
 def _text(message: Node) -> str:
-    """Where a token may stand."""
+    """The parts of a message in which a token may stand."""
     parts = [message.at(key) for key in ("text", "data")] if message.children else [message]
     return " ".join(str(part.plain()) for part in parts)

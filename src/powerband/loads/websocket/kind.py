@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from powerband.base.errors import FileProblem, UsageError
 from powerband.base.hosts import is_websocket
 from powerband.base.yaml_document import Node
-from powerband.loads.http.checks import check_http
-from powerband.loads.kind import LoadKind
-from powerband.loads.websocket.checks import check_websocket
+from powerband.loads.http.kind import Http
+from powerband.loads.websocket.checks import check_websocket, with_websocket
 from powerband.model.experiment import Subject
 
 
-class WebSocketUsers(LoadKind):
+class WebSocketUsers(Http):
     """Users who each hold a WebSocket and send messages."""
 
     name = "websocket"
@@ -24,14 +23,17 @@ class WebSocketUsers(LoadKind):
         "capacity is the highest rate of requests that come and go, and a WebSocket load has users who stay: take "
         "another objective (goodput, p99) and let load.users or load.pace vary"
     )
-    local_url: ClassVar[str] = "ws://127.0.0.1/"
+    local_url = "ws://127.0.0.1/"
 
-    def check_tree(self, root: Node, subject: Subject | None, problems: list[FileProblem]) -> tuple[Node, bool]:
-        if subject is None:
-            return root, False
-        # A file with load.websocket and the URL of a page: the checks of HTTP name the contradiction.
-        check = check_websocket if is_websocket(subject.url) else check_http
-        return check(root, subject.url, problems)
+    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
+        if subject is not None and is_websocket(subject.url):
+            return check_websocket(root)
+        return super().check_tree(root, subject)  # load.websocket with the URL of a page
+
+    def filled(self, root: Node, subject: Subject | None) -> Node:
+        if subject is not None and is_websocket(subject.url):
+            return with_websocket(root)
+        return super().filled(root, subject)
 
     def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
         """The load of a command line: one message. `step`: its keys that options give; `headers`: the handshake's."""
