@@ -15,6 +15,7 @@ mod serve;
 mod socketcluster;
 mod spec;
 mod statsd;
+mod sys;
 mod websocket;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use super::models::event_loop;
 use super::options::config::{Accept, Concurrency, Config, DownstreamKind};
 use super::planted::downstream::{BODY_BYTES, Remote};
 use super::request::service::Service;
-use super::sys;
+use crate::sys;
 
 const BACKLOG: u32 = 4096;
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::models::door;
 use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::request::service::Service;
-use super::sys;
+use crate::sys;
 
 /// A client that says nothing for this long is let go.
-const PATIENCE_MS: i32 = 1_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
     std::thread::Builder::new().name("management-1".into()).spawn(move || {
@@ -26,7 +26,7 @@ fn answer(service: &Service, socket: &OwnedFd) {
     let mut input = Vec::new();
     let mut buffer = [0u8; 4096];
     let mut out = Vec::new();
-    while out.is_empty() && sys::wait_readable(socket, PATIENCE_MS) {
+    while out.is_empty() && sys::wait_readable(socket, PATIENCE_NS) {
         let Ok(n @ 1..) = sys::read(socket.as_raw_fd(), &mut buffer) else { return };
         input.extend_from_slice(&buffer[..n]);
         match http::parse(&input) {

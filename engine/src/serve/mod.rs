@@ -12,7 +12,6 @@ mod options;
 mod planted;
 mod pool;
 mod request;
-mod sys;
 mod timing;
 
 use std::io::{self, Write};
@@ -21,11 +20,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::sys::{self, Signals};
 use models::{connections, event_loop, misbehave, pooled_requests};
 pub use options::args::Args;
 use options::config::{Accept, Concurrency, Config, Misbehave, Unit};
 use request::service::Service;
-use sys::Signals;
 
 pub fn main(args: Args) -> ExitCode {
     let config = match args.resolve() {
@@ -52,7 +51,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
         }
         None => drop(crate::limits::raise_descriptor_limit()),
     }
-    sys::set_timer_slack();
+    sys::least_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {
         let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;
         println!("escaped process {pid}");

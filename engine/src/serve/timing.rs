@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::sys::{now_ns, sleep_until, thread_cpu_ns};
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::sys::sleep_until;
 
 /// Uses this much CPU time of the calling thread, by its own CPU clock: preemption does not count, and neither does
 /// the time a hypervisor took where the kernel accounts for it.

@@ -10,7 +10,7 @@ use super::door;
 use crate::serve::pool::{Pool, Rules, STACK_BYTES, Submitted};
 use crate::serve::request::http::{self, LAST_ANSWER, Parsed};
 use crate::serve::request::service::{Service, Socket, Step};
-use crate::serve::sys::{self, Epoll};
+use crate::sys::{self, Epoll};
 
 const READ_BYTES: usize = 16 << 10;
 

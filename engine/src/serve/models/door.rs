@@ -5,8 +5,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::serve::sys::{self, Epoll, now_ns, sleep_until};
+use crate::clock::now_ns;
 use crate::serve::timing::wait_from;
+use crate::sys::{self, Epoll, sleep_until};
 
 /// How long the queue is left alone.
 const PAUSE_NS: u64 = 10_000_000;

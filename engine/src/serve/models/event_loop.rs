@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex};
 
 use super::door::{self, Door};
 use super::loop_connection::{Connection, Pending};
+use crate::clock::now_ns;
 use crate::serve::metrics::LoopGauges;
 use crate::serve::request::echo::{self, Heard, Opened};
 use crate::serve::request::http::{self, Parsed, Request};
 use crate::serve::request::service::{Job, Service, Step};
-use crate::serve::sys::{self, Bell, Epoll, now_ns};
 use crate::serve::timing::{note_lateness, wake_early_ns};
+use crate::sys::{self, Bell, Epoll};
 
 /// Event data: descriptors, and these two.
 const LISTENER: u64 = u64::MAX;

@@ -10,7 +10,7 @@ use crate::serve::options::config::Misbehave;
 use crate::serve::pool::STACK_BYTES;
 use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::Service;
-use crate::serve::sys;
+use crate::sys;
 
 const GARBAGE: &[u8] = b"\x16\x03\x01\xffthis is not the protocol you are looking for\r\n\r\n";
 /// The process that `fork-escape` leaves behind ends itself after this long, should nobody end it.

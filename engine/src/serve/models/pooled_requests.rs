@@ -13,7 +13,7 @@ use super::door::Door;
 use crate::serve::pool::{Pool, Rules, Submitted};
 use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::{Job, Service, Socket, Step};
-use crate::serve::sys::{self, Epoll};
+use crate::sys::{self, Epoll};
 
 /// Event data of the listening socket; no pointer is null.
 const LISTENER: u64 = 0;

@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::clock::now_ns;
 use crate::serve::options::config::Pauses;
-use crate::serve::sys::{now_ns, sleep_until};
 use crate::serve::timing::burn;
+use crate::sys::sleep_until;
 
 pub struct Collector {
     pauses: Pauses,
@@ -72,7 +73,7 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::sys::thread_cpu_ns;
+    use crate::clock::thread_cpu_ns;
 
     #[test]
     fn whoever_reaches_the_gate_during_a_collection_waits_for_its_end() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::permits::Permits;
-use crate::serve::sys;
+use crate::sys;
 
 /// Every answer of the database has this body.
 pub const BODY_BYTES: usize = 64;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
-use crate::serve::sys::now_ns;
+use crate::clock::now_ns;
 
 pub struct Permits {
     limit: usize,

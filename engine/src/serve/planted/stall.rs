@@ -1,7 +1,8 @@
 //! Freezes of the whole server: every thread sleeps from the next gate that it reaches until the freeze ends.
 
+use crate::clock::now_ns;
 use crate::serve::options::config::Pauses;
-use crate::serve::sys::{now_ns, sleep_until};
+use crate::sys::sleep_until;
 
 /// Freezes on an exact schedule: from k * every to k * every + length after the start, k = 1, 2, ...
 pub struct Stall {

@@ -128,7 +128,7 @@ impl Service {
         self.work.gate();
         // Counted before the client can know of it: whoever has its answer finds it in the count.
         self.metrics.requests.fetch_add(1, Relaxed);
-        crate::serve::sys::write_all(fd, &out)
+        crate::sys::write_all(fd, &out)
     }
 
     /// Answers 503: the pool refused the request, or the connection.
@@ -136,7 +136,7 @@ impl Service {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
         self.work.gate();
-        crate::serve::sys::write_all(fd, &out)
+        crate::sys::write_all(fd, &out)
     }
 
     /// Appends the answer to what is no request; the connection must then be closed.

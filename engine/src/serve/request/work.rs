@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::clock::now_ns;
 use crate::serve::options::config::{Config, DownstreamKind};
 use crate::serve::options::plan::{Amount, Distribution, LockKind, Plan};
 use crate::serve::planted::collector::Collector;
 use crate::serve::planted::downstream::Remote;
 use crate::serve::planted::permits::Permits;
 use crate::serve::planted::stall::Stall;
-use crate::serve::sys::{now_ns, touch_memory, yield_cpu};
 use crate::serve::timing::{burn, burn_with, wait_from};
+use crate::sys::{touch_memory, yield_cpu};
 
 /// What all requests share: the lock, the downstream, the random times and the freezes.
 pub struct Work {

@@ -1,11 +1,14 @@
-//! The few system calls that std does not offer, each wrapped once: sockets with a backlog, epoll, exact sleeping, the
-//! CPU clock of a thread, limits and signals. No policy here: callers decide what an error means.
+//! The few system calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping,
+//! limits and signals. No policy here: callers decide what an error means. The load engine has more of them in `load::sys`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-pub use crate::clock::{now_ns, thread_cpu_ns};
+use crate::clock::now_ns;
+
+/// How long `write_all` waits for a peer.
+const WRITE_NS_MAX: u64 = 5_000_000_000;
 
 /// Turns the -1 of a system call into `errno`.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -134,10 +137,8 @@ pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Waits until the socket can be read without waiting; false at the timeout.
-pub fn wait_readable(socket: &OwnedFd, timeout_ms: i32) -> bool {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd, valid during the call.
-    unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
+pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
+    poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], Some(timeout_ns)) > 0
 }
 
 /// Says that nothing more will be sent.
@@ -146,15 +147,14 @@ pub fn shut_down_writing(fd: RawFd) {
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Writes everything, blocking or not; a peer that takes nothing for 5 s is an error.
+/// Writes everything, blocking or not; a peer that takes nothing for `WRITE_NS_MAX` is an error.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-                // SAFETY: one pollfd, valid during the call.
-                if unsafe { libc::poll(&mut poll, 1, 5_000) } == 0 {
+                let writable = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+                if poll(&mut [writable], Some(WRITE_NS_MAX)) == 0 {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -164,7 +164,16 @@ pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-// ------------------------------------------------------------------------------------------------------------ epoll
+// ----------------------------------------------------------------------------------------------------------- events
+
+/// Waits until a descriptor is ready, at most `timeout_ns` (absent: for ever). Returns how many are; 0: the timeout has
+/// passed; -1: a signal came.
+pub fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> libc::c_int {
+    let timeout = timeout_ns.map(timespec);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: slice and timespec are valid during the call; no signal mask is passed.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
+}
 
 /// An epoll instance; what each registration's `data` means is its user's business.
 pub struct Epoll(OwnedFd);
@@ -274,9 +283,9 @@ pub fn sleep_until(deadline_ns: u64) {
 }
 
 /// Timer slack of the calling thread and of all threads it starts: 1 ns instead of the usual 50 us.
-pub fn set_timer_slack() {
+pub fn least_timer_slack() {
     // SAFETY: this prctl takes an integer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
 /// Gives the CPU up to any other thread that is ready to run.
@@ -324,22 +333,27 @@ pub fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Blocks the signals in the calling thread and in all threads that it starts later; returns their set.
+pub fn block_signals(signals: &[libc::c_int]) -> libc::sigset_t {
+    // SAFETY: a sigset_t is plain memory, emptied before use; the calls write to it alone.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        set
+    }
+}
+
 /// Signals that are blocked in every thread and taken by one.
 pub struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// Blocks the signals in the calling thread and in all threads that it starts later.
+    /// `block_signals`.
     pub fn block(signals: &[libc::c_int]) -> Signals {
-        // SAFETY: a sigset_t is plain memory, emptied before use; the calls write to it alone.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in signals {
-                libc::sigaddset(&mut set, *signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Signals(set)
-        }
+        Signals(block_signals(signals))
     }
 
     /// Waits for one of them, at most `timeout_ns`; the signal, or none at the timeout.
