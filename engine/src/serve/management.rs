@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::models::door;
+use super::models::listener::accept_each;
 use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::request::service::Service;
 use crate::sys;
@@ -14,12 +14,7 @@ use crate::sys;
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
-    std::thread::Builder::new().name("management-1".into()).spawn(move || {
-        loop {
-            answer(&service, &door::accept(&listener, false, 0));
-        }
-    })?;
-    Ok(())
+    accept_each("management-1", listener, false, 0, move |socket| answer(&service, &socket))
 }
 
 fn answer(service: &Service, socket: &OwnedFd) {

@@ -13,7 +13,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use super::door::{self, Door};
+use super::listener::{Listener, accept_each};
 use super::loop_connection::{Connection, Pending};
 use crate::clock::now_ns;
 use crate::serve::metrics::LoopGauges;
@@ -45,18 +45,18 @@ pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usi
         epolls.push(Arc::clone(&event_loop.epoll));
         std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || event_loop.run())?;
     }
-    if let Some(listener) = dealer {
-        let service = Arc::clone(service);
-        std::thread::Builder::new().name("acceptor-1".into()).spawn(move || deal(&service, &listener, &epolls))?;
+    match dealer {
+        Some(listener) => deal(Arc::clone(service), listener, epolls),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn deal(service: &Arc<Service>, listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
-    for (index, epoll) in epolls.iter().enumerate().cycle() {
-        let socket = door::accept(listener, true, service.accept_delay_ns);
-        hand_over(service, socket, index, epoll);
-    }
+fn deal(service: Arc<Service>, listener: OwnedFd, epolls: Vec<Arc<Epoll>>) -> io::Result<()> {
+    let mut next = 0;
+    accept_each("acceptor-1", listener, true, service.accept_delay_ns, move |socket| {
+        hand_over(&service, socket, next, &epolls[next]);
+        next = (next + 1) % epolls.len();
+    })
 }
 
 /// Gives a new connection to a loop, which knows it by its descriptor from its first event on.
@@ -82,7 +82,7 @@ struct EventLoop {
     /// Whether the work of a request holds the loop up to its end.
     blocks: bool,
     epoll: Arc<Epoll>,
-    door: Option<Door>,
+    listener: Option<Listener>,
     bell: Arc<Bell>,
     grants: Arc<Grants>,
     /// By descriptor.
@@ -99,14 +99,14 @@ impl EventLoop {
         let epoll = Arc::new(Epoll::new()?);
         let bell = Arc::new(Bell::new()?);
         epoll.add(bell.fd(), libc::EPOLLIN, BELL)?;
-        let door =
-            listener.map(|listener| Door::open(listener, &epoll, LISTENER, service.accept_delay_ns)).transpose()?;
+        let listener =
+            listener.map(|socket| Listener::open(socket, &epoll, LISTENER, service.accept_delay_ns)).transpose()?;
         Ok(EventLoop {
             blocks: service.loop_blocks,
             service,
             index,
             epoll,
-            door,
+            listener,
             bell,
             grants: Arc::default(),
             connections: Vec::new(),
@@ -120,8 +120,8 @@ impl EventLoop {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         loop {
             let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
-            let door_ns = self.door.as_mut().and_then(|door| door.shut_for_ns(&self.epoll));
-            let timeout_ns = timer_ns.into_iter().chain(door_ns).min();
+            let paused_ns = self.listener.as_mut().and_then(|listener| listener.paused_for_ns(&self.epoll));
+            let timeout_ns = timer_ns.into_iter().chain(paused_ns).min();
             let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
             let turn_start_ns = now_ns();
             self.service.work.gate();
@@ -143,8 +143,8 @@ impl EventLoop {
     }
 
     fn accept(&mut self) {
-        let door = self.door.as_mut().expect("only a loop with a listener hears of it");
-        door.accept_all(&self.epoll, |socket| hand_over(&self.service, socket, self.index, &self.epoll));
+        let listener = self.listener.as_mut().expect("only a loop with a listener hears of it");
+        listener.accept_all(&self.epoll, |socket| hand_over(&self.service, socket, self.index, &self.epoll));
     }
 
     fn on_event(&mut self, fd: RawFd, events: u32) {

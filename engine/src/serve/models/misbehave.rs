@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::door;
+use super::listener::accept_each;
 use crate::serve::options::config::Misbehave;
 use crate::serve::pool::STACK_BYTES;
 use crate::serve::request::http::{self, Parsed};
@@ -18,19 +18,15 @@ const ESCAPED_SECONDS: libc::c_uint = 600;
 
 /// Serves connections in the given bad way, a thread for each.
 pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {
-    std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
-        loop {
-            let socket = door::accept(&listener, false, 0);
-            if how == Misbehave::Close {
-                continue;
-            }
-            let service = Arc::clone(&service);
-            let builder = std::thread::Builder::new().name("connection-1".into()).stack_size(STACK_BYTES);
-            // Refused a thread, the connection is closed, which is bad as well.
-            let _ = builder.spawn(move || serve(&service, &socket, how));
+    accept_each("acceptor-1", listener, false, 0, move |socket| {
+        if how == Misbehave::Close {
+            return;
         }
-    })?;
-    Ok(())
+        let service = Arc::clone(&service);
+        let builder = std::thread::Builder::new().name("connection-1".into()).stack_size(STACK_BYTES);
+        // Refused a thread, the connection is closed, which is bad as well.
+        let _ = builder.spawn(move || serve(&service, &socket, how));
+    })
 }
 
 fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {

@@ -9,9 +9,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::door::Door;
+use super::listener::Listener;
 use crate::serve::pool::{Pool, Rules, Submitted};
-use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::{Job, Service, Socket, Step};
 use crate::sys::{self, Epoll};
 
@@ -40,26 +39,26 @@ struct Front {
 /// Starts the poller; the pool starts its threads as tasks come.
 pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
-    let door = Door::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
+    let listener = Listener::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
     let in_pool = Arc::clone(&front);
     let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
     let watched = Arc::clone(&pool);
     service.metrics.watch_pool(rules, move || watched.snapshot());
-    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(door, &pool))?;
+    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(listener, &pool))?;
     Ok(())
 }
 
 impl Front {
-    fn poll(&self, mut door: Door, pool: &Arc<Pool<Task>>) {
+    fn poll(&self, mut listener: Listener, pool: &Arc<Pool<Task>>) {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
-            let timeout_ns = door.shut_for_ns(&self.epoll);
+            let timeout_ns = listener.paused_for_ns(&self.epoll);
             let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
             self.service.work.gate();
             for event in &events[..n] {
                 if event.u64 == LISTENER {
-                    door.accept_all(&self.epoll, |fd| self.accept(fd));
+                    listener.accept_all(&self.epoll, |fd| self.accept(fd));
                 } else {
                     // SAFETY: the pointer was made by `arm` from a box; being one-shot, its event comes once per arming.
                     let connection = unsafe { Box::from_raw(event.u64 as *mut Connection) };
@@ -149,21 +148,14 @@ impl Front {
         let mut out = Vec::new();
         let mut taken = 0;
         let next = loop {
-            match http::parse(&connection.input[taken..]) {
-                Parsed::Partial => break Some(None),
-                Parsed::Bad(status) => {
-                    self.service.complain(status, &mut out);
-                    break None;
-                }
-                Parsed::Complete(request, length) => {
-                    let step = self.service.step(&request, &mut out);
-                    taken += length;
-                    match step {
-                        Step::Work(job) => break Some(Some(job)),
-                        Step::Answered { keep_alive: true } => {}
-                        Step::Answered { keep_alive: false } => break None,
-                    }
-                }
+            let Some((length, step)) = self.service.read(&connection.input[taken..], &mut out) else {
+                break Some(None);
+            };
+            taken += length;
+            match step {
+                Step::Work(job) => break Some(Some(job)),
+                Step::Answered { keep_alive: true } => {}
+                Step::Answered { keep_alive: false } => break None,
             }
         };
         connection.input.drain(..taken);

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::http::{self, KEPT_ALIVE, Request, Status};
 use super::service::{Job, Service, TEXT};
 use crate::serve::options::config::Dialect;
 use crate::serve::options::plan::Plan;
@@ -75,7 +75,7 @@ impl Echo {
     /// The work of each message.
     pub fn job(&self, service: &Service) -> Job {
         let plan = *self.plan.as_deref().unwrap_or(&service.plan);
-        Job { plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }
+        Job { plan, reply: KEPT_ALIVE }
     }
 
     /// Reads up to the end of a message and writes its echo: to `out`, or, with `hold`, where `release` finds it.

@@ -30,6 +30,11 @@ pub struct ReplyForm {
     pub http_1_0: bool,
 }
 
+/// The form of an answer to an ordinary GET.
+pub const KEPT_ALIVE: ReplyForm = ReplyForm { head_only: false, keep_alive: true, http_1_0: false };
+/// The form of an answer to something that could not be read as a request.
+pub const LAST_ANSWER: ReplyForm = ReplyForm { keep_alive: false, ..KEPT_ALIVE };
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A whole request, and how many bytes it took.
@@ -192,9 +197,6 @@ fn respond_head(out: &mut Vec<u8>, status: Status, content_type: &str, form: Rep
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
 }
-
-/// The form of an answer to something that could not be read as a request.
-pub const LAST_ANSWER: ReplyForm = ReplyForm { head_only: false, keep_alive: false, http_1_0: false };
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::http::{self, KEPT_ALIVE, LAST_ANSWER, Parsed, ReplyForm, Request, Status};
 use super::work::Work;
 use crate::serve::metrics::{self, Metrics};
 use crate::serve::options::config::{Concurrency, Config, Dialect};
@@ -69,9 +69,21 @@ impl Service {
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();
-        service.render(&Job { plan: config.plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }, &mut answer);
+        service.render(&Job { plan: config.plan, reply: KEPT_ALIVE }, &mut answer);
         service.usual_answer = answer;
         Arc::new(service)
+    }
+
+    /// Reads the first request of `bytes` and takes its `step`; how many bytes it took. None: it is not whole yet.
+    pub fn read(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(usize, Step)> {
+        match http::parse(bytes) {
+            Parsed::Partial => None,
+            Parsed::Bad(status) => {
+                self.complain(status, out);
+                Some((0, Step::Answered { keep_alive: false }))
+            }
+            Parsed::Complete(request, length) => Some((length, self.step(&request, out))),
+        }
     }
 
     /// Answers what needs no work into `out`, and says what work the rest needs.
@@ -102,7 +114,7 @@ impl Service {
 
     /// Appends the answer to a job whose work is done.
     pub fn answer(&self, job: &Job, out: &mut Vec<u8>) {
-        let usual = job.reply == ReplyForm { keep_alive: true, ..LAST_ANSWER }
+        let usual = job.reply == KEPT_ALIVE
             && (job.plan.payload_bytes, job.plan.chunked) == (self.plan.payload_bytes, self.plan.chunked);
         if usual {
             out.extend_from_slice(&self.usual_answer);

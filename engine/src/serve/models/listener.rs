@@ -12,8 +12,24 @@ use crate::sys::{self, Epoll, sleep_until};
 /// How long the queue is left alone.
 const PAUSE_NS: u64 = 10_000_000;
 
+/// Starts a thread that accepts connections, one after the other, and hands each to `handle`.
+pub fn accept_each(
+    thread_name: &str,
+    listener: OwnedFd,
+    nonblocking: bool,
+    delay_ns: u64,
+    mut handle: impl FnMut(OwnedFd) + Send + 'static,
+) -> io::Result<()> {
+    std::thread::Builder::new().name(thread_name.into()).spawn(move || {
+        loop {
+            handle(accept(&listener, nonblocking, delay_ns));
+        }
+    })?;
+    Ok(())
+}
+
 /// The next connection of a blocking socket, however long it takes; `nonblocking`: what the connection itself is to be.
-pub fn accept(listener: &OwnedFd, nonblocking: bool, delay_ns: u64) -> OwnedFd {
+fn accept(listener: &OwnedFd, nonblocking: bool, delay_ns: u64) -> OwnedFd {
     loop {
         match sys::accept(listener, nonblocking) {
             Ok(socket) => {
@@ -26,27 +42,27 @@ pub fn accept(listener: &OwnedFd, nonblocking: bool, delay_ns: u64) -> OwnedFd {
 }
 
 /// A listening socket watched by an epoll.
-pub struct Door {
-    listener: OwnedFd,
+pub struct Listener {
+    socket: OwnedFd,
     data: u64,
     delay_ns: u64,
     /// Not watched until then.
-    shut_until_ns: Option<u64>,
+    paused_until_ns: Option<u64>,
 }
 
-impl Door {
+impl Listener {
     /// `data`: what the epoll's events of it say.
-    pub fn open(listener: OwnedFd, epoll: &Epoll, data: u64, delay_ns: u64) -> io::Result<Door> {
-        sys::set_nonblocking(&listener)?;
-        epoll.add(listener.as_raw_fd(), libc::EPOLLIN, data)?;
-        Ok(Door { listener, data, delay_ns, shut_until_ns: None })
+    pub fn open(socket: OwnedFd, epoll: &Epoll, data: u64, delay_ns: u64) -> io::Result<Listener> {
+        sys::set_nonblocking(&socket)?;
+        epoll.add(socket.as_raw_fd(), libc::EPOLLIN, data)?;
+        Ok(Listener { socket, data, delay_ns, paused_until_ns: None })
     }
 
     /// Hands over all connections that wait, nonblocking; where each takes its time, only one, so that the requests of others
     /// get their turn.
     pub fn accept_all(&mut self, epoll: &Epoll, mut admit: impl FnMut(OwnedFd)) {
         loop {
-            match sys::accept(&self.listener, true) {
+            match sys::accept(&self.socket, true) {
                 Ok(socket) => {
                     wait_from(now_ns(), self.delay_ns);
                     admit(socket);
@@ -56,8 +72,8 @@ impl Door {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    if epoll.modify(self.listener.as_raw_fd(), 0, self.data).is_ok() {
-                        self.shut_until_ns = Some(now_ns() + PAUSE_NS);
+                    if epoll.modify(self.socket.as_raw_fd(), 0, self.data).is_ok() {
+                        self.paused_until_ns = Some(now_ns() + PAUSE_NS);
                     }
                     return;
                 }
@@ -66,13 +82,13 @@ impl Door {
     }
 
     /// How long the epoll may sleep before the socket is to be watched again; none: for good. Watches it when due.
-    pub fn shut_for_ns(&mut self, epoll: &Epoll) -> Option<u64> {
-        let left_ns = self.shut_until_ns?.saturating_sub(now_ns());
+    pub fn paused_for_ns(&mut self, epoll: &Epoll) -> Option<u64> {
+        let left_ns = self.paused_until_ns?.saturating_sub(now_ns());
         if left_ns > 0 {
             return Some(left_ns);
         }
-        if epoll.modify(self.listener.as_raw_fd(), libc::EPOLLIN, self.data).is_ok() {
-            self.shut_until_ns = None;
+        if epoll.modify(self.socket.as_raw_fd(), libc::EPOLLIN, self.data).is_ok() {
+            self.paused_until_ns = None;
         }
         None
     }
