@@ -1,5 +1,5 @@
-//! The few system calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping,
-//! limits and signals. No policy here: callers decide what an error means. The load engine has more of them in `load::sys`.
+//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping, limits and
+//! signals. No policy here: callers decide what an error means. `load::sys` has those that only the load engine calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -90,7 +90,7 @@ pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The next connection; `nonblocking` is what it is to be itself. Connections that died while they waited are passed over.
+/// Accepts the next connection, which is `nonblocking` or not. Connections that were reset while they waited are skipped.
 pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     loop {
@@ -136,18 +136,18 @@ pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Waits until the socket can be read without waiting; false at the timeout.
+/// Waits until the socket is readable; false at the timeout.
 pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
     poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], Some(timeout_ns)) > 0
 }
 
-/// Says that nothing more will be sent.
+/// Closes the writing side of a connection.
 pub fn shut_down_writing(fd: RawFd) {
     // SAFETY: shutdown takes no pointers; it fails only where the peer has gone, which is as good.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Writes everything, blocking or not; a peer that takes nothing for `WRITE_NS_MAX` is an error.
+/// Writes everything, also to a nonblocking socket. A peer that reads nothing for `WRITE_NS_MAX` is an error.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
@@ -175,7 +175,7 @@ pub fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> libc::c_int
     unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
 }
 
-/// An epoll instance; what each registration's `data` means is its user's business.
+/// An epoll instance. Its user decides what the `data` of a registration means.
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
@@ -288,7 +288,7 @@ pub fn least_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
-/// Gives the CPU up to any other thread that is ready to run.
+/// Yields the CPU to any other thread that is ready to run.
 pub fn yield_cpu() {
     // SAFETY: sched_yield takes nothing and always succeeds.
     unsafe { libc::sched_yield() };
@@ -296,7 +296,7 @@ pub fn yield_cpu() {
 
 // ---------------------------------------------------------------------------------------------------------- process
 
-/// Allows this process so many descriptors and no more. Errors: more than the system allows.
+/// Sets the soft limit of descriptors of this process. Errors: the limit is above the hard one.
 pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid during both calls.
@@ -308,8 +308,8 @@ pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps memory, writes to each of its pages (4 KiB each, also where the kernel would rather give larger ones), and gives
-/// it back: a page fault for each. Where the system has no such memory, nothing happens.
+/// Maps memory, writes to each of its pages of 4 KiB (huge pages are turned off), and unmaps it: one page fault for each page.
+/// Where the system has no such memory, nothing happens.
 pub fn touch_memory(bytes: usize) {
     const PAGE_BYTES: usize = 4096;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -327,7 +327,7 @@ pub fn touch_memory(bytes: usize) {
     }
 }
 
-/// Makes the process deaf to a signal.
+/// Makes the process ignore a signal.
 pub fn ignore(signal: libc::c_int) {
     // SAFETY: SIG_IGN is a valid disposition for any signal that may be ignored.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -351,12 +351,12 @@ pub fn block_signals(signals: &[libc::c_int]) -> libc::sigset_t {
 pub struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// `block_signals`.
+    /// Blocks the signals, as `block_signals` does.
     pub fn block(signals: &[libc::c_int]) -> Signals {
         Signals(block_signals(signals))
     }
 
-    /// Waits for one of them, at most `timeout_ns`; the signal, or none at the timeout.
+    /// Waits for one of the signals, at most `timeout_ns`. Returns the signal, or `None` at the timeout.
     pub fn wait(&self, timeout_ns: Option<u64>) -> Option<libc::c_int> {
         let deadline_ns = timeout_ns.map(|ns| now_ns() + ns);
         loop {

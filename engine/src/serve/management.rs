@@ -1,5 +1,5 @@
 //! `/health` and `/metrics` on a port and a thread of their own, so that they can be read while every other thread is
-//! busy or the server is frozen. One connection at a time, one answer each: a scraper needs no more.
+//! busy or the server is frozen. One connection at a time, one answer for each connection: a scraper needs no more.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::request::service::Service;
 use crate::sys;
 
-/// A client that says nothing for this long is let go.
+/// A client that sends nothing for this long is disconnected.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
@@ -26,13 +26,13 @@ fn answer(service: &Service, socket: &OwnedFd) {
         input.extend_from_slice(&buffer[..n]);
         match http::parse(&input) {
             Parsed::Partial => {}
-            Parsed::Bad(status) => service.complain(status, &mut out),
+            Parsed::Bad(status) => service.reject_unreadable(status, &mut out),
             Parsed::Complete(request, _) => {
                 let reply = ReplyForm { head_only: request.reply.head_only, ..LAST_ANSWER };
-                service.look(request.path, reply, &mut out);
+                service.status_page(request.path, reply, &mut out);
             }
         }
     }
-    // A scraper that does not take its answer asks again later.
+    // A write error is ignored: the scraper asks again later.
     let _ = sys::write_all(socket.as_raw_fd(), &out);
 }

@@ -22,7 +22,7 @@ pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()>
         let builder = std::thread::Builder::new().name(format!("connection-{started}")).stack_size(STACK_BYTES);
         let its_service = Arc::clone(&service);
         if let Err(error) = builder.spawn(move || serve(&its_service, &socket)) {
-            // The connection is closed with the closure that was to serve it.
+            // The closure that was to serve the connection is dropped, which closes it.
             eprintln!("powerband-engine serve: the system refuses another thread: {error}");
         }
     })
@@ -39,7 +39,7 @@ pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io:
         Submitted::Accepted => {}
         Submitted::AcceptedInsteadOf(socket) | Submitted::Discarded(socket) => limbo.keep(socket),
         Submitted::RunInCaller(socket) => serve(&service, &socket),
-        // Closed at once, with its request unread, it would be reset, and the client might never see the 503.
+        // Closing it at once, with its request unread, would reset it, and the client might never see the 503.
         Submitted::Aborted(socket) => {
             if service.refuse(socket.fd(), LAST_ANSWER).is_ok() {
                 sys::shut_down_writing(socket.fd());
@@ -74,7 +74,7 @@ fn serve(service: &Service, socket: &Socket) {
     }
 }
 
-/// Serves the whole requests in `input`, in order; how many bytes they took, or none when the connection has to end.
+/// Serves the complete requests in `input`, in order. Returns how many bytes they took; `None`: the connection has to end.
 fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize> {
     let mut taken = 0;
     loop {
@@ -95,7 +95,7 @@ fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize
     }
 }
 
-/// Where connections that nobody serves stay until their clients close them.
+/// Keeps connections that are not served until their clients close them.
 struct Limbo {
     epoll: Arc<Epoll>,
 }

@@ -23,12 +23,12 @@ use crate::serve::request::service::{Job, Service, Step};
 use crate::serve::timing::{note_lateness, wake_early_ns};
 use crate::sys::{self, Bell, Epoll};
 
-/// Event data: descriptors, and these two.
+/// The data of an event is a descriptor, or one of these two.
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 512;
-/// Answers are written once this much has gathered, so that deep pipelines of large bodies need not much memory.
+/// Answers are written once they have reached this size, so that deep pipelines of large bodies need little memory.
 const WRITE_BYTES: usize = 64 << 10;
 const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
 const CLOSING: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -59,7 +59,7 @@ fn deal(service: Arc<Service>, listener: OwnedFd, epolls: Vec<Arc<Epoll>>) -> io
     })
 }
 
-/// Gives a new connection to a loop, which knows it by its descriptor from its first event on.
+/// Adds a new connection to the epoll of a loop, which meets its descriptor at the first event.
 fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epoll) {
     // Counted first: once added, the loop may serve and close it at any moment.
     service.count_in();
@@ -73,19 +73,19 @@ fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epol
     }
 }
 
-/// A permit of the downstream that was handed to a connection of this loop, since an instant.
+/// Connections of this loop that were given a permit of the downstream, and since when.
 type Grants = Mutex<Vec<(RawFd, u64)>>;
 
 struct EventLoop {
     service: Arc<Service>,
     index: usize,
-    /// Whether the work of a request holds the loop up to its end.
+    /// True: the whole work of a request blocks the loop.
     blocks: bool,
     epoll: Arc<Epoll>,
     listener: Option<Listener>,
     bell: Arc<Bell>,
     grants: Arc<Grants>,
-    /// By descriptor.
+    /// Indexed by descriptor.
     connections: Vec<Option<Box<Connection>>>,
     /// (due, descriptor). A connection has at most one timer, and is not closed while it has one.
     timers: BinaryHeap<Reverse<(u64, RawFd)>>,
@@ -160,7 +160,7 @@ impl EventLoop {
         self.drive(connection);
     }
 
-    /// The connection of a descriptor, new at its first event. It must be checked in again, or closed.
+    /// Takes the connection of a descriptor, or makes it at the first event. It must be checked in again, or closed.
     fn check_out(&mut self, fd: RawFd) -> Box<Connection> {
         let index = fd as usize;
         if index >= self.connections.len() {
@@ -178,7 +178,7 @@ impl EventLoop {
         self.connections[index] = Some(connection);
     }
 
-    /// Closes it, at once or, where a timer or a permit is still to come for its descriptor, when that has come.
+    /// Closes a connection: at once or, while its descriptor has a timer or waits for a permit, when that has come.
     fn close(&mut self, mut connection: Box<Connection>) {
         if connection.pending.is_some() {
             connection.broken = true;
@@ -219,7 +219,7 @@ impl EventLoop {
         self.check_in(connection);
     }
 
-    /// Serves newly read bytes, and writes the answers. False: the connection is to be closed.
+    /// Serves new bytes and writes the answers. False: the connection is to be closed.
     fn feed(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> bool {
         if connection.input.is_empty() {
             let taken = self.serve(connection, bytes);
@@ -231,7 +231,7 @@ impl EventLoop {
         self.flush(connection)
     }
 
-    /// Serves what was read earlier.
+    /// Serves bytes that were read earlier.
     fn serve_input(&mut self, connection: &mut Connection) {
         let mut input = std::mem::take(&mut connection.input);
         let taken = self.serve(connection, &mut input);
@@ -241,7 +241,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves whole requests until one has to wait; how many bytes they took.
+    /// Serves complete requests until one has to wait. Returns how many bytes they took.
     fn serve(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
         while connection.pending.is_none() && !connection.ending && taken < bytes.len() {
@@ -251,7 +251,7 @@ impl EventLoop {
                 match http::parse(&bytes[taken..]) {
                     Parsed::Partial => break,
                     Parsed::Bad(status) => {
-                        self.service.complain(status, &mut self.out);
+                        self.service.reject_unreadable(status, &mut self.out);
                         connection.ending = true;
                     }
                     Parsed::Complete(request, length) => {
@@ -284,7 +284,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves one message; how many bytes it took, or all of them where there is none.
+    /// Serves one message. Returns how many bytes it took: all, if none is complete.
     fn serve_message(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         if connection.draining {
             return bytes.len();
@@ -370,7 +370,7 @@ impl EventLoop {
         }
     }
 
-    /// `woken_for_it`: the loop was idle until the first timer was due, so that its lateness is the machine's wake-up time.
+    /// `woken_for_it`: the loop slept until the first timer was due, so its lateness is the machine's wake-up time.
     fn fire_timers(&mut self, mut woken_for_it: bool) {
         while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
             let now_ns = now_ns();
@@ -415,7 +415,7 @@ impl EventLoop {
         self.service.work.downstream.as_ref().expect("it gave a permit").release();
     }
 
-    /// Writes the gathered answers; what the socket does not take is kept. False: the connection is to be closed.
+    /// Writes the answers and keeps the bytes that the socket does not take. False: the connection is to be closed.
     fn flush(&mut self, connection: &mut Connection) -> bool {
         if !connection.output.is_empty() {
             connection.output.append(&mut self.out);
@@ -447,7 +447,7 @@ impl EventLoop {
         !connection.ending
     }
 
-    /// Goes on with what the socket did not take before, then with what was read meanwhile.
+    /// Writes the bytes that the socket did not take before, then serves bytes that were read meanwhile.
     fn write_rest(&mut self, connection: &mut Connection) -> bool {
         let fd = connection.socket.fd();
         while !connection.output.is_empty() {

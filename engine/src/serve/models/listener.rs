@@ -1,6 +1,6 @@
-//! How connections come in: by a thread that blocks in `accept`, or by an epoll that tells when some wait. Either may be
-//! slowed down on purpose, and either leaves the queue alone for a while when descriptors have run out, as one that tries
-//! again at once would only burn its CPU. Connections then wait in the accept queue.
+//! Accepting connections: `accept_each` by a thread that blocks, `Listener` by an epoll. Both can be slowed down on purpose.
+//! When descriptors have run out both pause, because trying again at once would only burn CPU; connections then wait in the
+//! accept queue.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use crate::clock::now_ns;
 use crate::serve::timing::wait_from;
 use crate::sys::{self, Epoll, sleep_until};
 
-/// How long the queue is left alone.
+/// Length of the pause when descriptors have run out.
 const PAUSE_NS: u64 = 10_000_000;
 
 /// Starts a thread that accepts connections, one after the other, and hands each to `handle`.
@@ -28,7 +28,7 @@ pub fn accept_each(
     Ok(())
 }
 
-/// The next connection of a blocking socket, however long it takes; `nonblocking`: what the connection itself is to be.
+/// Blocks until there is a connection. `nonblocking` holds for the connection, not for the listening socket.
 fn accept(listener: &OwnedFd, nonblocking: bool, delay_ns: u64) -> OwnedFd {
     loop {
         match sys::accept(listener, nonblocking) {
@@ -46,20 +46,20 @@ pub struct Listener {
     socket: OwnedFd,
     data: u64,
     delay_ns: u64,
-    /// Not watched until then.
+    /// The epoll does not watch the socket until then.
     paused_until_ns: Option<u64>,
 }
 
 impl Listener {
-    /// `data`: what the epoll's events of it say.
+    /// `data`: the data of the socket's events.
     pub fn open(socket: OwnedFd, epoll: &Epoll, data: u64, delay_ns: u64) -> io::Result<Listener> {
         sys::set_nonblocking(&socket)?;
         epoll.add(socket.as_raw_fd(), libc::EPOLLIN, data)?;
         Ok(Listener { socket, data, delay_ns, paused_until_ns: None })
     }
 
-    /// Hands over all connections that wait, nonblocking; where each takes its time, only one, so that the requests of others
-    /// get their turn.
+    /// Accepts all connections that wait; `admit` gets each, nonblocking. With a planted delay it accepts only one, so that
+    /// requests of other connections get their turn.
     pub fn accept_all(&mut self, epoll: &Epoll, mut admit: impl FnMut(OwnedFd)) {
         loop {
             match sys::accept(&self.socket, true) {
@@ -81,7 +81,7 @@ impl Listener {
         }
     }
 
-    /// How long the epoll may sleep before the socket is to be watched again; none: for good. Watches it when due.
+    /// How long the epoll may sleep before the pause ends; `None`: there is no pause. Ends a pause that is over.
     pub fn paused_for_ns(&mut self, epoll: &Epoll) -> Option<u64> {
         let left_ns = self.paused_until_ns?.saturating_sub(now_ns());
         if left_ns > 0 {

@@ -22,7 +22,7 @@ struct Connection {
     socket: Socket,
     /// Bytes read and not yet served.
     input: Vec<u8>,
-    /// A request was discarded: nothing more is answered here, so that no answer can be taken for its.
+    /// A request was discarded: no later one is answered, so that no answer can be mistaken for its answer.
     silenced: bool,
 }
 
@@ -88,7 +88,7 @@ impl Front {
         }
     }
 
-    /// One read: what it leaves in the socket makes the next arming fire again.
+    /// Reads once. Bytes that stay in the socket make the next arming fire again.
     fn read(&self, mut connection: Box<Connection>, buffer: &mut [u8], pool: &Arc<Pool<Task>>) {
         if connection.silenced {
             return;
@@ -104,21 +104,21 @@ impl Front {
         }
     }
 
-    /// What a pool thread does.
+    /// The task of a pool thread.
     fn run(&self, pool: &Arc<Pool<Task>>, task: Task) {
         if let Some(connection) = self.serve(task) {
             self.advance(connection, pool);
         }
     }
 
-    /// Serves one request; the connection, if it goes on.
+    /// Serves one request. Returns the connection, if it goes on.
     fn serve(&self, task: Task) -> Option<Box<Connection>> {
         let served = self.service.serve(&task.job, task.connection.socket.fd());
         (served.is_ok() && task.job.keep_alive()).then_some(task.connection)
     }
 
-    /// Hands on the next whole request of a connection, or gives the connection back to the kernel.
-    /// Pipelined requests are thus tasks of their own, one after the other, and answered in order.
+    /// Hands the next complete request of a connection to the pool, or gives the connection back to the kernel.
+    /// Each pipelined request is a task of its own, one after the other, so answers keep their order.
     fn advance(&self, mut connection: Box<Connection>, pool: &Arc<Pool<Task>>) {
         loop {
             let Some(job) = self.next_job(&mut connection) else { return };
@@ -142,8 +142,8 @@ impl Front {
         }
     }
 
-    /// The next job of a connection's input, after answering what needs none; `Some(None)`: it has to be read first;
-    /// none: it is to be closed.
+    /// The next job of a connection's input, after the answers to requests that need no work. `Some(None)`: more has to be
+    /// read first; `None`: the connection is to be closed.
     fn next_job(&self, connection: &mut Connection) -> Option<Option<Job>> {
         let mut out = Vec::new();
         let mut taken = 0;
