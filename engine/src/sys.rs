@@ -31,7 +31,9 @@ pub fn listen(host: IpAddr, port: u16, backlog: u32, share_port: bool) -> io::Re
     if share_port {
         set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT)?;
     }
-    bind(&socket, host, port)?;
+    let (address, length) = raw_address(&SocketAddr::new(host, port));
+    // SAFETY: `address` holds a socket address of `length` bytes.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     // SAFETY: listen takes no pointers.
     checked(unsafe { libc::listen(socket.as_raw_fd(), backlog.min(i32::MAX as u32) as i32) })?;
     Ok(socket)
@@ -52,27 +54,36 @@ fn set_flag(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Re
     Ok(())
 }
 
-fn bind(socket: &OwnedFd, host: IpAddr, port: u16) -> io::Result<()> {
-    // SAFETY: both address structs are plain integers, for which all zeroes is a value; bind copies them.
-    let result = unsafe {
-        match host {
-            IpAddr::V4(ip) => {
-                let mut address: libc::sockaddr_in = std::mem::zeroed();
-                address.sin_family = libc::AF_INET as libc::sa_family_t;
-                address.sin_port = port.to_be();
-                address.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
-                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
-            }
-            IpAddr::V6(ip) => {
-                let mut address: libc::sockaddr_in6 = std::mem::zeroed();
-                address.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                address.sin6_port = port.to_be();
-                address.sin6_addr.s6_addr = ip.octets();
-                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
-            }
+/// A socket address as the kernel takes it, and its length.
+pub fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a valid value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>()
         }
     };
-    checked(result).map(|_| ())
+    (storage, length as libc::socklen_t)
 }
 
 /// The address a listening socket is bound to (the port that the kernel chose for port 0).
@@ -106,11 +117,11 @@ pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     }
 }
 
-/// One `read`. 0: the peer has closed its side.
-pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+/// Repeats a `read` or `send` that a signal interrupts.
+#[inline]
+fn transfer(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
-        // SAFETY: the buffer is valid for its length.
-        let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let n = call();
         if n >= 0 {
             return Ok(n as usize);
         }
@@ -121,19 +132,17 @@ pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
+/// One `read`. 0: the peer has closed its side.
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (start, length) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the buffer is valid for its length.
+    transfer(|| unsafe { libc::read(fd, start.cast(), length) })
+}
+
 /// One `send`, never raising SIGPIPE.
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        // SAFETY: the bytes are valid for their length.
-        let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    // SAFETY: the bytes are valid for their length.
+    transfer(|| unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
 /// Waits until the socket is readable; false at the timeout.

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::sys::raw_address;
 pub use crate::sys::{block_signals, least_timer_slack, sleep_until};
 
 pub type Errno = i32;
@@ -52,37 +53,6 @@ fn set_option(fd: i32, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     // SAFETY: the value lives through the call and its size is given.
     let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as u32) };
     if done < 0 { Err(errno()) } else { Ok(()) }
-}
-
-fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a valid value.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let length = match address {
-        SocketAddr::V4(v4) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as u16,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(v6) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as u16,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: as above.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
 }
 
 /// The pending error of a socket (0: none), and clears it.
