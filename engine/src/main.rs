@@ -12,6 +12,7 @@ mod scan;
 mod serve;
 mod socketcluster;
 mod statsd;
+mod sys;
 mod websocket;
 
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, RawFd};
 
 use crate::clock::now_ns;
 use crate::contract::spec::Command;
+use crate::sys;
 
 const STDIN: RawFd = 0;
 /// A line longer than this is no spec: the rest would only fill memory.
@@ -40,13 +41,7 @@ impl Control {
         let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> = std::iter::once(STDIN).chain(fds.iter().copied()).map(readable).collect();
         let left_ns = until_ns.map(|until_ns| until_ns.saturating_sub(now_ns()));
-        let timeout = left_ns.map(|left_ns| libc::timespec {
-            tv_sec: (left_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the array and the timespec are valid for the call.
-        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
+        sys::poll(&mut polled, left_ns);
         if polled[0].revents == 0 { Ok(false) } else { Ok(!self.fill() || self.is_over()?) }
     }
 

@@ -4,6 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::sys::raw_address;
+pub use crate::sys::{block_signals, least_timer_slack, sleep_until};
+
 pub type Errno = i32;
 
 fn errno() -> Errno {
@@ -50,37 +53,6 @@ fn set_option(fd: i32, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     // SAFETY: the value lives through the call and its size is given.
     let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as u32) };
     if done < 0 { Err(errno()) } else { Ok(()) }
-}
-
-fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a valid value.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let length = match address {
-        SocketAddr::V4(v4) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as u16,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(v6) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as u16,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: as above.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
 }
 
 /// The pending error of a socket (0: none), and clears it.
@@ -130,16 +102,6 @@ pub fn read_stamped(fd: i32, into: &mut [u8]) -> Result<(usize, Option<u64>), Er
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     });
     Ok((count as usize, stamp_ns))
-}
-
-/// Sleeps until an instant of CLOCK_MONOTONIC, whatever happens on sockets meanwhile.
-pub fn sleep_until(at_ns: u64) {
-    let time = libc::timespec {
-        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: the time lives through the call; the remaining time is not asked for.
-    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut()) };
 }
 
 #[inline]
@@ -271,12 +233,6 @@ pub fn descriptors_open() -> u64 {
     std::fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64).unwrap_or(16)
 }
 
-/// Timers of the calling thread fire as exactly as the kernel can (the default slack is 50 us).
-pub fn least_timer_slack() {
-    // SAFETY: no pointers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
-}
-
 /// Binds the calling thread to these CPUs; no CPUs: leaves it free.
 pub fn pin(cpus: &[u32]) -> Result<(), Errno> {
     if cpus.is_empty() {
@@ -305,21 +261,6 @@ pub fn hang_up_with_parent() {
 pub fn parent_id() -> i32 {
     // SAFETY: no pointers, cannot fail.
     unsafe { libc::getppid() }
-}
-
-/// Blocks the signals in the calling thread and every thread it starts, so that `next_signal` receives them.
-pub fn block_signals(signals: &[i32]) -> libc::sigset_t {
-    // SAFETY: `sigset_t` is plain data, made valid by sigemptyset before use.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is live in every call and the signals are valid numbers.
-    unsafe {
-        libc::sigemptyset(&raw mut set);
-        for &signal in signals {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-    }
-    set
 }
 
 /// Waits for the next of the blocked signals.

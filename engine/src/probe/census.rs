@@ -3,7 +3,7 @@
 
 use super::procfs::{ProcDir, stat_of};
 use super::tree::{Due, SECOND_NS, Tree};
-use super::{monotonic_ns, thread_cpu_ns};
+use crate::clock::{now_ns, thread_cpu_ns};
 
 /// A listing is not repeated before this many times its own cost has passed, 0.25 % of a core, or a second.
 const LISTING_FACTOR: u64 = 400;
@@ -26,7 +26,7 @@ impl Census {
     /// seen; its CPU time is in its parent's children counters. Threads are tasks, too: where they come and go all the
     /// time, listings wait for their own cost.
     pub fn refresh(&mut self, forks: u64, trees: &mut [Tree]) {
-        let now_ns = monotonic_ns();
+        let now_ns = now_ns();
         if forks == self.forks && forks != 0 || !self.due.is_due(now_ns) {
             return;
         }

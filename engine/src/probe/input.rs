@@ -1,7 +1,8 @@
 //! Lines from the controller, and the one place where the probe sleeps. The end of stdin is the controller's end.
 
-use super::monotonic_ns;
 use super::signals::Signals;
+use crate::clock::now_ns;
+use crate::sys;
 
 /// A line longer than this is no spec: the rest would only fill memory.
 const LINE_MAX: usize = 16 * 1024 * 1024;
@@ -38,7 +39,7 @@ impl Input {
 
     /// Whether the time set beforehand is over.
     pub fn is_over(&self) -> bool {
-        self.until_ns.is_some_and(|until| monotonic_ns() >= until)
+        self.until_ns.is_some_and(|until| now_ns() >= until)
     }
 
     /// The next complete line, blank ones skipped. Does not block.
@@ -61,14 +62,8 @@ impl Input {
             revents: 0,
         });
         let until_ns = until_ns.into_iter().chain(self.until_ns).min();
-        let left_ns = until_ns.map(|until| until.saturating_sub(monotonic_ns()));
-        let timeout = left_ns.map(|left| libc::timespec {
-            tv_sec: (left / 1_000_000_000) as i64,
-            tv_nsec: (left % 1_000_000_000) as i64,
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the array and the timespec are valid for the call.
-        unsafe { libc::ppoll(polled.as_mut_ptr(), 3, timeout, std::ptr::null()) };
+        let left_ns = until_ns.map(|until| until.saturating_sub(now_ns()));
+        sys::poll(&mut polled, left_ns);
         if polled[0].revents != 0 {
             self.fill();
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::procfs::{Stat, processes};
 use super::signals;
+use crate::sys::block_signals;
 
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,14 +44,9 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
 
 /// Waits for the probe, passing SIGTERM on, and kills whatever it leaves.
 fn keep(probe: i32) -> ExitCode {
+    let set = block_signals(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
     // SAFETY: sigwait on an initialised set; kill and waitpid on our own child, which stays a zombie until reaped here.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        libc::sigaddset(&mut set, libc::SIGHUP);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         // The probe alone holds the controller's pipes, so that both sides see their ends when it goes.
         libc::close(0);
         libc::close(1);

@@ -24,7 +24,6 @@ mod waits;
 
 use std::process::ExitCode;
 
-use crate::clock::{clock_ns, now_ns as monotonic_ns};
 use crate::contract::spec::{PROTOCOL, ProbeSpec, Watch};
 
 #[derive(clap::Args)]
@@ -78,16 +77,6 @@ fn parse_duration_ns(text: &str) -> Result<u64, String> {
         return Err(format!("`{text}` is too short: at least 1ms"));
     }
     Ok((value * unit_ns) as u64)
-}
-
-/// CPU time of this thread so far, in ns.
-fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
-}
-
-/// CPU time of this process so far, in ns.
-fn own_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
 #[cfg(test)]

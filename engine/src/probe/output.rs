@@ -5,6 +5,7 @@ use std::io;
 
 use super::signals::Signals;
 use crate::contract::events::ProbeEvent;
+use crate::sys;
 
 /// The controller has gone, or asked by signal for the end: kill everything and leave.
 #[derive(Debug)]
@@ -52,8 +53,7 @@ fn wait_writable(signals: &Signals, control_fd: i32) -> Result<(), Gone> {
             // No events asked for: only the hang-up of the controller's end is reported.
             libc::pollfd { fd: control_fd, events: 0, revents: 0 },
         ];
-        // SAFETY: the array is valid for its length.
-        unsafe { libc::poll(polled.as_mut_ptr(), 3, -1) };
+        sys::poll(&mut polled, None);
         if polled[0].revents & libc::POLLOUT != 0 {
             return Ok(());
         }

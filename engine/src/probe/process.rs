@@ -3,9 +3,9 @@
 
 use std::ops::{Add, AddAssign};
 
-use super::clock_ns;
 use super::procfs::{Numbers, ProcDir, ProcFile, Stat, number_after, parse_stat};
 use super::waits::Surroundings;
+use crate::clock::clock_ns;
 
 /// What a process has used up; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

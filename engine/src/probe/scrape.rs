@@ -9,7 +9,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::monotonic_ns;
+use crate::clock::now_ns;
 use crate::contract::events::{ProbeEvent, Scrape};
 use crate::contract::spec;
 
@@ -44,12 +44,12 @@ impl Scraper {
 
 /// Ends when nobody reads the events any more, or with the process.
 fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) {
-    let mut next_ns = monotonic_ns();
+    let mut next_ns = now_ns();
     loop {
-        let at_ns = monotonic_ns();
+        let at_ns = now_ns();
         let read = page.read(Duration::from_nanos(spec.timeout_ns)).and_then(|text| series(&text, &spec.names));
-        let took_ns = monotonic_ns() - at_ns;
-        let missed = (monotonic_ns() - next_ns) / spec.interval_ns;
+        let took_ns = now_ns() - at_ns;
+        let missed = (now_ns() - next_ns) / spec.interval_ns;
         let event = match read {
             Ok(values) => ProbeEvent::Scrape(Scrape { at_ns, took_ns, values }),
             Err(reason) => ProbeEvent::ScrapeFailed { at_ns, took_ns, reason },
@@ -58,7 +58,7 @@ fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) 
             return;
         }
         next_ns += (missed + 1) * spec.interval_ns;
-        std::thread::sleep(Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())));
+        std::thread::sleep(Duration::from_nanos(next_ns.saturating_sub(now_ns())));
     }
 }
 

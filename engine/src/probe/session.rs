@@ -17,7 +17,7 @@ use super::scrape::Scraper;
 use super::signals::{Signals, parent_of_self};
 use super::statsd::{Bound, Sink};
 use super::tree::Tree;
-use super::{monotonic_ns, own_cpu_ns};
+use crate::clock::{now_ns, process_cpu_ns};
 use crate::contract::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
 use crate::contract::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
 
@@ -58,7 +58,7 @@ pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
         return complain(&format!("there is no process {pid}; `ps` lists those that run"));
     }
     let limits = crate::limits::raise_descriptor_limit();
-    let mut input = Input::none(duration_ns.map(|duration| monotonic_ns() + duration));
+    let mut input = Input::none(duration_ns.map(|duration| now_ns() + duration));
     let mut output = Output::new(-1);
     let result = Session::new(&spec, &signals, &mut output, limits).and_then(|mut session| session.run(&mut input));
     conclude(result, &mut output, &signals)
@@ -148,7 +148,7 @@ fn check(spec: &ProbeSpec) -> Result<(), End> {
 }
 
 fn hello(descriptor_limit: u64) -> Hello {
-    let monotonic = monotonic_ns();
+    let monotonic = now_ns();
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Hello {
         protocol: PROTOCOL,
@@ -266,7 +266,7 @@ impl<'s> Session<'s> {
 
     fn launch(&mut self, spec: &Launch, inherited: &Inherited) -> Result<(), End> {
         let launched = launch(spec, inherited, self.exact_counts).map_err(|message| error("launch", message))?;
-        let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: monotonic_ns() };
+        let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: now_ns() };
         self.output.emit(&event, self.signals)?;
         self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
         self.subject = Some(Subject { launch: spec.clone(), pid: launched.pid, ended: false });
@@ -274,13 +274,14 @@ impl<'s> Session<'s> {
     }
 
     fn run(&mut self, input: &mut Input) -> Result<(), End> {
-        let mut next_ns = monotonic_ns();
+        let mut next_ns = now_ns();
         let mut jitter = Jitter::new(next_ns, self.interval_ns);
         loop {
-            let now_ns = monotonic_ns();
-            if now_ns >= next_ns + jitter.ns {
-                let missed = (now_ns - next_ns) / self.interval_ns;
-                self.samples_late += missed + u64::from((now_ns - next_ns) % self.interval_ns > self.interval_ns / 2);
+            let woken_ns = now_ns();
+            if woken_ns >= next_ns + jitter.ns {
+                let late_ns = woken_ns - next_ns;
+                let missed = late_ns / self.interval_ns;
+                self.samples_late += missed + u64::from(late_ns % self.interval_ns > self.interval_ns / 2);
                 next_ns += (missed + 1) * self.interval_ns;
                 jitter.draw();
                 self.sample()?;
@@ -308,7 +309,7 @@ impl<'s> Session<'s> {
                 if nothing_left {
                     return self.end(0);
                 }
-                if monotonic_ns() >= until_ns {
+                if now_ns() >= until_ns {
                     return self.kill_and_end();
                 }
             }
@@ -318,7 +319,7 @@ impl<'s> Session<'s> {
     fn sample(&mut self) -> Result<(), End> {
         let host = self.host.sample();
         self.census.refresh(host.forks, &mut self.trees);
-        let at_ns = monotonic_ns();
+        let at_ns = now_ns();
         let (trees, threads): (Vec<_>, Vec<_>) = self.trees.iter_mut().map(|tree| tree.sample(at_ns)).unzip();
         self.samples += 1;
         self.output.emit(&ProbeEvent::Sample(Box::new(Sample { at_ns, trees, host })), self.signals)?;
@@ -375,7 +376,7 @@ impl<'s> Session<'s> {
                 unsafe { libc::kill(-subject.pid, subject.launch.stop_signal) };
             }
         }
-        self.stopping_until_ns = Some(monotonic_ns().saturating_add(grace_ns));
+        self.stopping_until_ns = Some(now_ns().saturating_add(grace_ns));
     }
 
     /// Once the main process has ended, whatever it left is asked to stop, too, unless it has been. Nobody is asked
@@ -429,9 +430,9 @@ impl<'s> Session<'s> {
         self.sink.iter_mut().for_each(Sink::finish);
         self.sample()?;
         let event = ProbeEvent::End {
-            at_ns: monotonic_ns(),
+            at_ns: now_ns(),
             killed,
-            cpu_ns: own_cpu_ns(),
+            cpu_ns: process_cpu_ns(),
             samples: self.samples,
             samples_late: self.samples_late,
         };
@@ -443,7 +444,7 @@ fn exited(name: &str, child: &Reaped, asked: bool) -> Exited {
     let times = Usage::of_rusage(&child.usage);
     Exited {
         name: name.into(),
-        at_ns: monotonic_ns(),
+        at_ns: now_ns(),
         exit_code: libc::WIFEXITED(child.status).then(|| libc::WEXITSTATUS(child.status)),
         signal: libc::WIFSIGNALED(child.status).then(|| libc::WTERMSIG(child.status)),
         asked,

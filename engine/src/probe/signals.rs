@@ -5,6 +5,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::sys::block_signals;
+
 pub struct Signals {
     /// SIGTERM and SIGHUP.
     ending: OwnedFd,
@@ -63,14 +65,9 @@ pub fn parent_of_self() -> i32 {
 }
 
 fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised before use; the descriptor returned is ours alone.
+    let set = block_signals(signals);
+    // SAFETY: the set is initialised; the descriptor returned is ours alone.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for &signal in signals {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }

@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::datagrams::{Batch, Socket};
-use super::monotonic_ns;
+use crate::clock::now_ns;
 use crate::contract::events::{ProbeEvent, Statsd};
 use crate::contract::spec;
 use crate::statsd::store::Store;
+use crate::sys;
 
 const INTERVAL_NS_MIN: u64 = 1_000_000;
 /// So long a UDP socket is left alone once it has been read empty: a steady sender then pays for no wake-up of ours, and we
@@ -142,9 +143,9 @@ impl Reader {
 
     /// Until it is asked to end, or nobody reads the events any more.
     fn run(mut self, interval_ns: u64, sender: &Sender<ProbeEvent>) {
-        let mut next_ns = monotonic_ns();
+        let mut next_ns = now_ns();
         loop {
-            let now_ns = monotonic_ns();
+            let now_ns = now_ns();
             if now_ns >= next_ns {
                 next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
                 if sender.send(self.event(CATCH_UP_NS_MAX)).is_err() {
@@ -165,7 +166,7 @@ impl Reader {
 
     /// Sleeps until a socket that is not left alone has something, the end is asked for, or this instant.
     fn wait(&self, until_ns: u64) -> Woken {
-        let now_ns = monotonic_ns();
+        let now_ns = now_ns();
         let mut until_ns = until_ns;
         let mut polled =
             [-1, -1, self.ending.as_raw_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
@@ -176,11 +177,7 @@ impl Reader {
                 until_ns = until_ns.min(source.resting_until_ns);
             }
         }
-        let left_ns = until_ns.saturating_sub(now_ns);
-        let timeout =
-            libc::timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 };
-        // SAFETY: the array and the timespec are valid for the call.
-        unsafe { libc::ppoll(polled.as_mut_ptr(), 3, &raw const timeout, std::ptr::null()) };
+        sys::poll(&mut polled, Some(until_ns.saturating_sub(now_ns)));
         match polled[2].revents {
             0 => Woken::ByDatagrams([polled[0].revents != 0, polled[1].revents != 0]),
             byte if byte & libc::POLLIN != 0 => Woken::ToEnd,
@@ -199,7 +196,7 @@ impl Reader {
                 self.store.datagram(bytes, whole);
             }
             if came < Batch::SIZE {
-                source.resting_until_ns = monotonic_ns() + source.rest_ns;
+                source.resting_until_ns = now_ns() + source.rest_ns;
             }
             all += came;
         }
@@ -209,10 +206,10 @@ impl Reader {
 
     /// All that was sent before now, if it can be read in this time.
     fn event(&mut self, reading_ns_max: u64) -> ProbeEvent {
-        let until_ns = monotonic_ns() + reading_ns_max;
-        while self.read([true, true]) > 0 && monotonic_ns() < until_ns {}
+        let until_ns = now_ns() + reading_ns_max;
+        while self.read([true, true]) > 0 && now_ns() < until_ns {}
         ProbeEvent::Statsd(Statsd {
-            at_ns: monotonic_ns(),
+            at_ns: now_ns(),
             values: self.store.values(),
             packets: self.packets,
             updates: self.store.updates,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::process::{Process, tick_ns};
 use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
-use super::{clock_ns, thread_cpu_ns};
+use crate::clock::{clock_ns, thread_cpu_ns};
 use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
 
 /// Pools beyond this many are added up under one name: thread names may be made at random.

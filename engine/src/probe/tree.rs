@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use super::perf::PerfCounters;
 use super::process::{Process, Usage, tick_ns};
 use super::procfs::processes;
-use super::thread_cpu_ns;
 use super::threads::ThreadTable;
+use crate::clock::thread_cpu_ns;
 use crate::contract::events::{Threads, TreeSample};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;

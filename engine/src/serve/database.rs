@@ -1,5 +1,5 @@
-//! The database of `--downstream-kind tcp`: this same server on an event loop of its own, with nothing to do but its
-//! limited wait. `planted::downstream` is its client.
+//! The database of `--downstream-kind tcp`: this same server on an event loop of its own. Its only work is the
+//! wait of the downstream, which a limited number of requests may do at once. `planted::downstream` is its client.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,11 +8,11 @@ use super::models::event_loop;
 use super::options::config::{Accept, Concurrency, Config, DownstreamKind};
 use super::planted::downstream::{BODY_BYTES, Remote};
 use super::request::service::Service;
-use super::sys;
+use crate::sys;
 
 const BACKLOG: u32 = 4096;
 
-/// Starts the database and returns its client; none where the downstream is no server.
+/// Starts the database and returns its client; `None` unless the downstream is a server.
 pub fn start(config: &Config) -> Result<Option<Remote>, String> {
     let DownstreamKind::Tcp { connections } = config.downstream_kind else { return Ok(None) };
     let explain = |error: io::Error| format!("cannot start its downstream: {error}");

@@ -1,43 +1,38 @@
 //! `/health` and `/metrics` on a port and a thread of their own, so that they can be read while every other thread is
-//! busy or the server is frozen. One connection at a time, one answer each: a scraper needs no more.
+//! busy or the server is frozen. One connection at a time, one answer for each connection: a scraper needs no more.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::models::door;
+use super::models::listener::accept_each;
 use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::request::service::Service;
-use super::sys;
+use crate::sys;
 
-/// A client that says nothing for this long is let go.
-const PATIENCE_MS: i32 = 1_000;
+/// A client that sends nothing for this long is disconnected.
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
-    std::thread::Builder::new().name("management-1".into()).spawn(move || {
-        loop {
-            answer(&service, &door::accept(&listener, false, 0));
-        }
-    })?;
-    Ok(())
+    accept_each("management-1", listener, false, 0, move |socket| answer(&service, &socket))
 }
 
 fn answer(service: &Service, socket: &OwnedFd) {
     let mut input = Vec::new();
     let mut buffer = [0u8; 4096];
     let mut out = Vec::new();
-    while out.is_empty() && sys::wait_readable(socket, PATIENCE_MS) {
+    while out.is_empty() && sys::wait_readable(socket, PATIENCE_NS) {
         let Ok(n @ 1..) = sys::read(socket.as_raw_fd(), &mut buffer) else { return };
         input.extend_from_slice(&buffer[..n]);
         match http::parse(&input) {
             Parsed::Partial => {}
-            Parsed::Bad(status) => service.complain(status, &mut out),
+            Parsed::Bad(status) => service.reject_unreadable(status, &mut out),
             Parsed::Complete(request, _) => {
                 let reply = ReplyForm { head_only: request.reply.head_only, ..LAST_ANSWER };
-                service.look(request.path, reply, &mut out);
+                service.status_page(request.path, reply, &mut out);
             }
         }
     }
-    // A scraper that does not take its answer asks again later.
+    // A write error is ignored: the scraper asks again later.
     let _ = sys::write_all(socket.as_raw_fd(), &out);
 }

@@ -1,5 +1,5 @@
-//! What the server says of itself, in Prometheus' text format (version 0.0.4). Counters are kept where things happen;
-//! pool and downstream are asked when somebody looks. No rates and no histograms: those are the observer's business.
+//! The metrics page, in Prometheus' text format (version 0.0.4). Counters are kept where things happen; pool and
+//! downstream are read when the page is requested. No rates and no histograms: those are the observer's business.
 
 use std::fmt::{Display, Write};
 use std::sync::OnceLock;
@@ -18,18 +18,19 @@ pub struct Metrics {
     pub accepted: AtomicU64,
     pub connections: AtomicI64,
     pub loops: Vec<LoopGauges>,
-    /// Requests in loops are messages of WebSockets.
+    /// True: the requests of event loops are messages of WebSockets.
     websocket: bool,
     pool: OnceLock<PoolView>,
 }
 
-/// Written by one loop only; a cache line of its own, so that loops do not slow each other down.
+/// The gauges of one event loop, which alone writes them. Each has a cache line of its own, so that loops do not slow
+/// each other down.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct LoopGauges {
     pub requests: AtomicU64,
     pub connections: AtomicI64,
-    /// Those that are past the opening handshake of a WebSocket.
+    /// Connections past the opening handshake of a WebSocket.
     pub websockets: AtomicI64,
     /// Requests that wait for a timer or for the downstream.
     pub pending: AtomicI64,
@@ -40,7 +41,7 @@ pub struct LoopGauges {
 }
 
 impl LoopGauges {
-    /// An increment without a locked instruction: there is one writer.
+    /// Adds one without a locked instruction: there is only one writer.
     pub fn count_request(&self) {
         self.requests.store(self.requests.load(Relaxed) + 1, Relaxed);
     }
@@ -63,13 +64,13 @@ impl Metrics {
         Metrics { loops: (0..event_loops).map(|_| LoopGauges::default()).collect(), websocket, ..Metrics::default() }
     }
 
-    /// Shows a pool from now on. At most one per server.
+    /// Adds a pool to the page. At most one per server.
     pub fn watch_pool(&self, rules: Rules, snapshot: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let first = self.pool.set(PoolView { rules, snapshot: Box::new(snapshot) }).is_ok();
         assert!(first, "a server has one pool");
     }
 
-    /// The whole page.
+    /// Writes the whole page.
     pub fn render(&self, downstream: Option<&Permits>, collector: Option<&Collector>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let in_loops: u64 = self.loops.iter().map(|gauges| gauges.requests.load(Relaxed)).sum();

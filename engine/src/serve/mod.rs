@@ -1,8 +1,9 @@
-//! `serve`, the reference subject: the same tiny HTTP service in every concurrency model, with work whose amount is set
-//! by the caller, so that its capacity is known in advance and any bottleneck can be planted.
-//! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. It ends, with exit
+//! `serve`, the reference subject: the same tiny HTTP service in every concurrency model. The caller sets the work of a
+//! request, so that the capacity is known in advance and any bottleneck can be planted.
+//! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. The server ends, with exit
 //! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
 //! HTTP. No TLS, no HTTP/2.
+//! Layers: `management`, `database` > `models` > `request` > `metrics` > `planted` > `options` > `pool`, `timing`.
 
 mod database;
 mod management;
@@ -12,7 +13,6 @@ mod options;
 mod planted;
 mod pool;
 mod request;
-mod sys;
 mod timing;
 
 use std::io::{self, Write};
@@ -21,11 +21,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::sys::{self, Signals};
 use models::{connections, event_loop, misbehave, pooled_requests};
 pub use options::args::Args;
 use options::config::{Accept, Concurrency, Config, Misbehave, Unit};
 use request::service::Service;
-use sys::Signals;
 
 pub fn main(args: Args) -> ExitCode {
     let config = match args.resolve() {
@@ -44,7 +44,7 @@ pub fn main(args: Args) -> ExitCode {
     }
 }
 
-/// Starts everything, then waits to be stopped. The error is a sentence for the user.
+/// Starts the server and waits for the signal that ends it. The error is a sentence for the user.
 fn run(config: &Config) -> Result<ExitCode, String> {
     match config.descriptors {
         Some(limit) => {
@@ -52,7 +52,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
         }
         None => drop(crate::limits::raise_descriptor_limit()),
     }
-    sys::set_timer_slack();
+    sys::least_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {
         let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;
         println!("escaped process {pid}");
@@ -73,7 +73,7 @@ fn block_signals(misbehave: Misbehave) -> Signals {
     Signals::block(&[libc::SIGTERM, libc::SIGINT])
 }
 
-/// Listens, starts the threads of the model, and says where it listens.
+/// Opens the listening sockets, starts the threads of the model, and prints the address.
 fn open(config: &Config) -> Result<(), String> {
     let sockets = match config.concurrency {
         Concurrency::EventLoop { instances, accept: Accept::Reuseport } => instances,
@@ -92,7 +92,7 @@ fn open(config: &Config) -> Result<(), String> {
         management::start(Arc::clone(&service), listener).map_err(no_thread)?;
     }
     start_model(config, &service, listeners).map_err(no_thread)?;
-    // Whoever closed our stdout does not want to know.
+    // A closed stdout is no error: the server runs on without it.
     let _ = io::stdout().write_all(lines.as_bytes()).and_then(|()| io::stdout().flush());
     Ok(())
 }
@@ -114,7 +114,7 @@ fn start_model(config: &Config, service: &Arc<Service>, mut listeners: Vec<Owned
     }
 }
 
-/// As many listening sockets on one port as asked for.
+/// Opens this many listening sockets on one port.
 fn listen(config: &Config, port: u16, sockets: usize) -> Result<Vec<OwnedFd>, String> {
     let explain = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => format!(

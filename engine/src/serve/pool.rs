@@ -1,6 +1,6 @@
 //! A thread pool with exactly the rules of `java.util.concurrent.ThreadPoolExecutor` (JDK 17, `allowCoreThreadTimeOut`
-//! off). Tasks come in through `execute`; what the caller must do with a refused one comes back. What a task is, and
-//! what a refusal means to a client, is not known here.
+//! off). A task comes in through `execute`, which returns what the caller must do if the pool refuses it. The pool does not
+//! know what a task is, nor what a refusal means to a client.
 //!
 //! The rules: (1) fewer threads than `core`: start one for this task, even where others idle; (2) else queue it;
 //! (3) does the queue refuse, and there are fewer than `max`: start one for this task; (4) else the policy decides.
@@ -48,7 +48,7 @@ pub enum Policy {
     DiscardOldest,
 }
 
-/// What became of a task, and what is left for the caller to do.
+/// The outcome of `execute`: whether the pool took the task, and what the caller has to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted<T> {
     Accepted,
@@ -56,9 +56,9 @@ pub enum Submitted<T> {
     AcceptedInsteadOf(T),
     /// The caller has to run it.
     RunInCaller(T),
-    /// Refused, and whoever asked should be told.
+    /// Refused; the client should get an error.
     Aborted(T),
-    /// Refused in silence.
+    /// Refused; the client gets no answer.
     Discarded(T),
 }
 
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub largest: usize,
     pub queued: usize,
     pub completed: u64,
-    /// Tasks that met the policy, whatever it did with them.
+    /// Tasks that the policy handled, in whichever way.
     pub rejected: u64,
 }
 
@@ -107,7 +107,7 @@ struct Seat<T> {
 }
 
 impl<T> Seat<T> {
-    /// What was handed to this thread, if anything was. The lock is released before this returns.
+    /// Takes the task that was handed to this thread, if there is one. The lock is released before this returns.
     fn take(&self) -> Option<T> {
         self.handed.lock().expect("no thread panics with it").take()
     }
@@ -168,7 +168,7 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// `queue.offer`: the thread to wake if it took the task, or the task back.
+    /// `queue.offer`. If the queue takes the task: the waiting thread to wake, if any. If not: the task.
     fn offer(&self, state: &mut State<T>, task: T) -> Result<Option<Arc<Seat<T>>>, T> {
         if self.rules.queue_limit == Some(0) {
             // A SynchronousQueue is a stack of waiting threads: the last to come is the first to be served, so that
@@ -231,7 +231,7 @@ impl<T: Send + 'static> Pool<T> {
         task.map_or(Submitted::Accepted, Submitted::Aborted)
     }
 
-    /// A worker's life.
+    /// The main loop of a worker thread.
     fn work(self: Arc<Self>, seat: &Arc<Seat<T>>) {
         let first = seat.take();
         let mut task = first.or_else(|| self.next(seat, false));
@@ -297,7 +297,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 }
 
-/// Takes a thread off the list of those that wait, if it is on it.
+/// Removes a thread from the list of waiting threads, if it is there.
 fn stand_up<T>(state: &mut State<T>, seat: &Arc<Seat<T>>) {
     if seat.seated.swap(false, Relaxed) {
         state.idle.retain(|other| !Arc::ptr_eq(other, seat));

@@ -1,16 +1,17 @@
-//! Exact amounts of CPU time and of waiting, for whatever a request or a planted bottleneck takes.
+//! Exact CPU time and exact waits, for requests and for planted bottlenecks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::sys::{now_ns, sleep_until, thread_cpu_ns};
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::sys::sleep_until;
 
-/// Uses this much CPU time of the calling thread, by its own CPU clock: preemption does not count, and neither does
-/// the time a hypervisor took where the kernel accounts for it.
+/// Burns this much CPU time, measured by the CPU clock of the calling thread. Time in which the thread is preempted does
+/// not count, nor does time stolen by a hypervisor where the kernel accounts for it.
 pub fn burn(cpu_ns: u64) {
     burn_with(cpu_ns, || ());
 }
 
-/// The same, with something to do every half microsecond.
+/// Burns CPU time as `burn` does, and calls `meanwhile` about every half microsecond.
 pub fn burn_with(cpu_ns: u64, meanwhile: impl Fn()) {
     if cpu_ns == 0 {
         return;
@@ -26,7 +27,7 @@ pub fn burn_with(cpu_ns: u64, meanwhile: impl Fn()) {
     }
 }
 
-/// Waits without using the CPU until `wait_ns` after `from_ns`, on average.
+/// Sleeps until `wait_ns` after `from_ns`. The mean of many waits is exact; a single one ends a little early or late.
 pub fn wait_from(from_ns: u64, wait_ns: u64) {
     if wait_ns == 0 {
         return;
@@ -36,20 +37,20 @@ pub fn wait_from(from_ns: u64, wait_ns: u64) {
     note_lateness(now_ns().saturating_sub(due_ns));
 }
 
-/// How late this machine wakes a sleeper: a moving mean, from which timed waits are started early, so that the
-/// *mean* wait is what was asked for. Longer lateness is no wake-up time but a queue for the CPU, and left out.
+/// How late this machine wakes a sleeping thread, as a moving mean. Sleeps end earlier by this much, so that the *mean* wait is
+/// exact. Lateness above the maximum is time spent in the run queue, not wake-up time, and is left out.
 static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
 const LATENESS_NS_MAX: u64 = 150_000;
 
-/// How long before its end a wait of `wait_ns` should be due.
+/// How much earlier the timer of a wait of `wait_ns` is set.
 pub fn wake_early_ns(wait_ns: u64) -> u64 {
     LATENESS_NS.load(Relaxed).min(wait_ns / 4)
 }
 
-/// Reports by how much a sleeper missed the instant it had asked for.
+/// Adds one observed wake-up delay to the moving mean.
 pub fn note_lateness(late_ns: u64) {
     if late_ns <= LATENESS_NS_MAX {
-        // Threads may overwrite each other's update: any of them is a fair one.
+        // Threads may overwrite each other's update; a lost one does no harm.
         LATENESS_NS.store((LATENESS_NS.load(Relaxed) * 31 + late_ns) / 32, Relaxed);
     }
 }

@@ -6,23 +6,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::door;
+use super::listener::accept_each;
 use crate::serve::pool::{Pool, Rules, STACK_BYTES, Submitted};
-use crate::serve::request::http::{self, LAST_ANSWER, Parsed};
+use crate::serve::request::http::LAST_ANSWER;
 use crate::serve::request::service::{Service, Socket, Step};
-use crate::serve::sys::{self, Epoll};
+use crate::sys::{self, Epoll};
 
 const READ_BYTES: usize = 16 << 10;
 
 /// Starts a thread for each connection.
 pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
     let mut started = 0u64;
-    accept_each(Arc::clone(&service), listener, move |socket| {
+    admit_each(Arc::clone(&service), listener, move |socket| {
         started += 1;
         let builder = std::thread::Builder::new().name(format!("connection-{started}")).stack_size(STACK_BYTES);
         let its_service = Arc::clone(&service);
         if let Err(error) = builder.spawn(move || serve(&its_service, &socket)) {
-            // The connection is closed with the closure that was to serve it.
+            // The closure that was to serve the connection is dropped, which closes it.
             eprintln!("powerband-engine serve: the system refuses another thread: {error}");
         }
     })
@@ -35,11 +35,11 @@ pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io:
     let watched = Arc::clone(&pool);
     service.metrics.watch_pool(rules, move || watched.snapshot());
     let limbo = Limbo::start()?;
-    accept_each(Arc::clone(&service), listener, move |socket| match pool.execute(socket) {
+    admit_each(Arc::clone(&service), listener, move |socket| match pool.execute(socket) {
         Submitted::Accepted => {}
         Submitted::AcceptedInsteadOf(socket) | Submitted::Discarded(socket) => limbo.keep(socket),
         Submitted::RunInCaller(socket) => serve(&service, &socket),
-        // Closed at once, with its request unread, it would be reset, and the client might never see the 503.
+        // Closing it at once, with its request unread, would reset it, and the client might never see the 503.
         Submitted::Aborted(socket) => {
             if service.refuse(socket.fd(), LAST_ANSWER).is_ok() {
                 sys::shut_down_writing(socket.fd());
@@ -49,19 +49,15 @@ pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io:
     })
 }
 
-fn accept_each(
+fn admit_each(
     service: Arc<Service>,
     listener: OwnedFd,
     mut handle: impl FnMut(Socket) + Send + 'static,
 ) -> io::Result<()> {
-    std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
-        loop {
-            let fd = door::accept(&listener, false, service.accept_delay_ns);
-            service.work.gate();
-            handle(service.admit(fd));
-        }
-    })?;
-    Ok(())
+    accept_each("acceptor-1", listener, false, service.accept_delay_ns, move |fd| {
+        service.work.gate();
+        handle(service.admit(fd));
+    })
 }
 
 /// Serves a connection until either side closes it.
@@ -78,26 +74,18 @@ fn serve(service: &Service, socket: &Socket) {
     }
 }
 
-/// Serves the whole requests in `input`, in order; how many bytes they took, or none when the connection has to end.
+/// Serves the complete requests in `input`, in order. Returns how many bytes they took; `None`: the connection has to end.
 fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize> {
     let mut taken = 0;
     loop {
         let mut out = Vec::new();
-        let keep_alive = match http::parse(&input[taken..]) {
-            Parsed::Partial => return Some(taken),
-            Parsed::Bad(status) => {
-                service.complain(status, &mut out);
-                false
-            }
-            Parsed::Complete(request, length) => {
-                taken += length;
-                match service.step(&request, &mut out) {
-                    Step::Answered { keep_alive } => keep_alive,
-                    Step::Work(job) => {
-                        service.serve(&job, socket.fd()).ok()?;
-                        job.keep_alive()
-                    }
-                }
+        let Some((length, step)) = service.read(&input[taken..], &mut out) else { return Some(taken) };
+        taken += length;
+        let keep_alive = match step {
+            Step::Answered { keep_alive } => keep_alive,
+            Step::Work(job) => {
+                service.serve(&job, socket.fd()).ok()?;
+                job.keep_alive()
             }
         };
         sys::write_all(socket.fd(), &out).ok()?;
@@ -107,7 +95,7 @@ fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize
     }
 }
 
-/// Where connections that nobody serves stay until their clients close them.
+/// Keeps connections that are not served until their clients close them.
 struct Limbo {
     epoll: Arc<Epoll>,
 }

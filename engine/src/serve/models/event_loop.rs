@@ -13,21 +13,22 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use super::door::{self, Door};
+use super::listener::{Listener, accept_each};
 use super::loop_connection::{Connection, Pending};
+use crate::clock::now_ns;
 use crate::serve::metrics::LoopGauges;
 use crate::serve::request::echo::{self, Heard, Opened};
 use crate::serve::request::http::{self, Parsed, Request};
 use crate::serve::request::service::{Job, Service, Step};
-use crate::serve::sys::{self, Bell, Epoll, now_ns};
 use crate::serve::timing::{note_lateness, wake_early_ns};
+use crate::sys::{self, Bell, Epoll};
 
-/// Event data: descriptors, and these two.
+/// The data of an event is a descriptor, or one of these two.
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 512;
-/// Answers are written once this much has gathered, so that deep pipelines of large bodies need not much memory.
+/// Answers are written once they have reached this size, so that deep pipelines of large bodies need little memory.
 const WRITE_BYTES: usize = 64 << 10;
 const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
 const CLOSING: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -44,21 +45,21 @@ pub fn start(service: &Arc<Service>, mut listeners: Vec<OwnedFd>, instances: usi
         epolls.push(Arc::clone(&event_loop.epoll));
         std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || event_loop.run())?;
     }
-    if let Some(listener) = dealer {
-        let service = Arc::clone(service);
-        std::thread::Builder::new().name("acceptor-1".into()).spawn(move || deal(&service, &listener, &epolls))?;
-    }
-    Ok(())
-}
-
-fn deal(service: &Arc<Service>, listener: &OwnedFd, epolls: &[Arc<Epoll>]) {
-    for (index, epoll) in epolls.iter().enumerate().cycle() {
-        let socket = door::accept(listener, true, service.accept_delay_ns);
-        hand_over(service, socket, index, epoll);
+    match dealer {
+        Some(listener) => deal(Arc::clone(service), listener, epolls),
+        None => Ok(()),
     }
 }
 
-/// Gives a new connection to a loop, which knows it by its descriptor from its first event on.
+fn deal(service: Arc<Service>, listener: OwnedFd, epolls: Vec<Arc<Epoll>>) -> io::Result<()> {
+    let mut next = 0;
+    accept_each("acceptor-1", listener, true, service.accept_delay_ns, move |socket| {
+        hand_over(&service, socket, next, &epolls[next]);
+        next = (next + 1) % epolls.len();
+    })
+}
+
+/// Adds a new connection to the epoll of a loop, which meets its descriptor at the first event.
 fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epoll) {
     // Counted first: once added, the loop may serve and close it at any moment.
     service.count_in();
@@ -72,19 +73,19 @@ fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epol
     }
 }
 
-/// A permit of the downstream that was handed to a connection of this loop, since an instant.
+/// Connections of this loop that were given a permit of the downstream, and since when.
 type Grants = Mutex<Vec<(RawFd, u64)>>;
 
 struct EventLoop {
     service: Arc<Service>,
     index: usize,
-    /// Whether the work of a request holds the loop up to its end.
+    /// True: the whole work of a request blocks the loop.
     blocks: bool,
     epoll: Arc<Epoll>,
-    door: Option<Door>,
+    listener: Option<Listener>,
     bell: Arc<Bell>,
     grants: Arc<Grants>,
-    /// By descriptor.
+    /// Indexed by descriptor.
     connections: Vec<Option<Box<Connection>>>,
     /// (due, descriptor). A connection has at most one timer, and is not closed while it has one.
     timers: BinaryHeap<Reverse<(u64, RawFd)>>,
@@ -98,14 +99,14 @@ impl EventLoop {
         let epoll = Arc::new(Epoll::new()?);
         let bell = Arc::new(Bell::new()?);
         epoll.add(bell.fd(), libc::EPOLLIN, BELL)?;
-        let door =
-            listener.map(|listener| Door::open(listener, &epoll, LISTENER, service.accept_delay_ns)).transpose()?;
+        let listener =
+            listener.map(|socket| Listener::open(socket, &epoll, LISTENER, service.accept_delay_ns)).transpose()?;
         Ok(EventLoop {
             blocks: service.loop_blocks,
             service,
             index,
             epoll,
-            door,
+            listener,
             bell,
             grants: Arc::default(),
             connections: Vec::new(),
@@ -119,8 +120,8 @@ impl EventLoop {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         loop {
             let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
-            let door_ns = self.door.as_mut().and_then(|door| door.shut_for_ns(&self.epoll));
-            let timeout_ns = timer_ns.into_iter().chain(door_ns).min();
+            let paused_ns = self.listener.as_mut().and_then(|listener| listener.paused_for_ns(&self.epoll));
+            let timeout_ns = timer_ns.into_iter().chain(paused_ns).min();
             let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
             let turn_start_ns = now_ns();
             self.service.work.gate();
@@ -142,8 +143,8 @@ impl EventLoop {
     }
 
     fn accept(&mut self) {
-        let door = self.door.as_mut().expect("only a loop with a listener hears of it");
-        door.accept_all(&self.epoll, |socket| hand_over(&self.service, socket, self.index, &self.epoll));
+        let listener = self.listener.as_mut().expect("only a loop with a listener hears of it");
+        listener.accept_all(&self.epoll, |socket| hand_over(&self.service, socket, self.index, &self.epoll));
     }
 
     fn on_event(&mut self, fd: RawFd, events: u32) {
@@ -159,7 +160,7 @@ impl EventLoop {
         self.drive(connection);
     }
 
-    /// The connection of a descriptor, new at its first event. It must be checked in again, or closed.
+    /// Takes the connection of a descriptor, or makes it at the first event. It must be checked in again, or closed.
     fn check_out(&mut self, fd: RawFd) -> Box<Connection> {
         let index = fd as usize;
         if index >= self.connections.len() {
@@ -177,7 +178,7 @@ impl EventLoop {
         self.connections[index] = Some(connection);
     }
 
-    /// Closes it, at once or, where a timer or a permit is still to come for its descriptor, when that has come.
+    /// Closes a connection: at once or, while its descriptor has a timer or waits for a permit, when that has come.
     fn close(&mut self, mut connection: Box<Connection>) {
         if connection.pending.is_some() {
             connection.broken = true;
@@ -218,7 +219,7 @@ impl EventLoop {
         self.check_in(connection);
     }
 
-    /// Serves newly read bytes, and writes the answers. False: the connection is to be closed.
+    /// Serves new bytes and writes the answers. False: the connection is to be closed.
     fn feed(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> bool {
         if connection.input.is_empty() {
             let taken = self.serve(connection, bytes);
@@ -230,7 +231,7 @@ impl EventLoop {
         self.flush(connection)
     }
 
-    /// Serves what was read earlier.
+    /// Serves bytes that were read earlier.
     fn serve_input(&mut self, connection: &mut Connection) {
         let mut input = std::mem::take(&mut connection.input);
         let taken = self.serve(connection, &mut input);
@@ -240,7 +241,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves whole requests until one has to wait; how many bytes they took.
+    /// Serves complete requests until one has to wait. Returns how many bytes they took.
     fn serve(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
         while connection.pending.is_none() && !connection.ending && taken < bytes.len() {
@@ -250,7 +251,7 @@ impl EventLoop {
                 match http::parse(&bytes[taken..]) {
                     Parsed::Partial => break,
                     Parsed::Bad(status) => {
-                        self.service.complain(status, &mut self.out);
+                        self.service.reject_unreadable(status, &mut self.out);
                         connection.ending = true;
                     }
                     Parsed::Complete(request, length) => {
@@ -283,7 +284,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves one message; how many bytes it took, or all of them where there is none.
+    /// Serves one message. Returns how many bytes it took: all, if none is complete.
     fn serve_message(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         if connection.draining {
             return bytes.len();
@@ -369,7 +370,7 @@ impl EventLoop {
         }
     }
 
-    /// `woken_for_it`: the loop was idle until the first timer was due, so that its lateness is the machine's wake-up time.
+    /// `woken_for_it`: the loop slept until the first timer was due, so its lateness is the machine's wake-up time.
     fn fire_timers(&mut self, mut woken_for_it: bool) {
         while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
             let now_ns = now_ns();
@@ -414,7 +415,7 @@ impl EventLoop {
         self.service.work.downstream.as_ref().expect("it gave a permit").release();
     }
 
-    /// Writes the gathered answers; what the socket does not take is kept. False: the connection is to be closed.
+    /// Writes the answers and keeps the bytes that the socket does not take. False: the connection is to be closed.
     fn flush(&mut self, connection: &mut Connection) -> bool {
         if !connection.output.is_empty() {
             connection.output.append(&mut self.out);
@@ -446,7 +447,7 @@ impl EventLoop {
         !connection.ending
     }
 
-    /// Goes on with what the socket did not take before, then with what was read meanwhile.
+    /// Writes the bytes that the socket did not take before, then serves bytes that were read meanwhile.
     fn write_rest(&mut self, connection: &mut Connection) -> bool {
         let fd = connection.socket.fd();
         while !connection.output.is_empty() {

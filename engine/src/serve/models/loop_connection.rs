@@ -1,5 +1,5 @@
-//! What an event loop knows of one connection: what is read and not served, what is not written, for what it waits and
-//! how it is to end. Who changes it, and when, is the loop's business.
+//! The state of one connection of an event loop: bytes not served yet, answers not written yet, the request that waits, and
+//! how the connection ends. Only the loop changes it.
 
 use crate::serve::request::echo::Echo;
 use crate::serve::request::service::{Job, Socket};
@@ -8,22 +8,22 @@ pub struct Connection {
     pub socket: Socket,
     /// Bytes read and not yet served; empty between requests.
     pub input: Vec<u8>,
-    /// Answers that the socket did not take yet; empty nearly always.
+    /// Answers that the socket has not taken yet; nearly always empty.
     pub output: Vec<u8>,
     /// The socket may hold bytes that are not read yet.
     pub readable: bool,
-    /// The peer is closing: a short read does not mean that the socket is empty, for its end is still to be read.
+    /// The peer is closing: a short read does not mean that the socket is empty, because the end is still to be read.
     pub closing: bool,
-    /// Its request that waits for something.
+    /// The request that waits, if one does.
     pub pending: Option<Pending>,
-    /// It has become a WebSocket.
+    /// Present once the connection is a WebSocket.
     pub echo: Option<Box<Echo>>,
     /// To be closed as soon as `output` is written.
     pub ending: bool,
-    /// Nothing more is said once `output` is written, nor heard; it is left to the peer to close. Closed at once, with bytes
-    /// unread, it would be reset, and the peer might never see why.
+    /// After `output` is written nothing more is sent or read, and the peer has to close. Closing at once, with bytes unread,
+    /// would reset the connection, and the peer might never see the reason.
     pub draining: bool,
-    /// Given up while its request still waits: it keeps its descriptor until then, and is served no more.
+    /// The connection failed while its request waits: it keeps its descriptor until the wait ends, and is not served.
     pub broken: bool,
 }
 
@@ -44,7 +44,7 @@ impl Connection {
     }
 }
 
-/// What a request waits for.
+/// A request that waits, by the event it waits for.
 pub enum Pending {
     ForDownstream(Job),
     AtDownstream(Job),

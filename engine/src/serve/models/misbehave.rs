@@ -5,32 +5,28 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::door;
+use super::listener::accept_each;
 use crate::serve::options::config::Misbehave;
 use crate::serve::pool::STACK_BYTES;
 use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::Service;
-use crate::serve::sys;
+use crate::sys;
 
 const GARBAGE: &[u8] = b"\x16\x03\x01\xffthis is not the protocol you are looking for\r\n\r\n";
-/// The process that `fork-escape` leaves behind ends itself after this long, should nobody end it.
+/// The process that `fork-escape` leaves behind ends by itself after this long.
 const ESCAPED_SECONDS: libc::c_uint = 600;
 
 /// Serves connections in the given bad way, a thread for each.
 pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {
-    std::thread::Builder::new().name("acceptor-1".into()).spawn(move || {
-        loop {
-            let socket = door::accept(&listener, false, 0);
-            if how == Misbehave::Close {
-                continue;
-            }
-            let service = Arc::clone(&service);
-            let builder = std::thread::Builder::new().name("connection-1".into()).stack_size(STACK_BYTES);
-            // Refused a thread, the connection is closed, which is bad as well.
-            let _ = builder.spawn(move || serve(&service, &socket, how));
+    accept_each("acceptor-1", listener, false, 0, move |socket| {
+        if how == Misbehave::Close {
+            return;
         }
-    })?;
-    Ok(())
+        let service = Arc::clone(&service);
+        let builder = std::thread::Builder::new().name("connection-1".into()).stack_size(STACK_BYTES);
+        // Without a thread the connection is closed, which is bad as well.
+        let _ = builder.spawn(move || serve(&service, &socket, how));
+    })
 }
 
 fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
@@ -41,7 +37,7 @@ fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
         while let Parsed::Complete(request, length) = http::parse(&input) {
             let mut out = Vec::new();
             match request.path {
-                "/health" | "/metrics" => service.look(request.path, request.reply, &mut out),
+                "/health" | "/metrics" => service.status_page(request.path, request.reply, &mut out),
                 _ if how == Misbehave::Garbage => out.extend_from_slice(GARBAGE),
                 _ => {}
             }
@@ -54,7 +50,7 @@ fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
     }
 }
 
-/// Starts a process that is no descendant of this one any more and shares no session with it; its pid.
+/// Starts a process that is no descendant of this one and shares no session with it. Returns its pid.
 /// Must be called before any thread is started.
 pub fn escape() -> io::Result<libc::pid_t> {
     let (reader, mut writer) = io::pipe()?;
@@ -79,7 +75,7 @@ pub fn escape() -> io::Result<libc::pid_t> {
     Ok(libc::pid_t::from_ne_bytes(pid))
 }
 
-/// Lets go of all descriptors, and sleeps.
+/// Closes all descriptors, and sleeps.
 fn live_on() -> ! {
     // SAFETY: nothing in this process uses a descriptor any more.
     unsafe {

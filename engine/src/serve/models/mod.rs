@@ -1,10 +1,10 @@
-//! The concurrency models, one file each: `connections` (a thread for each connection, or a pool of such threads),
-//! `pooled_requests`, `event_loop`, and `misbehave`, the servers that are bad on purpose. `door` accepts connections for
-//! all of them. The answers themselves come from `request`.
+//! The concurrency models: `connections` (a thread for each connection, new or from a pool), `pooled_requests` (a pool whose
+//! tasks are requests), `event_loop`, and `misbehave` (servers that are bad on purpose). `listener` accepts connections for
+//! all of them. The answers come from `request`.
 
 pub mod connections;
-pub mod door;
 pub mod event_loop;
+pub mod listener;
 mod loop_connection;
 pub mod misbehave;
 pub mod pooled_requests;

@@ -9,11 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::door::Door;
+use super::listener::Listener;
 use crate::serve::pool::{Pool, Rules, Submitted};
-use crate::serve::request::http::{self, Parsed};
 use crate::serve::request::service::{Job, Service, Socket, Step};
-use crate::serve::sys::{self, Epoll};
+use crate::sys::{self, Epoll};
 
 /// Event data of the listening socket; no pointer is null.
 const LISTENER: u64 = 0;
@@ -23,7 +22,7 @@ struct Connection {
     socket: Socket,
     /// Bytes read and not yet served.
     input: Vec<u8>,
-    /// A request was discarded: nothing more is answered here, so that no answer can be taken for its.
+    /// A request was discarded: no later one is answered, so that no answer can be mistaken for its answer.
     silenced: bool,
 }
 
@@ -40,26 +39,26 @@ struct Front {
 /// Starts the poller; the pool starts its threads as tasks come.
 pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
-    let door = Door::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
+    let listener = Listener::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
     let in_pool = Arc::clone(&front);
     let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
     let watched = Arc::clone(&pool);
     service.metrics.watch_pool(rules, move || watched.snapshot());
-    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(door, &pool))?;
+    std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(listener, &pool))?;
     Ok(())
 }
 
 impl Front {
-    fn poll(&self, mut door: Door, pool: &Arc<Pool<Task>>) {
+    fn poll(&self, mut listener: Listener, pool: &Arc<Pool<Task>>) {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
-            let timeout_ns = door.shut_for_ns(&self.epoll);
+            let timeout_ns = listener.paused_for_ns(&self.epoll);
             let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
             self.service.work.gate();
             for event in &events[..n] {
                 if event.u64 == LISTENER {
-                    door.accept_all(&self.epoll, |fd| self.accept(fd));
+                    listener.accept_all(&self.epoll, |fd| self.accept(fd));
                 } else {
                     // SAFETY: the pointer was made by `arm` from a box; being one-shot, its event comes once per arming.
                     let connection = unsafe { Box::from_raw(event.u64 as *mut Connection) };
@@ -89,7 +88,7 @@ impl Front {
         }
     }
 
-    /// One read: what it leaves in the socket makes the next arming fire again.
+    /// Reads once. Bytes that stay in the socket make the next arming fire again.
     fn read(&self, mut connection: Box<Connection>, buffer: &mut [u8], pool: &Arc<Pool<Task>>) {
         if connection.silenced {
             return;
@@ -105,21 +104,21 @@ impl Front {
         }
     }
 
-    /// What a pool thread does.
+    /// The task of a pool thread.
     fn run(&self, pool: &Arc<Pool<Task>>, task: Task) {
         if let Some(connection) = self.serve(task) {
             self.advance(connection, pool);
         }
     }
 
-    /// Serves one request; the connection, if it goes on.
+    /// Serves one request. Returns the connection, if it goes on.
     fn serve(&self, task: Task) -> Option<Box<Connection>> {
         let served = self.service.serve(&task.job, task.connection.socket.fd());
         (served.is_ok() && task.job.keep_alive()).then_some(task.connection)
     }
 
-    /// Hands on the next whole request of a connection, or gives the connection back to the kernel.
-    /// Pipelined requests are thus tasks of their own, one after the other, and answered in order.
+    /// Hands the next complete request of a connection to the pool, or gives the connection back to the kernel.
+    /// Each pipelined request is a task of its own, one after the other, so answers keep their order.
     fn advance(&self, mut connection: Box<Connection>, pool: &Arc<Pool<Task>>) {
         loop {
             let Some(job) = self.next_job(&mut connection) else { return };
@@ -143,27 +142,20 @@ impl Front {
         }
     }
 
-    /// The next job of a connection's input, after answering what needs none; `Some(None)`: it has to be read first;
-    /// none: it is to be closed.
+    /// The next job of a connection's input, after the answers to requests that need no work. `Some(None)`: more has to be
+    /// read first; `None`: the connection is to be closed.
     fn next_job(&self, connection: &mut Connection) -> Option<Option<Job>> {
         let mut out = Vec::new();
         let mut taken = 0;
         let next = loop {
-            match http::parse(&connection.input[taken..]) {
-                Parsed::Partial => break Some(None),
-                Parsed::Bad(status) => {
-                    self.service.complain(status, &mut out);
-                    break None;
-                }
-                Parsed::Complete(request, length) => {
-                    let step = self.service.step(&request, &mut out);
-                    taken += length;
-                    match step {
-                        Step::Work(job) => break Some(Some(job)),
-                        Step::Answered { keep_alive: true } => {}
-                        Step::Answered { keep_alive: false } => break None,
-                    }
-                }
+            let Some((length, step)) = self.service.read(&connection.input[taken..], &mut out) else {
+                break Some(None);
+            };
+            taken += length;
+            match step {
+                Step::Work(job) => break Some(Some(job)),
+                Step::Answered { keep_alive: true } => {}
+                Step::Answered { keep_alive: false } => break None,
             }
         };
         connection.input.drain(..taken);

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::span::Span;
 use crate::serve::pool::Rules;
 
-/// Everything the server needs to know, with nothing left open.
+/// The resolved configuration of one server.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub host: IpAddr,
@@ -17,7 +17,7 @@ pub struct Config {
     pub management_port: Option<u16>,
     pub backlog: u32,
     pub concurrency: Concurrency,
-    /// The language of the WebSockets that connections become; absent: HTTP.
+    /// The protocol spoken over WebSockets; absent: plain HTTP.
     pub websocket: Option<Dialect>,
     pub plan: Plan,
     /// 0: there is no downstream.
@@ -49,7 +49,7 @@ pub enum DownstreamKind {
     },
 }
 
-/// Something that happens from each k * every on, k = 1, 2, ..., for a while.
+/// Pauses that begin at k * every, k = 1, 2, ..., and last for `length_ns` each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
     pub every_ns: u64,
@@ -68,7 +68,9 @@ pub enum Accept {
     Reuseport,
 }
 
-/// What the messages of a WebSocket are answered by.
+/// The protocol spoken over a WebSocket.
+///
+/// `Plain`: each message is echoed. `Socketcluster`: calls get an answer, other events are echoed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Plain,

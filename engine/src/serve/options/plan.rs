@@ -1,4 +1,4 @@
-//! What one request is asked to do: the options set it, and the query of a request may override each part.
+//! The work of one request. Options set it; the query of a request may override each part.
 
 use clap::ValueEnum;
 
@@ -36,24 +36,24 @@ pub struct Amount {
     pub distribution: Distribution,
 }
 
-/// What one request is asked to do.
+/// The work of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub cpu: Amount,
     pub wait: Amount,
     pub lock_ns: u64,
     pub lock_kind: LockKind,
-    /// Only where there is a downstream.
+    /// Ignored where there is no downstream.
     pub downstream_ns: u64,
     pub payload_bytes: usize,
     pub chunked: bool,
     pub memory_bytes: usize,
-    /// How often the CPU is given up in the course of the CPU time.
+    /// How often the request yields the CPU during its CPU time.
     pub yields: u32,
 }
 
 impl Plan {
-    /// This plan with what a query (`wait=5ms&payload=10`) overrides; the names are those of the options.
+    /// Returns this plan with the overrides of a query (`wait=5ms&payload=10`). The names are those of the options.
     /// The error is a sentence for the client.
     pub fn with_query(mut self, query: &str) -> Result<Plan, String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -73,7 +73,7 @@ impl Plan {
                     self.yields = value.parse().map_err(|_| format!("`yields={value}`: expected a whole number"))?
                 }
                 "response" => self.chunked = choice::<Framing>(name, value)? == Framing::Chunked,
-                // Clients add such things to defeat caches; they are no business of ours.
+                // Unknown names are ignored: clients add some to defeat caches.
                 _ => {}
             }
         }

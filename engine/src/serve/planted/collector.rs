@@ -1,12 +1,13 @@
-//! A garbage collector's pauses: on a fixed schedule one thread burns CPU while every other thread is stopped at its next
-//! safe point, as a collector that stops the world has it. There is no garbage; how often and how long is an option.
+//! The pauses of a garbage collector that stops the world: on a fixed schedule one thread burns CPU while every other
+//! thread stops at its next safe point. There is no garbage; options set how often the pauses come and how long they last.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::clock::now_ns;
 use crate::serve::options::config::Pauses;
-use crate::serve::sys::{now_ns, sleep_until};
 use crate::serve::timing::burn;
+use crate::sys::sleep_until;
 
 pub struct Collector {
     pauses: Pauses,
@@ -14,7 +15,7 @@ pub struct Collector {
     lock: Mutex<()>,
     resumed: Condvar,
     pub collections: AtomicU64,
-    /// How long the world has stood still, in all.
+    /// Total time of all pauses.
     pub paused_ns: AtomicU64,
 }
 
@@ -30,15 +31,15 @@ impl Collector {
         }
     }
 
-    /// Starts its thread, which bears the name that a JVM gives it.
+    /// Starts the collector's thread, named as in a JVM.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let collector = Arc::clone(self);
         std::thread::Builder::new().name("GC Thread#0".into()).spawn(move || collector.run())?;
         Ok(())
     }
 
-    /// Collects from k * every on, k = 1, 2, ..., until it has burned its CPU time; a start that falls into a
-    /// collection (the machine was too busy for it) is left out.
+    /// Starts a collection at k * every, k = 1, 2, ..., and burns its CPU time. A start that falls into a collection,
+    /// because the machine is too busy, is skipped.
     fn run(&self) {
         let start_ns = now_ns();
         let mut turn = 1;
@@ -72,7 +73,7 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::sys::thread_cpu_ns;
+    use crate::clock::thread_cpu_ns;
 
     #[test]
     fn whoever_reaches_the_gate_during_a_collection_waits_for_its_end() {

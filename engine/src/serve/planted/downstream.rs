@@ -1,5 +1,5 @@
-//! A downstream behind TCP: a database of our own, on one event loop in this process, and the blocking client that the
-//! threads of the server call it with over loopback, through a pool of kept connections.
+//! The blocking client of a downstream behind TCP. The threads of the server call it over loopback; they share a pool of
+//! kept connections. The other end is `serve::database`.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::permits::Permits;
-use crate::serve::sys;
+use crate::sys;
 
-/// Every answer of the database has this body.
+/// Length of the body of every answer.
 pub const BODY_BYTES: usize = 64;
-/// Without a connection (no descriptors left), it is tried again after this.
+/// Delay before the next attempt when no connection can be opened (no descriptors left).
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub struct Remote {
     address: SocketAddr,
-    /// The connections that may be open at once; none: as many as there are callers.
+    /// Limits the open connections; absent: one for each thread that calls.
     connections: Option<Permits>,
     idle: Mutex<Vec<OwnedFd>>,
-    /// The permits of the database itself, shared for the metrics page.
+    /// The permits of the database, for the metrics page.
     permits: Arc<Permits>,
 }
 
@@ -31,7 +31,7 @@ impl Remote {
         Remote { address, connections, idle: Mutex::default(), permits }
     }
 
-    /// Asks the database for work of this length and blocks until it has answered, first for a free connection.
+    /// Blocks until a connection is free, then sends a request with this wait and blocks until it is answered.
     pub fn call(&self, wait_ns: u64) {
         if let Some(connections) = &self.connections {
             connections.acquire();
@@ -49,7 +49,7 @@ impl Remote {
         }
     }
 
-    /// What the database has to give: its permits, those in use, and who waits.
+    /// The permits of the database: how many there are, are in use and are waited for.
     pub fn permits(&self) -> &Permits {
         &self.permits
     }
@@ -66,7 +66,7 @@ impl Remote {
     }
 }
 
-/// One request and its whole answer; the connection back for the next one.
+/// Sends one request and reads its whole answer. Returns the connection for the next one.
 fn exchange(connection: OwnedFd, request: &[u8]) -> io::Result<OwnedFd> {
     sys::write_all(connection.as_raw_fd(), request)?;
     let mut buffer = [0u8; 1024];

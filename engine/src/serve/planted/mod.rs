@@ -1,5 +1,5 @@
-//! The bottlenecks that options plant: `permits` (the global lock, and a downstream of limited capacity), `downstream`
-//! (the same behind TCP) `collector` (the pauses of a garbage collector) and `stall` (freezes).
+//! Bottlenecks that options plant: `permits` (the global lock, and a downstream of limited capacity), `downstream` (the
+//! client of such a downstream behind TCP), `collector` (garbage collection pauses) and `stall` (freezes).
 
 pub mod collector;
 pub mod downstream;

@@ -1,12 +1,12 @@
-//! K permits that requests hold for a while: the downstream that serves K at a time, like a database's connection pool,
-//! and, with K = 1, the global lock. A fair semaphore: permits are handed from one request to the next, to blocked
-//! threads and event loops alike. How long a permit is held is its holder's business.
+//! A fair semaphore of K permits: the downstream that serves K requests at a time, like a database's connection pool, and,
+//! with K = 1, the global lock. A released permit goes to the request that has waited longest, be it in a blocked thread or
+//! in an event loop. The holder decides how long it keeps a permit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
-use crate::serve::sys::now_ns;
+use crate::clock::now_ns;
 
 pub struct Permits {
     limit: usize,
@@ -18,8 +18,8 @@ struct State {
     waiting: VecDeque<Grant>,
 }
 
-/// Tells a waiter the instant at which it got its permit. The permit works from that instant on, not from when the
-/// waiter wakes up: K permits held for t each give K / t per second, without the machine's wake-up times in it.
+/// Called with the instant at which a waiter gets its permit. The holding time counts from that instant, not from the wake-up
+/// of the waiter: K permits held for t each then serve K / t requests per second, whatever the machine's wake-up time.
 type Grant = Box<dyn FnOnce(u64) + Send>;
 
 impl Permits {
@@ -39,7 +39,7 @@ impl Permits {
         self.lock().waiting.len()
     }
 
-    /// Takes a permit at once, or queues and has `grant` called later, by the thread that gives one up.
+    /// Takes a permit at once, or queues; then the thread that gives one back calls `grant`.
     /// Returns the instant (monotonic ns) of a permit taken at once.
     pub fn acquire_or_queue(&self, grant: impl FnOnce(u64) + Send + 'static) -> Option<u64> {
         let mut state = self.lock();
@@ -51,7 +51,7 @@ impl Permits {
         None
     }
 
-    /// Waits for a permit; the instant (monotonic ns) since which it is held.
+    /// Blocks until there is a permit. Returns the instant (monotonic ns) since which it is held.
     pub fn acquire(&self) -> u64 {
         let granted: Arc<Mutex<Option<u64>>> = Arc::default();
         let (slot, waiter): (_, Thread) = (Arc::clone(&granted), std::thread::current());
@@ -70,7 +70,7 @@ impl Permits {
         }
     }
 
-    /// Gives a permit up: to the longest waiting, if any waits.
+    /// Gives a permit back; it goes to the request that has waited longest, if one waits.
     pub fn release(&self) {
         let mut state = self.lock();
         match state.waiting.pop_front() {

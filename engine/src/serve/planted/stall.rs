@@ -1,9 +1,10 @@
-//! Freezes of the whole server: every thread sleeps from the next gate that it reaches until the freeze ends.
+//! Freezes of the whole server on a fixed schedule: each thread sleeps at its next `gate` until the freeze ends.
 
+use crate::clock::now_ns;
 use crate::serve::options::config::Pauses;
-use crate::serve::sys::{now_ns, sleep_until};
+use crate::sys::sleep_until;
 
-/// Freezes on an exact schedule: from k * every to k * every + length after the start, k = 1, 2, ...
+/// The server is frozen from k * every to k * every + length after the start, k = 1, 2, ...
 pub struct Stall {
     spec: Pauses,
     start_ns: u64,
@@ -22,7 +23,7 @@ impl Stall {
         }
     }
 
-    /// The end of the freeze that `now_ns` falls into.
+    /// The end of the freeze at `now_ns`, if there is one.
     fn end_ns(&self, now_ns: u64) -> Option<u64> {
         let since = now_ns.saturating_sub(self.start_ns);
         let begun_ns = since - since % self.spec.every_ns;

@@ -1,10 +1,10 @@
-//! One WebSocket of an event loop. A request becomes a WebSocket (`open`); bytes become messages, each of which is a
-//! request whose answer is the message itself, or what SocketCluster's server says. Pings and closes are answered here. What work a message costs, who waits
-//! for it, and sockets are the loop's business.
+//! One WebSocket of an event loop. `open` turns an HTTP request into a WebSocket; `hear` turns bytes into messages. Each
+//! message is a request; its answer is the message itself, or that of a SocketCluster server. Pings and closes are
+//! answered here. The event loop does the work of a message, waits for it, and owns the socket.
 
 use std::borrow::Cow;
 
-use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::http::{self, KEPT_ALIVE, Request, Status};
 use super::service::{Job, Service, TEXT};
 use crate::serve::options::config::Dialect;
 use crate::serve::options::plan::Plan;
@@ -18,38 +18,38 @@ const RULES: Rules = Rules { peer_masks: true, message_bytes_max: 16 << 20 };
 pub struct Echo {
     reader: Reader,
     dialect: Dialect,
-    /// The work of each of its messages, where its request overrode what the command line says.
+    /// The work of each message, where the query of the opening request overrides the options.
     plan: Option<Box<Plan>>,
-    /// The echo of the message whose work is not done yet; empty where nothing waits.
+    /// The answer to the message whose work is not done yet; empty where there is none.
     held: Vec<u8>,
 }
 
 pub enum Opened {
     Echo(Box<Echo>),
-    /// It remains HTTP, and the answer is written.
+    /// The connection stays HTTP, and the answer is written.
     Answered {
         keep_alive: bool,
     },
 }
 
 pub enum Heard {
-    /// All bytes are used, and there is nothing to do before more come.
+    /// All bytes are used, and no message is complete.
     Nothing,
-    /// A message, up to so many bytes; its echo is written or held.
+    /// A message that ends after so many bytes; its answer is written or held.
     Message(usize),
-    /// The peer has closed and got its answer.
+    /// The peer sent a close frame, and the answer is written.
     Closed,
-    /// The peer broke the protocol and was told so.
+    /// The peer broke the protocol, and a close frame that says so is written.
     Violated,
 }
 
-/// Answers a request: with a WebSocket if it asks for one, whatever its path; its query overrides the work of each message.
+/// Answers a request. One that asks for a WebSocket gets it on any path; its query overrides the work of each message.
 pub fn open(service: &Service, dialect: Dialect, request: &Request<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Opened {
     let keep_alive = request.reply.keep_alive;
     let accept = match handshake::accept(bytes) {
         Ok(accept) => accept,
         Err(Refusal::NotAsked) if matches!(request.path, "/health" | "/metrics") => {
-            service.look(request.path, request.reply, out);
+            service.status_page(request.path, request.reply, out);
             return Opened::Answered { keep_alive };
         }
         Err(refusal) => {
@@ -75,10 +75,10 @@ impl Echo {
     /// The work of each message.
     pub fn job(&self, service: &Service) -> Job {
         let plan = *self.plan.as_deref().unwrap_or(&service.plan);
-        Job { plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }
+        Job { plan, reply: KEPT_ALIVE }
     }
 
-    /// Reads up to the end of a message and writes its echo: to `out`, or, with `hold`, where `release` finds it.
+    /// Reads up to the end of a message and writes its answer to `out`, or, with `hold`, keeps it for `release`.
     pub fn hear(&mut self, bytes: &mut [u8], hold: bool, out: &mut Vec<u8>) -> Heard {
         let mut used = 0;
         loop {
@@ -113,11 +113,11 @@ impl Echo {
         }
     }
 
-    /// Appends the echo that was held.
+    /// Appends the answer that was held.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         if !self.held.is_empty() {
             out.append(&mut self.held);
-            // Many connections seldom speak: they keep no memory for it.
+            // Most connections are idle most of the time: they keep no memory for it.
             self.held = Vec::new();
         }
     }

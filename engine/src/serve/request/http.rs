@@ -1,34 +1,39 @@
-//! The server side of HTTP/1.1, as little as a correct answer needs: bytes in, a request or what is wrong with them;
-//! a response appended to bytes out. No sockets and no time here. Bodies of requests are skipped.
+//! The server side of HTTP/1.1, as little as a correct answer needs. `parse` turns bytes into a request or an error status;
+//! `respond` appends a response to bytes. No sockets and no time here. Bodies of requests are skipped.
 
 use std::io::Write;
 
-/// Head and body of a request, each at most this long: what a test bench sends is far smaller.
+/// Largest head and body of a request: a test bench sends far smaller ones.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Headers of a request at most.
+/// Most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Chunks of a chunked response are at most this long, and at least two where the body has two bytes.
+/// Longest chunk of a chunked response. A body of two bytes or more has at least two chunks.
 const CHUNK_BYTES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     pub path: &'a str,
-    /// What follows the `?`; empty where nothing does.
+    /// The text after the `?`; empty where there is none.
     pub query: &'a str,
     pub reply: ReplyForm,
 }
 
-/// What the request says about the form of its answer.
+/// The form of an answer, as the request asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyForm {
     /// HEAD: headers only.
     pub head_only: bool,
     /// The connection goes on after this answer.
     pub keep_alive: bool,
-    /// HTTP/1.0: no chunks, and keep-alive must be said.
+    /// HTTP/1.0: no chunks, and keep-alive needs a header.
     pub http_1_0: bool,
 }
+
+/// The form of an answer to an ordinary GET.
+pub const KEPT_ALIVE: ReplyForm = ReplyForm { head_only: false, keep_alive: true, http_1_0: false };
+/// The form of an answer to something that could not be read as a request.
+pub const LAST_ANSWER: ReplyForm = ReplyForm { keep_alive: false, ..KEPT_ALIVE };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
@@ -36,7 +41,7 @@ pub enum Parsed<'a> {
     Complete(Request<'a>, usize),
     /// More bytes are needed.
     Partial,
-    /// Not a request that can be answered otherwise than with this status; the connection must be closed.
+    /// No valid request: the answer is this status, and the connection must be closed.
     Bad(Status),
 }
 
@@ -118,7 +123,7 @@ fn has_token(value: &[u8], token: &[u8]) -> bool {
     value.split(|b| *b == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// How many of `rest` are the body; none while it is incomplete.
+/// Length of the body at the start of `rest`; `None` while it is incomplete.
 fn body_length(body: Body, rest: &[u8]) -> Result<Option<usize>, Status> {
     match body {
         Body::None => Ok(Some(0)),
@@ -192,9 +197,6 @@ fn respond_head(out: &mut Vec<u8>, status: Status, content_type: &str, form: Rep
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
 }
-
-/// The form of an answer to something that could not be read as a request.
-pub const LAST_ANSWER: ReplyForm = ReplyForm { head_only: false, keep_alive: false, http_1_0: false };
 
 #[cfg(test)]
 mod tests {

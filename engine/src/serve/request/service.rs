@@ -1,12 +1,12 @@
-//! What the service answers, the same in every concurrency model: a request comes in, and out comes either an answer
-//! already written or a job whose work some model has to do first. Sockets and threads are the models' business.
+//! The service behind every concurrency model. A request comes in; out comes either an answer that is already written, or a
+//! job whose work the model has to do first. Sockets and threads belong to the models.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::http::{self, LAST_ANSWER, ReplyForm, Request, Status};
+use super::http::{self, KEPT_ALIVE, LAST_ANSWER, Parsed, ReplyForm, Request, Status};
 use super::work::Work;
 use crate::serve::metrics::{self, Metrics};
 use crate::serve::options::config::{Concurrency, Config, Dialect};
@@ -19,19 +19,19 @@ const FILLER: &[u8] = b"The quick brown fox jumps over the lazy dog. 0123456789 
 pub struct Service {
     pub work: Work,
     pub metrics: Metrics,
-    /// How long the acceptance of each connection takes.
+    /// Planted delay of each accept.
     pub accept_delay_ns: u64,
-    /// Whether event loops block where they could set a timer.
+    /// True: event loops block where they could set a timer.
     pub loop_blocks: bool,
-    /// What is said on the WebSockets that connections become, where they do.
+    /// The protocol spoken over WebSockets; absent: plain HTTP.
     pub websocket: Option<Dialect>,
-    /// The work of a request that overrides nothing.
+    /// The work of a request without a query.
     pub plan: Plan,
-    /// The answer to a request that overrides nothing and keeps its connection: by far the most frequent.
+    /// The answer to a request without a query that keeps its connection: by far the most frequent.
     usual_answer: Vec<u8>,
 }
 
-/// Work to do, and how to answer once it is done.
+/// Work to do, and the form of the answer once it is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub plan: Plan,
@@ -46,7 +46,7 @@ impl Job {
 }
 
 pub enum Step {
-    /// The answer is written; whether the connection goes on.
+    /// The answer is written; `keep_alive`: the connection goes on.
     Answered {
         keep_alive: bool,
     },
@@ -69,12 +69,25 @@ impl Service {
             usual_answer: Vec::new(),
         };
         let mut answer = Vec::new();
-        service.render(&Job { plan: config.plan, reply: ReplyForm { keep_alive: true, ..LAST_ANSWER } }, &mut answer);
+        service.render(&Job { plan: config.plan, reply: KEPT_ALIVE }, &mut answer);
         service.usual_answer = answer;
         Arc::new(service)
     }
 
-    /// Answers what needs no work into `out`, and says what work the rest needs.
+    /// Parses the first request of `bytes` and takes its `step`. Returns how many bytes it took, too; `None`: the request is
+    /// incomplete.
+    pub fn read(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(usize, Step)> {
+        match http::parse(bytes) {
+            Parsed::Partial => None,
+            Parsed::Bad(status) => {
+                self.reject_unreadable(status, out);
+                Some((0, Step::Answered { keep_alive: false }))
+            }
+            Parsed::Complete(request, length) => Some((length, self.step(&request, out))),
+        }
+    }
+
+    /// Writes the answer to `out` if the request needs no work; else returns its job.
     pub fn step(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Step {
         let reply = request.reply;
         match request.path {
@@ -83,13 +96,13 @@ impl Service {
                 Ok(plan) => return Step::Work(Job { plan, reply }),
                 Err(message) => http::respond(out, Status::BadRequest, TEXT, (message + "\n").as_bytes(), reply),
             },
-            _ => self.look(request.path, reply, out),
+            _ => self.status_page(request.path, reply, out),
         }
         Step::Answered { keep_alive: reply.keep_alive }
     }
 
-    /// `/health` and `/metrics`, and 404 for the rest.
-    pub fn look(&self, path: &str, reply: ReplyForm, out: &mut Vec<u8>) {
+    /// Answers `/health` and `/metrics`, and any other path with 404.
+    pub fn status_page(&self, path: &str, reply: ReplyForm, out: &mut Vec<u8>) {
         match path {
             "/health" => http::respond(out, Status::Ok, TEXT, b"ok\n", reply),
             "/metrics" => {
@@ -102,7 +115,7 @@ impl Service {
 
     /// Appends the answer to a job whose work is done.
     pub fn answer(&self, job: &Job, out: &mut Vec<u8>) {
-        let usual = job.reply == ReplyForm { keep_alive: true, ..LAST_ANSWER }
+        let usual = job.reply == KEPT_ALIVE
             && (job.plan.payload_bytes, job.plan.chunked) == (self.plan.payload_bytes, self.plan.chunked);
         if usual {
             out.extend_from_slice(&self.usual_answer);
@@ -120,43 +133,43 @@ impl Service {
         }
     }
 
-    /// Does the work of a job in the calling thread, and writes its answer.
+    /// Does the work of a job in the calling thread, then sends the answer.
     pub fn serve(&self, job: &Job, fd: RawFd) -> io::Result<()> {
         self.work.all(&job.plan);
         let mut out = Vec::with_capacity(self.usual_answer.len());
         self.answer(job, &mut out);
         self.work.gate();
-        // Counted before the client can know of it: whoever has its answer finds it in the count.
+        // Counted before it is sent: a client that has its answer finds it in the count.
         self.metrics.requests.fetch_add(1, Relaxed);
-        crate::serve::sys::write_all(fd, &out)
+        crate::sys::write_all(fd, &out)
     }
 
-    /// Answers 503: the pool refused the request, or the connection.
+    /// Sends 503: the pool refused the request, or the connection.
     pub fn refuse(&self, fd: RawFd, reply: ReplyForm) -> io::Result<()> {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
         self.work.gate();
-        crate::serve::sys::write_all(fd, &out)
+        crate::sys::write_all(fd, &out)
     }
 
-    /// Appends the answer to what is no request; the connection must then be closed.
-    pub fn complain(&self, status: Status, out: &mut Vec<u8>) {
+    /// Appends the answer to bytes that are no valid request; the connection must then be closed.
+    pub fn reject_unreadable(&self, status: Status, out: &mut Vec<u8>) {
         http::respond(out, status, TEXT, b"this cannot be read as an HTTP/1.1 request\n", LAST_ANSWER);
     }
 
-    /// Counts a connection in for as long as the returned value lives.
+    /// Counts a connection as open for as long as the returned value lives.
     pub fn admit(self: &Arc<Self>, fd: OwnedFd) -> Socket {
         self.count_in();
         self.adopt(fd)
     }
 
-    /// Counts a connection in whose `Socket` will be made later, by `adopt`.
+    /// Counts a connection as open before it has a `Socket`, which `adopt` makes.
     pub fn count_in(&self) {
         self.metrics.accepted.fetch_add(1, Relaxed);
         self.metrics.connections.fetch_add(1, Relaxed);
     }
 
-    /// The `Socket` of a connection that has been counted in.
+    /// The `Socket` of a connection that `count_in` has counted.
     pub fn adopt(self: &Arc<Self>, fd: OwnedFd) -> Socket {
         Socket { fd, service: Arc::clone(self) }
     }

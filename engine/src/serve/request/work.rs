@@ -1,25 +1,26 @@
-//! The work of one request, in this order: memory, CPU, lock, downstream, wait. Its amounts come from the command line, each
-//! may be overridden by the request's query. The parts that may wait are separate calls, so that an event loop can
-//! wait by timer; `Work::all` is the blocking whole. Nothing is known here about HTTP or sockets.
+//! Doing the work of one request (a `Plan`), in this order: memory, CPU, lock, downstream, wait. `Work::all` does it all and
+//! blocks; the parts that may wait are separate calls too, so that an event loop can set timers instead. HTTP and sockets
+//! are not known here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::clock::now_ns;
 use crate::serve::options::config::{Config, DownstreamKind};
 use crate::serve::options::plan::{Amount, Distribution, LockKind, Plan};
 use crate::serve::planted::collector::Collector;
 use crate::serve::planted::downstream::Remote;
 use crate::serve::planted::permits::Permits;
 use crate::serve::planted::stall::Stall;
-use crate::serve::sys::{now_ns, touch_memory, yield_cpu};
 use crate::serve::timing::{burn, burn_with, wait_from};
+use crate::sys::{touch_memory, yield_cpu};
 
-/// What all requests share: the lock, the downstream, the random times and the freezes.
+/// The state that all requests share: the lock, the downstream, the random times and the pauses.
 pub struct Work {
     lock: Permits,
-    /// A downstream that is permits.
+    /// The downstream, where it is permits of this process.
     pub downstream: Option<Arc<Permits>>,
-    /// One that is a server.
+    /// The downstream, where it is a server.
     remote: Option<Remote>,
     draws: Draws,
     stall: Option<Stall>,
@@ -40,7 +41,7 @@ impl Work {
         }
     }
 
-    /// The whole work of one request, blocking the calling thread.
+    /// Does the whole work of one request and blocks the calling thread meanwhile.
     pub fn all(&self, plan: &Plan) {
         self.cpu_and_lock(plan);
         if let Some(downstream) = &self.downstream {
@@ -54,7 +55,7 @@ impl Work {
         wait_from(now_ns(), self.draw(plan.wait));
     }
 
-    /// The part that no thread can do otherwise than itself: touching memory, CPU time, and holding the lock.
+    /// Does the part that always occupies the calling thread: touching memory, CPU time, and holding the lock.
     pub fn cpu_and_lock(&self, plan: &Plan) {
         if plan.memory_bytes > 0 {
             touch_memory(plan.memory_bytes);
@@ -75,7 +76,7 @@ impl Work {
         }
     }
 
-    /// One value of a constant or random time.
+    /// Draws one value of a constant or random time.
     pub fn draw(&self, amount: Amount) -> u64 {
         match amount.distribution {
             _ if amount.mean_ns == 0 => 0,
@@ -84,7 +85,7 @@ impl Work {
         }
     }
 
-    /// The downstream's permits, wherever it keeps them.
+    /// The permits of the downstream, whichever kind it is.
     pub fn downstream_permits(&self) -> Option<&Permits> {
         self.downstream.as_deref().or_else(|| Some(self.remote.as_ref()?.permits()))
     }
@@ -97,7 +98,7 @@ impl Work {
         }
     }
 
-    /// Blocks the calling thread while the server is frozen, or its garbage is collected.
+    /// Blocks the calling thread during a collection and during a freeze.
     pub fn gate(&self) {
         if let Some(collector) = &self.collector {
             collector.gate();

@@ -1,11 +1,14 @@
-//! The few system calls that std does not offer, each wrapped once: sockets with a backlog, epoll, exact sleeping, the
-//! CPU clock of a thread, limits and signals. No policy here: callers decide what an error means.
+//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping, limits and
+//! signals. No policy here: callers decide what an error means. `load::sys` has those that only the load engine calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-pub use crate::clock::{now_ns, thread_cpu_ns};
+use crate::clock::now_ns;
+
+/// How long `write_all` waits for a peer.
+const WRITE_NS_MAX: u64 = 5_000_000_000;
 
 /// Turns the -1 of a system call into `errno`.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -28,7 +31,9 @@ pub fn listen(host: IpAddr, port: u16, backlog: u32, share_port: bool) -> io::Re
     if share_port {
         set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT)?;
     }
-    bind(&socket, host, port)?;
+    let (address, length) = raw_address(&SocketAddr::new(host, port));
+    // SAFETY: `address` holds a socket address of `length` bytes.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     // SAFETY: listen takes no pointers.
     checked(unsafe { libc::listen(socket.as_raw_fd(), backlog.min(i32::MAX as u32) as i32) })?;
     Ok(socket)
@@ -49,27 +54,36 @@ fn set_flag(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Re
     Ok(())
 }
 
-fn bind(socket: &OwnedFd, host: IpAddr, port: u16) -> io::Result<()> {
-    // SAFETY: both address structs are plain integers, for which all zeroes is a value; bind copies them.
-    let result = unsafe {
-        match host {
-            IpAddr::V4(ip) => {
-                let mut address: libc::sockaddr_in = std::mem::zeroed();
-                address.sin_family = libc::AF_INET as libc::sa_family_t;
-                address.sin_port = port.to_be();
-                address.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
-                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
-            }
-            IpAddr::V6(ip) => {
-                let mut address: libc::sockaddr_in6 = std::mem::zeroed();
-                address.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                address.sin6_port = port.to_be();
-                address.sin6_addr.s6_addr = ip.octets();
-                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
-            }
+/// A socket address as the kernel takes it, and its length.
+pub fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a valid value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>()
         }
     };
-    checked(result).map(|_| ())
+    (storage, length as libc::socklen_t)
 }
 
 /// The address a listening socket is bound to (the port that the kernel chose for port 0).
@@ -87,7 +101,7 @@ pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The next connection; `nonblocking` is what it is to be itself. Connections that died while they waited are passed over.
+/// Accepts the next connection, which is `nonblocking` or not. Connections that were reset while they waited are skipped.
 pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     loop {
@@ -103,11 +117,11 @@ pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     }
 }
 
-/// One `read`. 0: the peer has closed its side.
-pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+/// Repeats a `read` or `send` that a signal interrupts.
+#[inline]
+fn transfer(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
-        // SAFETY: the buffer is valid for its length.
-        let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let n = call();
         if n >= 0 {
             return Ok(n as usize);
         }
@@ -116,45 +130,40 @@ pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
             return Err(error);
         }
     }
+}
+
+/// One `read`. 0: the peer has closed its side.
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (start, length) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the buffer is valid for its length.
+    transfer(|| unsafe { libc::read(fd, start.cast(), length) })
 }
 
 /// One `send`, never raising SIGPIPE.
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        // SAFETY: the bytes are valid for their length.
-        let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    // SAFETY: the bytes are valid for their length.
+    transfer(|| unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
-/// Waits until the socket can be read without waiting; false at the timeout.
-pub fn wait_readable(socket: &OwnedFd, timeout_ms: i32) -> bool {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd, valid during the call.
-    unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
+/// Waits until the socket is readable; false at the timeout.
+pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
+    poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], Some(timeout_ns)) > 0
 }
 
-/// Says that nothing more will be sent.
+/// Closes the writing side of a connection.
 pub fn shut_down_writing(fd: RawFd) {
     // SAFETY: shutdown takes no pointers; it fails only where the peer has gone, which is as good.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Writes everything, blocking or not; a peer that takes nothing for 5 s is an error.
+/// Writes everything, also to a nonblocking socket. A peer that reads nothing for `WRITE_NS_MAX` is an error.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-                // SAFETY: one pollfd, valid during the call.
-                if unsafe { libc::poll(&mut poll, 1, 5_000) } == 0 {
+                let writable = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+                if poll(&mut [writable], Some(WRITE_NS_MAX)) == 0 {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -164,9 +173,18 @@ pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-// ------------------------------------------------------------------------------------------------------------ epoll
+// ----------------------------------------------------------------------------------------------------------- events
 
-/// An epoll instance; what each registration's `data` means is its user's business.
+/// Waits until a descriptor is ready, at most `timeout_ns` (absent: for ever). Returns how many are; 0: the timeout has
+/// passed; -1: a signal came.
+pub fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> libc::c_int {
+    let timeout = timeout_ns.map(timespec);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: slice and timespec are valid during the call; no signal mask is passed.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
+}
+
+/// An epoll instance. Its user decides what the `data` of a registration means.
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
@@ -274,12 +292,12 @@ pub fn sleep_until(deadline_ns: u64) {
 }
 
 /// Timer slack of the calling thread and of all threads it starts: 1 ns instead of the usual 50 us.
-pub fn set_timer_slack() {
+pub fn least_timer_slack() {
     // SAFETY: this prctl takes an integer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
-/// Gives the CPU up to any other thread that is ready to run.
+/// Yields the CPU to any other thread that is ready to run.
 pub fn yield_cpu() {
     // SAFETY: sched_yield takes nothing and always succeeds.
     unsafe { libc::sched_yield() };
@@ -287,7 +305,7 @@ pub fn yield_cpu() {
 
 // ---------------------------------------------------------------------------------------------------------- process
 
-/// Allows this process so many descriptors and no more. Errors: more than the system allows.
+/// Sets the soft limit of descriptors of this process. Errors: the limit is above the hard one.
 pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid during both calls.
@@ -299,8 +317,8 @@ pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps memory, writes to each of its pages (4 KiB each, also where the kernel would rather give larger ones), and gives
-/// it back: a page fault for each. Where the system has no such memory, nothing happens.
+/// Maps memory, writes to each of its pages of 4 KiB (huge pages are turned off), and unmaps it: one page fault for each page.
+/// Where the system has no such memory, nothing happens.
 pub fn touch_memory(bytes: usize) {
     const PAGE_BYTES: usize = 4096;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -318,31 +336,36 @@ pub fn touch_memory(bytes: usize) {
     }
 }
 
-/// Makes the process deaf to a signal.
+/// Makes the process ignore a signal.
 pub fn ignore(signal: libc::c_int) {
     // SAFETY: SIG_IGN is a valid disposition for any signal that may be ignored.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Blocks the signals in the calling thread and in all threads that it starts later; returns their set.
+pub fn block_signals(signals: &[libc::c_int]) -> libc::sigset_t {
+    // SAFETY: a sigset_t is plain memory, emptied before use; the calls write to it alone.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        set
+    }
 }
 
 /// Signals that are blocked in every thread and taken by one.
 pub struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// Blocks the signals in the calling thread and in all threads that it starts later.
+    /// Blocks the signals, as `block_signals` does.
     pub fn block(signals: &[libc::c_int]) -> Signals {
-        // SAFETY: a sigset_t is plain memory, emptied before use; the calls write to it alone.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in signals {
-                libc::sigaddset(&mut set, *signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Signals(set)
-        }
+        Signals(block_signals(signals))
     }
 
-    /// Waits for one of them, at most `timeout_ns`; the signal, or none at the timeout.
+    /// Waits for one of the signals, at most `timeout_ns`. Returns the signal, or `None` at the timeout.
     pub fn wait(&self, timeout_ns: Option<u64>) -> Option<libc::c_int> {
         let deadline_ns = timeout_ns.map(|ns| now_ns() + ns);
         loop {
