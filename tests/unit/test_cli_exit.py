@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from powerband.cli.running import exit_code
+from powerband.cli.answering import exit_code
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, TrialResult
 

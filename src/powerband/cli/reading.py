@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, UsageError
-from powerband.cli.options import answer_format_option, print_analysis, print_json
-from powerband.cli.running import View, exit_code, measure, tune, tuned
+from powerband.base.errors import UsageError
+from powerband.cli.answering import exit_code, revision_answers, show_comparison
+from powerband.cli.options import answer_format_option, print_analysis
+from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
     from powerband.analyze.runs.changes import RunComparison
-    from powerband.cli.running import Answer
     from powerband.model.experiment import Experiment
     from powerband.model.results import Analysis
-    from powerband.store import RunDir
 
 
 @click.command()
@@ -77,7 +76,7 @@ def compare(
             f"{', '.join(names)} is for two revisions of a server, whose command is missing: write it after --, with "
             "{revision} where OLD and NEW go"
         )
-    return _show(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
+    return show_comparison(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
 
 
 def _compare_revisions(
@@ -87,19 +86,6 @@ def _compare_revisions(
         raise click.UsageError("name two revisions, OLD and NEW, before the --")
     runs, view = options.pop("runs"), View(options.pop("progress"), options.pop("live"))
     return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
-
-
-def revision_answers(output: str) -> Answer:
-    """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
-    from powerband.analyze.runs.revisions import compare_revisions
-
-    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
-        found = compare_revisions(experiment, analysis)
-        code = _show(found, output, run, page)
-        # Where nothing can be compared, the trials may say whose fault that is.
-        return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
-
-    return answer
 
 
 def _told_again(directory: Path) -> RunComparison:
@@ -134,49 +120,3 @@ def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]
     run = RunDir.open(directory)
     experiment = load_experiment(run.experiment)
     return experiment, analyse_run(experiment, run), read_host(run.host)
-
-
-def _show(found: RunComparison, output: str, run: RunDir | None = None, page: Path | None = None) -> int:
-    """Prints a comparison and returns its exit code."""
-    from powerband.model.results import Verdict
-
-    if output == "json":
-        first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
-        print_json(
-            {
-                "first": first,
-                "second": second,
-                "run": None if run is None else str(run.path.resolve()),
-                **found.to_json(),
-            }
-        )
-    elif output == "junit":
-        from powerband.report.documents.junit import render_changes
-
-        click.echo(render_changes(found), nl=False)
-    elif output == "md":
-        from powerband.report.documents.markdown import render_changes as render_markdown
-
-        click.echo(render_markdown(found, run), nl=False)
-    elif output in ("csv", "parquet"):
-        from powerband.report.tables.export import export_to_stdout
-        from powerband.report.tables.rows import changes_table
-
-        export_to_stdout(changes_table(found), output)
-    else:
-        from rich.console import Console
-        from rich.text import Text
-
-        from powerband.report.wording.comparison import render_comparison
-
-        console = Console()
-        console.print(render_comparison(found))
-        if page is not None:
-            console.print(Text(f"\nReport: {page}"), soft_wrap=True)
-    if found.verdict is Verdict.WORSE:
-        return EXIT_THRESHOLD
-    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
-        return EXIT_OK
-    if output != "text":
-        click.echo(f"powerband: {found.sentence}", err=True)
-    return MeasurementError.exit_code

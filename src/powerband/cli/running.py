@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError, UserInterruptError
+from powerband.base.errors import UserInterruptError
+from powerband.cli.answering import answers, revision_answers
 from powerband.cli.options import (
     allow_host_option,
     answer_format_option,
     experiment_options,
     key_options,
     load,
-    print_analysis,
     progress,
     request_options,
     runs_option,
@@ -27,12 +26,11 @@ from powerband.cli.options import (
 from powerband.files.key_options import DEFAULT_URL, PROFILES
 
 if TYPE_CHECKING:
+    from powerband.cli.answering import Answer
     from powerband.model.experiment import Experiment
-    from powerband.model.results import Analysis
     from powerband.search.observer import Observer
     from powerband.store import RunDir
 
-    Answer = Callable[[Experiment, Analysis, RunDir, Path], int]  # prints, and returns the exit code
 
 _SERVER = "SERVER AND ARGUMENTS"
 
@@ -135,7 +133,6 @@ def run(
 def resume(directory: Path, progress: bool, live: bool, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
     from powerband.analyze.runs.revisions import holds_revisions
-    from powerband.cli.reading import revision_answers
     from powerband.files.experiment_file import load_experiment
     from powerband.store import RunDir
 
@@ -188,17 +185,6 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
     return code
 
 
-def answers(output: str) -> Answer:
-    """Prints an analysis in a format and returns its exit code."""
-
-    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path) -> int:
-        del experiment
-        print_analysis(analysis, run_directory, page, output)
-        return exit_code(analysis)
-
-    return answer
-
-
 def _announce(experiment: Experiment, observer: Observer) -> None:
     """What the run can find out, before it starts."""
     from powerband.base.machine import known_noise
@@ -225,22 +211,3 @@ def _page(run_directory: RunDir, live: bool) -> AbstractContextManager[None]:
     from powerband.live.beside import page_beside
 
     return page_beside(run_directory.path, progress)
-
-
-def exit_code(analysis: Analysis) -> int:
-    """What a run's answer means to a script."""
-    from powerband.analyze.trial.faults import OWN_FAILURES
-    from powerband.model.results import AnswerKind, ClaimVerdict
-
-    match analysis.answer.kind:
-        case AnswerKind.NONE_FEASIBLE:
-            return EXIT_THRESHOLD
-        case AnswerKind.NONE_VALID:
-            # Where nothing ran, nothing can be laid on the subject.
-            fatal = [(trial, problem) for trial in analysis.trials for problem in trial.problems if problem.fatal]
-            by_subject = bool(fatal) and all(
-                problem.code not in OWN_FAILURES and trial.status == "failed" for trial, problem in fatal
-            )
-            return (SubjectError if by_subject else MeasurementError).exit_code
-    refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)
-    return EXIT_THRESHOLD if refuted else EXIT_OK

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
 from powerband.base.yaml_document import Node, from_plain, merge, parse_yaml, read_file
-from powerband.files.checks.capacity import check_capacity, with_users
-from powerband.files.checks.claims import check_claims, check_published
-from powerband.files.checks.factors import check_factors
-from powerband.files.checks.load import check_budget, check_every_load, check_users_and_rate
-from powerband.files.checks.metrics import check_measure, check_metric_names
-from powerband.files.checks.subject import check_subject, check_url
+from powerband.files.checks.capacity_checks import check_capacity, with_users
+from powerband.files.checks.claim_checks import check_claims, check_published
+from powerband.files.checks.factor_checks import check_factors
+from powerband.files.checks.load_checks import check_budget, check_every_load, check_users_and_rate
+from powerband.files.checks.metric_checks import check_measure, check_metric_names
+from powerband.files.checks.subject_checks import check_subject, check_url
 from powerband.files.full_forms import full_subject, in_full
 from powerband.files.library import find_experiment
 from powerband.files.pydantic_problems import Location, problems_of

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
-from powerband.files.checks.subject import check_value, is_known, unknown_name
+from powerband.files.checks.subject_checks import check_value, is_known, unknown_name
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject, count_settings
 from powerband.model.fields import AS_WRITTEN, field_named

@@ -1,0 +1,109 @@
+"""Prints the answer of a run or of a comparison in the format that was asked for, and returns the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError
+from powerband.cli.options import print_analysis, print_json
+
+if TYPE_CHECKING:
+    from powerband.analyze.runs.changes import RunComparison
+    from powerband.model.experiment import Experiment
+    from powerband.model.results import Analysis
+    from powerband.store import RunDir
+
+    Answer = Callable[[Experiment, Analysis, RunDir, Path], int]  # prints, and returns the exit code
+
+
+def answers(output: str) -> Answer:
+    """Prints an analysis in a format and returns its exit code."""
+
+    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path) -> int:
+        del experiment
+        print_analysis(analysis, run_directory, page, output)
+        return exit_code(analysis)
+
+    return answer
+
+
+def revision_answers(output: str) -> Answer:
+    """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
+    from powerband.analyze.runs.revisions import compare_revisions
+
+    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
+        found = compare_revisions(experiment, analysis)
+        code = show_comparison(found, output, run, page)
+        # Where nothing can be compared, the trials may say whose fault that is.
+        return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
+
+    return answer
+
+
+def show_comparison(found: RunComparison, output: str, run: RunDir | None = None, page: Path | None = None) -> int:
+    """Prints a comparison and returns its exit code."""
+    from powerband.model.results import Verdict
+
+    if output == "json":
+        first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
+        print_json(
+            {
+                "first": first,
+                "second": second,
+                "run": None if run is None else str(run.path.resolve()),
+                **found.to_json(),
+            }
+        )
+    elif output == "junit":
+        from powerband.report.documents.junit import render_changes
+
+        click.echo(render_changes(found), nl=False)
+    elif output == "md":
+        from powerband.report.documents.markdown import render_changes as render_markdown
+
+        click.echo(render_markdown(found, run), nl=False)
+    elif output in ("csv", "parquet"):
+        from powerband.report.tables.export import export_to_stdout
+        from powerband.report.tables.rows import changes_table
+
+        export_to_stdout(changes_table(found), output)
+    else:
+        from rich.console import Console
+        from rich.text import Text
+
+        from powerband.report.wording.comparison import render_comparison
+
+        console = Console()
+        console.print(render_comparison(found))
+        if page is not None:
+            console.print(Text(f"\nReport: {page}"), soft_wrap=True)
+    if found.verdict is Verdict.WORSE:
+        return EXIT_THRESHOLD
+    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
+        return EXIT_OK
+    if output != "text":
+        click.echo(f"powerband: {found.sentence}", err=True)
+    return MeasurementError.exit_code
+
+
+def exit_code(analysis: Analysis) -> int:
+    """What a run's answer means to a script."""
+    from powerband.analyze.trial.faults import OWN_FAILURES
+    from powerband.model.results import AnswerKind, ClaimVerdict
+
+    match analysis.answer.kind:
+        case AnswerKind.NONE_FEASIBLE:
+            return EXIT_THRESHOLD
+        case AnswerKind.NONE_VALID:
+            # Where nothing ran, nothing can be laid on the subject.
+            fatal = [(trial, problem) for trial in analysis.trials for problem in trial.problems if problem.fatal]
+            by_subject = bool(fatal) and all(
+                problem.code not in OWN_FAILURES and trial.status == "failed" for trial, problem in fatal
+            )
+            return (SubjectError if by_subject else MeasurementError).exit_code
+    refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)
+    return EXIT_THRESHOLD if refuted else EXIT_OK
