@@ -16,7 +16,7 @@ use crate::load::problem::Problem;
 use crate::load::recorder::Final;
 use crate::load::recorder::merge::{Intervals, Span, begins, summary};
 use crate::load::sys::{self, Wake};
-use crate::load::worker::{Share, Worker};
+use crate::load::worker::{self, Share};
 
 /// Edges lie at least this far ahead, so that every thread knows of them in time.
 const AHEAD_NS: u64 = 3_000_000;
@@ -67,7 +67,7 @@ impl Run {
             gates: Vec::new(),
             threads: Vec::new(),
             inputs,
-            intervals: Intervals::new(count as usize, 0, plan.messages.is_some()),
+            intervals: Intervals::new(count as usize, 0, plan.has_websockets()),
             finals: (0..count).map(|_| None).collect(),
             go_ns: 0,
             measure_start_ns: u64::MAX,
@@ -87,14 +87,14 @@ impl Run {
         let internal = |what: &str, error: std::io::Error| Problem::new("internal", format!("{what}: {error}"));
         let os = |what: &'static str| move |code| internal(what, std::io::Error::from_raw_os_error(code));
         let wake = Arc::new(Wake::new().map_err(os("cannot make an eventfd"))?);
-        let worker = Worker::new(self.plan.clone(), share, self.edges.clone(), wake.clone(), sender.clone())
+        let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), wake.clone(), sender.clone())
             .map_err(os("cannot make an event loop"))?;
         let (gate, opened) = channel();
         let cpus = self.plan.spec.cpus.clone();
         let body = move || {
             let _ = sys::pin(&cpus);
             if let Ok(go_ns) = opened.recv() {
-                worker.run(go_ns);
+                run(go_ns);
             }
         };
         let thread = std::thread::Builder::new()
@@ -118,7 +118,7 @@ impl Run {
         self.begin_window(measure_at_ns.map_or(warmup_end_ns, |at_ns: u64| at_ns.max(self.go_ns)));
         let used = process_use();
         self.intervals =
-            Intervals::new(self.finals.len(), used.cpu_user_ns + used.cpu_system_ns, self.plan.messages.is_some());
+            Intervals::new(self.finals.len(), used.cpu_user_ns + used.cpu_system_ns, self.plan.has_websockets());
         for gate in &self.gates {
             gate.send(self.go_ns).map_err(|_| Problem::new("internal", "an engine thread ended before the run"))?;
         }
@@ -266,7 +266,7 @@ impl Run {
         let span = Span { go_ns: self.go_ns, measure_start_ns, measure_end_ns };
         let names: Vec<String> = self.plan.spec.scenario.iter().map(|step| step.name.clone()).collect();
         let finals: Vec<Final> = self.finals.into_iter().flatten().collect();
-        summary(span, &names, &finals, ended_by, self.plan.messages.is_some())
+        summary(span, &names, &finals, ended_by, self.plan.has_websockets())
     }
 }
 

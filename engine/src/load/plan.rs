@@ -2,6 +2,7 @@
 //! Whatever may fail on this machine fails here, before the engine says that it is armed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use rand::Rng;
@@ -10,7 +11,7 @@ use rand::rngs::SmallRng;
 use crate::contract::spec::{Duration, LoadSpec, Model};
 use crate::load::arrivals::exponential;
 use crate::load::check::check;
-use crate::load::http1::{contains::Needles, parse::Expected, render};
+use crate::load::http1::plan::RequestPlan;
 use crate::load::messages::plan::MessagesPlan;
 use crate::load::problem::Problem;
 use crate::load::sys;
@@ -18,33 +19,29 @@ use crate::load::tls::TlsPlan;
 
 pub struct Plan {
     pub spec: LoadSpec,
-    pub steps: Vec<StepPlan>,
+    /// The pause after each step.
+    pub pauses: Vec<Duration>,
     pub addresses: Vec<SocketAddr>,
     pub tls: Option<TlsPlan>,
-    /// Where users hold WebSockets.
-    pub messages: Option<MessagesPlan>,
+    pub protocol: ProtocolPlan,
 }
 
-pub struct StepPlan {
-    pub request: Vec<u8>,
-    pub expected: Expected,
-    status: Vec<u16>,
-    pub think: Duration,
-}
-
-impl StepPlan {
-    #[inline]
-    pub fn accepts(&self, status: u16) -> bool {
-        if self.status.is_empty() { (200..400).contains(&status) } else { self.status.contains(&status) }
-    }
+/// The protocol that all users speak, and what they say.
+pub enum ProtocolPlan {
+    Http1(Arc<[RequestPlan]>),
+    Messages(Arc<MessagesPlan>),
 }
 
 impl Plan {
-    /// Whether sends are scheduled ahead: arrivals, or pauses of users.
+    /// Whether sends are scheduled ahead: arrivals, sends at a pace, or pauses of users.
     pub fn schedules(&self) -> bool {
-        let pauses = |step: &StepPlan| step.think != Duration::default();
-        let paced = self.messages.as_ref().is_some_and(|messages| messages.pace.is_some());
-        matches!(self.spec.model, Model::Open { .. }) || paced || self.steps.iter().any(pauses)
+        matches!(self.spec.model, Model::Open { .. } | Model::Closed { pace: Some(_), .. })
+            || self.pauses.iter().any(|pause| *pause != Duration::default())
+    }
+
+    /// Whether users hold WebSockets, which are counted besides requests.
+    pub fn has_websockets(&self) -> bool {
+        self.spec.connection.websocket.is_some()
     }
 }
 
@@ -60,14 +57,13 @@ pub fn make(spec: LoadSpec, descriptor_limit: u64) -> Result<Plan, Problem> {
     check_descriptors(&spec, descriptor_limit)?;
     let tls = url.tls.then(|| TlsPlan::new(&spec.target.tls, &url.host)).transpose()?;
     let (Model::Closed { think, .. } | Model::Open { think, .. }) = spec.model;
-    let steps = spec.scenario.iter().map(|step| StepPlan {
-        request: render::request(step, &url.authority, spec.connection.keep_alive),
-        expected: Expected { head: step.method == "HEAD", needles: Needles::new(&step.checks.body_contains) },
-        status: step.checks.status.clone(),
-        think: step.think.unwrap_or(think),
-    });
-    let messages = MessagesPlan::new(&spec, &url.authority);
-    Ok(Plan { steps: steps.collect(), addresses, tls, messages, spec })
+    let pauses = spec.scenario.iter().map(|step| step.think.unwrap_or(think)).collect();
+    let request = |step| RequestPlan::new(step, &url.authority, spec.connection.keep_alive);
+    let protocol = match MessagesPlan::new(&spec, &url.authority) {
+        Some(messages) => ProtocolPlan::Messages(Arc::new(messages)),
+        None => ProtocolPlan::Http1(spec.scenario.iter().map(request).collect()),
+    };
+    Ok(Plan { pauses, addresses, tls, protocol, spec })
 }
 
 /// A pause of this length or distribution.

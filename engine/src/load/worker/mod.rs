@@ -1,33 +1,32 @@
 //! One event loop: an engine thread's users or arrivals, their connections, timers and counts, shared with nobody. It learns of
 //! edges through `Edges` and is woken through an eventfd; it reports through a channel at every edge.
-//! `wire` moves bytes, `users` decides what is sent next and when; `messages`, `members` and `paces` do the same for users
-//! that hold a WebSocket each. This file is the loop itself.
+//! What all protocols share is `core`; what bytes are sent when is the `Protocol`'s. This file is the loop itself.
 
-mod member;
-mod members;
+mod core;
+mod http1;
+mod lanes;
 mod messages;
-mod paces;
+mod open_model;
+mod protocol;
+mod share;
 mod slot;
-mod users;
-mod wire;
 
 use std::sync::Arc;
 
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
-
-use crate::clock::{now_ns, wall_ns};
-use crate::contract::events::Phase;
-use crate::load::http1::parse::{HeadCache, Partial};
-use crate::load::input::{Input, Report, Reports};
+use self::core::Core;
+use crate::clock::now_ns;
+use crate::contract::outcome::Outcome;
+use crate::load::input::Reports;
 use crate::load::phases::Edges;
-use crate::load::plan::Plan;
-use crate::load::recorder::Recorder;
-use crate::load::sys::{self, Epoll, Event, WRITABLE, Wake};
-use crate::load::timers::Timers;
-use member::Web;
-use slot::{Slot, State};
-use users::Open;
+use crate::load::plan::{Plan, ProtocolPlan};
+use crate::load::sys::{self, Errno, Event, FAILED, PEER_CLOSED, READABLE, WRITABLE, Wake};
+use crate::load::timers::Timer;
+use crate::load::tls::TlsError;
+use http1::Http1;
+use messages::Messages;
+use protocol::Protocol;
+pub use share::Share;
+use slot::State;
 
 /// Events taken per wait: few enough that what falls due meanwhile does not wait long.
 const EVENTS: usize = 256;
@@ -35,53 +34,45 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 const WAKE_TOKEN: u64 = u64::MAX;
 /// With a precision of 0, the stretch before a scheduled send that is spun.
 const SPIN_NS: u64 = 200_000;
-/// If the wall clock moves more than this against the monotonic one from batch to batch it was set: stamps are not believed.
-const STEADY_NS: u64 = 1_000_000;
 /// The longest nap through events.
 const NAP_NS: u64 = 5_000_000;
 /// Sweeps for timeouts come no closer than this: a timeout is found at most so late.
 const SWEEP_NS: u64 = 1_000_000;
+/// Due sends made before events are looked at again.
+const DUE_AT_ONCE: usize = 64;
+/// So much in one read comes close to what the kernel takes in for a connection at first (half of 128 KiB by default).
+const LARGE_BYTES: usize = 32 * 1024;
 
-/// A thread's share of the load.
-#[derive(Clone, Copy)]
-pub struct Share {
-    pub thread: u32,
-    pub threads: u32,
-}
+/// Runs a worker from an instant to the end.
+pub type Run = Box<dyn FnOnce(u64) + Send>;
 
-impl Share {
-    /// This thread's part of `whole` things dealt in turn.
-    pub fn of(self, whole: u32) -> u32 {
-        whole / self.threads + u32::from(self.thread < whole % self.threads)
-    }
-}
-
-pub struct Worker {
+/// Makes a thread's worker, with everything allocated before the run; nothing is sent yet. The plan chooses the protocol here.
+///
+/// # Errors
+/// The errno of epoll.
+pub fn prepare(
     plan: Arc<Plan>,
     share: Share,
     edges: Arc<Edges>,
-    reports: Reports,
-    epoll: Epoll,
     wake: Arc<Wake>,
-    slots: Vec<Slot>,
-    timers: Timers,
-    open: Option<Open>,
-    recorder: Recorder,
-    rng: SmallRng,
-    cache: HeadCache,
-    /// For the response being parsed, unless its connection has one of its own.
-    partial: Partial,
-    /// Requests gathered for one write; plain bytes out of TLS records.
-    gather: Vec<u8>,
+    reports: Reports,
+) -> Result<Run, Errno> {
+    let core = Core::new(plan.clone(), share, edges, reports)?;
+    let users = core.slots.len();
+    match &plan.protocol {
+        ProtocolPlan::Http1(steps) => Worker::boxed(core, wake, Http1::new(steps.clone())),
+        ProtocolPlan::Messages(messages) => Worker::boxed(core, wake, Messages::new(messages.clone(), users)),
+    }
+}
+
+struct Worker<P> {
+    core: Core,
+    protocol: P,
+    wake: Arc<Wake>,
+    /// Plain bytes out of TLS records.
     plain: Vec<u8>,
-    /// Users with WebSockets; empty where there are none.
-    web: Web,
-    /// The last reading of the clock.
-    now_ns: u64,
-    /// When what is being handled happened: `now_ns`, or the kernel's stamp of the bytes that were read.
-    done_ns: u64,
-    /// The kernel stamps what arrives, so that a nap through its arrival costs no exactness.
-    stamped: bool,
+    /// Connections whose socket may hold more than was read at once.
+    unread: Vec<u32>,
     /// Connections on which the server waits for the engine: through these no nap is taken.
     pressing: u32,
     /// Responses are larger than what the kernel takes in while nobody reads: no nap is taken through any request.
@@ -89,94 +80,46 @@ pub struct Worker {
     /// More is due than was sent at once, or more events are waiting than were taken.
     behind: bool,
     crowded: bool,
-    /// Wall clock minus monotonic clock, of this batch of events.
-    wall_offset_ns: u64,
-    wall_steady: bool,
     /// How late naps end, smoothed over some 16 of them.
     overslept_ns: u64,
-    /// No timer, arrival or sweep is due before this.
-    due_ns: u64,
-    sweep_ns: u64,
-    /// Connections opened so far: deals them to addresses.
-    dealt: u64,
-    draining: bool,
-    all_left: bool,
 }
 
-impl Worker {
-    /// Everything a thread needs, allocated before the run; nothing is sent yet.
-    ///
-    /// # Errors
-    /// The errno of epoll or eventfd.
-    pub fn new(
-        plan: Arc<Plan>,
-        share: Share,
-        edges: Arc<Edges>,
-        wake: Arc<Wake>,
-        reports: Reports,
-    ) -> Result<Worker, sys::Errno> {
-        let epoll = Epoll::new()?;
-        epoll.add_level(wake.fd(), WAKE_TOKEN)?;
-        let spec = &plan.spec;
-        let recorder = Recorder::new(edges.clone(), 0, spec.interval_ns, spec.histogram_every, plan.steps.len());
-        let seed = mix(spec.seed ^ mix(spec.first_user ^ mix(u64::from(share.thread))));
-        let mut worker = Worker {
-            share,
-            edges,
-            reports,
-            epoll,
+impl<P: Protocol> Worker<P> {
+    fn new(core: Core, wake: Arc<Wake>, protocol: P) -> Result<Worker<P>, Errno> {
+        core.epoll.add_level(wake.fd(), WAKE_TOKEN)?;
+        Ok(Worker {
+            core,
+            protocol,
             wake,
-            slots: Vec::new(),
-            timers: Timers::default(),
-            open: None,
-            recorder,
-            rng: SmallRng::seed_from_u64(seed),
-            cache: HeadCache::default(),
-            partial: Partial::default(),
-            gather: Vec::new(),
             plain: Vec::new(),
-            web: Web::default(),
-            now_ns: 0,
-            done_ns: 0,
-            stamped: false,
+            unread: Vec::new(),
             pressing: 0,
             large: false,
             behind: false,
             crowded: false,
-            wall_offset_ns: 0,
-            wall_steady: false,
             overslept_ns: 0,
-            due_ns: 0,
-            sweep_ns: 0,
-            dealt: u64::from(share.thread),
-            draining: false,
-            all_left: false,
-            plan,
-        };
-        worker.make_slots();
-        worker.stamped = worker.plan.schedules() && worker.plan.spec.precision_ns > 0;
-        Ok(worker)
+        })
+    }
+
+    fn boxed(core: Core, wake: Arc<Wake>, protocol: P) -> Result<Run, Errno> {
+        let worker = Worker::new(core, wake, protocol)?;
+        Ok(Box::new(move |go_ns| worker.run(go_ns)))
     }
 
     /// Runs from `go_ns` to the end, and reports.
-    pub fn run(mut self, go_ns: u64) {
+    fn run(mut self, go_ns: u64) {
         sys::least_timer_slack();
         let mut buffer = vec![0u8; READ_BUFFER_BYTES].into_boxed_slice();
         let mut events = [Event { events: 0, u64: 0 }; EVENTS];
-        let spec = &self.plan.spec;
-        self.recorder =
-            Recorder::new(self.edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, self.plan.steps.len());
-        self.start(go_ns);
-        self.now_ns = now_ns();
-        self.pass_edges();
-        while !self.over() {
-            if self.now_ns >= self.due_ns {
+        self.core.start(go_ns);
+        self.core.read_clock();
+        while !self.is_over() {
+            if self.core.now_ns >= self.core.due_ns {
                 self.run_due();
             }
             let count = self.wait(&mut events);
             if count == 0 {
-                self.now_ns = now_ns();
-                self.pass_edges();
+                self.core.read_clock();
             }
             for at in 0..count {
                 if let Some(next) = events.get(at + 1).filter(|_| at + 1 < count) {
@@ -184,7 +127,7 @@ impl Worker {
                 }
                 let event = events[at];
                 self.handle(event.u64, event.events, &mut buffer);
-                if self.now_ns >= self.due_ns {
+                if self.core.now_ns >= self.core.due_ns {
                     self.run_due();
                 }
             }
@@ -194,10 +137,11 @@ impl Worker {
     }
 
     /// The run is over, or drains and has nothing left to wait for.
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
+        let core = &self.core;
         let nothing_left =
-            self.recorder.in_flight() == 0 && self.timers.is_empty() && self.next_arrival_ns() == u64::MAX;
-        self.recorder.phase().is_none() || (self.draining && nothing_left && !self.web.stays())
+            core.recorder.in_flight() == 0 && core.timers.is_empty() && core.next_arrival_ns() == u64::MAX;
+        core.recorder.phase().is_none() || (core.draining && nothing_left && !self.protocol.stays())
     }
 
     /// Waits for events until something is due, plus what `precision` allows a send to be late.
@@ -206,45 +150,43 @@ impl Worker {
     /// worker naps until then, and takes the responses of that time together; the kernel has stamped their arrival. It never
     /// naps while a server waits for the engine: that wait would be counted as the server's.
     fn wait(&mut self, events: &mut [Event]) -> usize {
-        let precision_ns = self.plan.spec.precision_ns;
-        let scheduled_ns = self.timers.next_ns().min(self.next_arrival_ns());
+        let precision_ns = self.core.plan.spec.precision_ns;
+        let scheduled_ns = self.core.timers.next_ns().min(self.core.next_arrival_ns());
         let wake_ns = match precision_ns {
-            0 if scheduled_ns <= self.now_ns.saturating_add(SPIN_NS) => self.now_ns,
+            0 if scheduled_ns <= self.core.now_ns.saturating_add(SPIN_NS) => self.core.now_ns,
             0 => scheduled_ns - SPIN_NS,
             // A sleeper wakes late by some 30 to 100 us; what it was late by of late is part of the allowance.
             _ => scheduled_ns.saturating_add(precision_ns - self.overslept_ns.min(precision_ns / 2)),
         };
-        let wake_ns = wake_ns.min(self.recorder.next_edge_ns()).min(self.sweep_ns);
+        let wake_ns = wake_ns.min(self.core.recorder.next_edge_ns()).min(self.core.sweep_ns);
         let near_ns = precision_ns.saturating_mul(2).min(NAP_NS);
         let mut wait_ns =
-            if self.behind || !self.web.unread.is_empty() { 0 } else { wake_ns.saturating_sub(self.now_ns) };
-        if wait_ns > 0 && self.may_nap() && scheduled_ns <= self.now_ns.saturating_add(near_ns) {
-            let wake_ns = wake_ns.min(self.now_ns + NAP_NS);
+            if self.behind || !self.unread.is_empty() { 0 } else { wake_ns.saturating_sub(self.core.now_ns) };
+        if wait_ns > 0 && self.may_nap() && scheduled_ns <= self.core.now_ns.saturating_add(near_ns) {
+            let wake_ns = wake_ns.min(self.core.now_ns + NAP_NS);
             sys::sleep_until(wake_ns);
             let late_ns = now_ns().saturating_sub(wake_ns);
             self.overslept_ns = self.overslept_ns - self.overslept_ns / 16 + late_ns.min(NAP_NS) / 16;
             wait_ns = 0;
         }
-        let count = self.epoll.wait(events, wait_ns);
+        let count = self.core.epoll.wait(events, wait_ns);
         self.crowded = count == events.len();
-        if self.stamped && count > 0 {
-            let offset_ns = wall_ns().wrapping_sub(now_ns());
-            self.wall_steady = offset_ns.abs_diff(self.wall_offset_ns) < STEADY_NS;
-            self.wall_offset_ns = offset_ns;
+        if self.core.stamped && count > 0 {
+            self.core.compare_clocks();
         }
         count
     }
 
     /// Whether nobody waits for the engine.
     fn may_nap(&self) -> bool {
-        self.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.recorder.in_flight() > 0)
+        self.core.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.core.recorder.in_flight() > 0)
     }
 
     /// Keeps `pressing` up to date after whatever was done to a slot; `before`: whether it was pressing before that.
     #[inline]
     fn weigh(&mut self, index: usize, before: bool) {
-        if self.stamped {
-            let now = self.slots[index].is_pressing();
+        if self.core.stamped {
+            let now = self.core.slots[index].is_pressing();
             self.pressing = self.pressing + u32::from(now) - u32::from(before);
         }
     }
@@ -252,8 +194,8 @@ impl Worker {
     #[inline]
     fn prefetch(&self, token: u64) {
         let index = token as u32 as usize;
-        if index < self.slots.len() {
-            sys::prefetch(&raw const self.slots[index]);
+        if index < self.core.slots.len() {
+            sys::prefetch(&raw const self.core.slots[index]);
         }
     }
 
@@ -261,94 +203,235 @@ impl Worker {
     fn handle(&mut self, token: u64, flags: u32, buffer: &mut [u8]) {
         if token == WAKE_TOKEN {
             self.wake.clear();
-            self.read_clock();
+            self.core.read_clock();
             return;
         }
         let index = token as u32 as usize;
-        let slot = &self.slots[index];
+        let slot = &self.core.slots[index];
         if slot.generation != (token >> 32) as u16 || slot.state == State::Closed {
             return;
         }
-        let pressing = self.stamped && slot.is_pressing();
-        match slot.state {
-            State::Connecting => {
-                let generation = slot.generation;
-                self.connected(index, flags);
-                // An edge tells only once: what came along with the connection is taken now.
-                let slot = &self.slots[index];
-                if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
-                    match slot.state {
-                        State::Joining => self.exchange_messages(index, flags & !WRITABLE, buffer),
-                        _ => self.exchange(index, flags & !WRITABLE, buffer),
-                    }
-                }
+        let pressing = self.core.stamped && slot.is_pressing();
+        if slot.state == State::Connecting {
+            let generation = slot.generation;
+            self.connected(index, flags);
+            // An edge tells only once: what came along with the connection is taken now.
+            let slot = &self.core.slots[index];
+            if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
+                self.exchange(index, flags & !WRITABLE, buffer);
             }
-            State::Joining | State::Joined | State::Closing => self.exchange_messages(index, flags, buffer),
-            _ => self.exchange(index, flags, buffer),
+        } else {
+            self.exchange(index, flags, buffer);
         }
         self.weigh(index, pressing);
     }
 
-    /// Reads the clock, and closes intervals and phases that have ended: before anything is recorded at that instant.
-    #[inline]
-    fn read_clock(&mut self) -> u64 {
-        self.now_ns = now_ns();
-        self.pass_edges();
-        self.now_ns
+    /// The first event of a connecting socket.
+    fn connected(&mut self, index: usize, flags: u32) {
+        self.core.read_clock();
+        if flags & FAILED != 0
+            && let Some(outcome) = self.core.connect_error(index)
+        {
+            return self.protocol.connect_failed(&mut self.core, index, outcome);
+        }
+        self.protocol.connected(&mut self.core, index);
     }
 
-    /// Reads the clock for bytes that arrived at this instant of the wall clock. Edges are passed up to their arrival: they
-    /// belong to the interval in which they came.
+    /// An event on an open connection, or one in its TLS handshake.
     #[inline]
-    fn read_clock_for(&mut self, stamp_ns: Option<u64>) {
-        self.now_ns = now_ns();
-        self.done_ns = self.now_ns;
-        if let Some(stamp_ns) = stamp_ns.filter(|_| self.wall_steady) {
-            self.done_ns = stamp_ns.wrapping_sub(self.wall_offset_ns).min(self.now_ns);
+    fn exchange(&mut self, index: usize, flags: u32, buffer: &mut [u8]) {
+        let generation = self.core.slots[index].generation;
+        if flags & (PEER_CLOSED | FAILED) != 0 {
+            self.core.slots[index].peer_closed = true;
         }
-        if self.done_ns >= self.recorder.next_edge_ns() {
-            self.close_intervals();
+        if flags & (READABLE | PEER_CLOSED | FAILED) != 0 {
+            self.read(index, buffer);
         }
-    }
-
-    #[inline]
-    fn pass_edges(&mut self) {
-        self.done_ns = self.now_ns;
-        if self.now_ns >= self.recorder.next_edge_ns() {
-            self.close_intervals();
+        let slot = &self.core.slots[index];
+        if flags & WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
+            self.protocol.writable(&mut self.core, index);
         }
     }
 
+    #[inline]
+    fn read(&mut self, index: usize, buffer: &mut [u8]) {
+        let generation = self.core.slots[index].generation;
+        for _ in 0..P::READS_AT_ONCE {
+            match self.core.read_socket(index, buffer) {
+                Ok(0) if !self.core.is_in_handshake(index) => {
+                    return self.protocol.end_of_stream(&mut self.core, index);
+                }
+                Ok(0) => return self.protocol.connect_failed(&mut self.core, index, Outcome::TlsFailed),
+                Ok(count) => {
+                    self.core.recorder.received(count);
+                    self.large |= count >= LARGE_BYTES;
+                    if self.core.plan.tls.is_some() {
+                        self.receive_records(index, &buffer[..count]);
+                    } else {
+                        self.protocol.receive(&mut self.core, index, &mut buffer[..count]);
+                        self.protocol.flush(&mut self.core, index);
+                    }
+                    let slot = &self.core.slots[index];
+                    if slot.generation != generation || (count < buffer.len() && !slot.peer_closed) {
+                        return;
+                    }
+                }
+                Err(libc::EAGAIN) => return,
+                Err(libc::EINTR) => {}
+                Err(_) => {
+                    let shakes = self.core.is_in_handshake(index);
+                    return self.lose(index, shakes, Outcome::Reset);
+                }
+            }
+        }
+        self.unread.push(index as u32);
+    }
+
+    /// Goes on with connections that had more than was read at once.
+    #[inline]
+    fn read_on(&mut self, buffer: &mut [u8]) {
+        for index in std::mem::take(&mut self.unread) {
+            let index = index as usize;
+            if !matches!(self.core.slots[index].state, State::Closed | State::Connecting) {
+                let pressing = self.core.slots[index].is_pressing();
+                self.read(index, buffer);
+                self.weigh(index, pressing);
+            }
+        }
+    }
+
+    /// TLS records become plain bytes.
+    fn receive_records(&mut self, index: usize, records: &[u8]) {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let slot = &mut self.core.slots[index];
+        let generation = slot.generation;
+        let (mut shakes, mut shook) = (false, false);
+        let received = slot.tls().map_or(Err(TlsError::Broken), |tls| {
+            shakes = tls.handshaking();
+            let received = tls.receive(records, &mut plain);
+            shook = shakes && !tls.handshaking();
+            received
+        });
+        if shook {
+            self.protocol.secured(&mut self.core, index);
+        }
+        if !plain.is_empty() {
+            self.protocol.receive(&mut self.core, index, &mut plain);
+        }
+        self.plain = plain;
+        if self.core.slots[index].generation != generation {
+            return;
+        }
+        match received {
+            Ok(()) => self.protocol.flush(&mut self.core, index),
+            Err(_) => self.lose(index, shakes, Outcome::TlsFailed),
+        }
+    }
+
+    /// A connection is of no use any more; `shakes`: its TLS handshake was under way.
+    fn lose(&mut self, index: usize, shakes: bool, outcome: Outcome) {
+        if shakes {
+            self.protocol.connect_failed(&mut self.core, index, Outcome::TlsFailed);
+        } else {
+            self.protocol.broken(&mut self.core, index, outcome);
+        }
+    }
+
+    /// Everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
-    fn close_intervals(&mut self) {
-        let phase_ended = self.recorder.pass(self.done_ns);
-        for snapshot in self.recorder.take_snapshots() {
-            // The coordinator outlives its workers; if it has gone, the process is ending.
-            let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));
+    fn run_due(&mut self) {
+        // What is done here may read a clock that has passed the end of the window. What was due before that end is sent all
+        // the same, in the next turn; only then is the rest called off.
+        let draining = self.core.draining;
+        let end_ns = self.core.edges.measure_end();
+        let until_ns = self.core.now_ns.saturating_add(1).min(end_ns);
+        for _ in 0..DUE_AT_ONCE {
+            if let Some(timer) = self.core.timers.pop_before(until_ns) {
+                self.fire(timer);
+            } else if self.core.next_arrival_ns() < until_ns {
+                self.arrive();
+            } else {
+                if draining {
+                    self.call_off(end_ns);
+                }
+                break;
+            }
         }
-        if phase_ended && !self.draining && matches!(self.recorder.phase(), Some(Phase::Drain) | None) {
-            self.draining = true;
-            self.due_ns = 0;
+        if self.core.now_ns >= self.core.sweep_ns {
+            self.sweep();
         }
+        let scheduled_ns = self.core.timers.next_ns().min(self.core.next_arrival_ns());
+        self.behind = scheduled_ns < until_ns || self.core.draining != draining;
+        self.core.due_ns = if self.behind { 0 } else { scheduled_ns.min(self.core.sweep_ns) };
     }
 
-    /// Ends all that is still in flight, and reports.
+    fn fire(&mut self, timer: Timer) {
+        let index = timer.slot as usize;
+        let pressing = self.core.slots[index].is_pressing();
+        self.protocol.fire(&mut self.core, timer);
+        self.weigh(index, pressing);
+    }
+
+    /// The next arrival is taken off the schedule and begins, or is dropped where no room is.
+    fn arrive(&mut self) {
+        let now_ns = self.core.read_clock();
+        let core = &mut self.core;
+        let Some(open) = &mut core.open else { return };
+        let intended_ns = open.take();
+        let Some(index) = open.begin(&mut core.slots) else { return core.recorder.dropped(intended_ns, now_ns) };
+        let slot = &mut core.slots[index];
+        let pressing = slot.is_pressing();
+        slot.lanes += 1;
+        core.recorder.users_changed(1, now_ns);
+        self.protocol.arrive(core, index, intended_ns);
+        self.weigh(index, pressing);
+    }
+
+    /// No more is scheduled.
+    fn call_off(&mut self, end_ns: u64) {
+        if let Some(open) = &mut self.core.open {
+            open.next_ns = u64::MAX;
+        }
+        self.protocol.call_off(&mut self.core, end_ns);
+    }
+
+    /// Finds requests and connections whose time is up. The next sweep comes when the first of those now in flight could be:
+    /// whatever is sent meanwhile has more time.
+    fn sweep(&mut self) {
+        let timeouts = &self.core.plan.spec.timeouts;
+        let mut next_ns = self.core.now_ns + timeouts.connect_ns.min(timeouts.request_ns);
+        for index in 0..self.core.slots.len() {
+            let Some((left_ns, outcome)) = self.protocol.time_left(&self.core, index) else { continue };
+            if left_ns > 0 {
+                next_ns = next_ns.min(self.core.now_ns + left_ns);
+            } else {
+                let pressing = self.core.slots[index].is_pressing();
+                self.core.read_clock();
+                self.protocol.time_is_up(&mut self.core, index, outcome);
+                self.weigh(index, pressing);
+            }
+        }
+        let next_ns = self.protocol.swept(&mut self.core, next_ns);
+        self.core.sweep_ns = next_ns.max(self.core.now_ns + SWEEP_NS);
+    }
+
+    /// Ends all that is still in flight, drops arrivals that were due and never sent, and reports.
     fn finish(mut self) {
-        let end_ns = if self.recorder.phase().is_none() { self.edges.over().min(self.now_ns) } else { self.now_ns };
-        self.abandon(end_ns);
-        self.recorder.websocket.tallies = std::mem::take(&mut self.web.desk.tallies);
-        let (snapshots, report) = self.recorder.finish(end_ns);
-        for snapshot in snapshots {
-            let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));
+        let core = &mut self.core;
+        let end_ns = if core.recorder.phase().is_none() { core.edges.over().min(core.now_ns) } else { core.now_ns };
+        core.draining = true;
+        core.now_ns = end_ns;
+        core.done_ns = end_ns;
+        let window_end_ns = core.edges.measure_end().min(end_ns);
+        while let Some(open) = core.open.as_mut().filter(|open| open.next_ns < window_end_ns) {
+            core.recorder.dropped(open.take(), end_ns);
         }
-        let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Final(Box::new(report))));
+        self.call_off(window_end_ns);
+        self.protocol.abandon(&mut self.core);
+        self.core.finish(end_ns);
     }
 }
 
-/// Spreads nearby seeds (SplitMix64's finaliser, Steele et al. 2014).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+#[cfg(test)]
+mod tests;

@@ -190,6 +190,11 @@ impl Slot {
         }
     }
 
+    /// Which of its user's connections this is, roughly: what `Timer::life` is compared with.
+    pub fn life(&self) -> u8 {
+        self.generation as u8
+    }
+
     pub fn tls(&mut self) -> Option<&mut TlsConnection> {
         self.extra.as_mut().and_then(|extra| extra.tls.as_mut())
     }

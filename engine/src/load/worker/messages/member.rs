@@ -1,6 +1,9 @@
-//! What a worker keeps of users that hold a WebSocket each, beside their slots. No system call is made here, and nothing decided.
+//! The state of users that hold a WebSocket each, beside their slots. No system call is made here, and nothing decided.
+
+use std::sync::Arc;
 
 use crate::load::flight::Flight;
+use crate::load::messages::plan::MessagesPlan;
 use crate::load::messages::session::{Desk, Session};
 
 /// One user. Some 250 bytes: together with its slot, its timer and the queue of its requests half a KiB.
@@ -41,8 +44,8 @@ pub struct Blocked {
 }
 
 /// All users of a worker, and what is used for one of them at a time.
-#[derive(Default)]
-pub struct Web {
+pub struct Messages {
+    pub plan: Arc<MessagesPlan>,
     pub members: Vec<Member>,
     pub desk: Desk,
     /// Messages without an answer among what is about to be written.
@@ -51,8 +54,6 @@ pub struct Web {
     pub written: Vec<Flight>,
     /// Messages sent, one after the other, without a look at anything else.
     pub burst: u32,
-    /// Connections whose socket may hold more than was read at once.
-    pub unread: Vec<u32>,
     /// Connections that wait for the server's close frame.
     pub closing: u32,
     /// At the end, users stay for deliveries until none has come for a while: until this instant.
@@ -61,16 +62,22 @@ pub struct Web {
     pub called_off: bool,
 }
 
-impl Web {
-    pub fn make_members(&mut self, users: usize) {
-        self.members.reserve_exact(users);
-        self.members.resize_with(users, Member::default);
-    }
-
-    /// At the end of the run there is something left to wait for besides answers.
-    #[inline]
-    pub fn stays(&self) -> bool {
-        self.closing > 0 || self.lingers_until_ns.is_some()
+impl Messages {
+    pub fn new(plan: Arc<MessagesPlan>, users: usize) -> Messages {
+        let mut members = Vec::new();
+        members.reserve_exact(users);
+        members.resize_with(users, Member::default);
+        Messages {
+            plan,
+            members,
+            desk: Desk::default(),
+            one_way: Vec::new(),
+            written: Vec::new(),
+            burst: 0,
+            closing: 0,
+            lingers_until_ns: None,
+            called_off: false,
+        }
     }
 }
 

@@ -1,0 +1,314 @@
+//! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock, counts. Nothing here
+//! depends on the bytes that are sent.
+
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::open_model::OpenModel;
+use super::share::Share;
+use super::slot::{Slot, State};
+use crate::clock::{now_ns, wall_ns};
+use crate::contract::events::Phase;
+use crate::contract::outcome::Outcome;
+use crate::contract::spec::Model;
+use crate::load::input::{Input, Report, Reports};
+use crate::load::phases::Edges;
+use crate::load::plan::Plan;
+use crate::load::recorder::Recorder;
+use crate::load::sys::{self, Epoll, Errno};
+use crate::load::timers::{Timer, Timers};
+
+/// If the wall clock moves more than this against the monotonic one from batch to batch it was set: stamps are not believed.
+const STEADY_NS: u64 = 1_000_000;
+
+pub struct Core {
+    pub plan: Arc<Plan>,
+    pub edges: Arc<Edges>,
+    pub epoll: Epoll,
+    pub slots: Vec<Slot>,
+    pub timers: Timers,
+    /// Arrivals of the open model; none in the closed one.
+    pub open: Option<OpenModel>,
+    pub recorder: Recorder,
+    pub rng: SmallRng,
+    /// The last reading of the clock.
+    pub now_ns: u64,
+    /// When what is being handled happened: `now_ns`, or the kernel's stamp of the bytes that were read.
+    pub done_ns: u64,
+    /// The kernel stamps what arrives, so that a nap through its arrival costs no exactness.
+    pub stamped: bool,
+    /// No timer, arrival or sweep is due before this.
+    pub due_ns: u64,
+    pub sweep_ns: u64,
+    pub draining: bool,
+    share: Share,
+    reports: Reports,
+    /// Wall clock minus monotonic clock, of this batch of events.
+    wall_offset_ns: u64,
+    wall_steady: bool,
+    /// Connections opened so far: deals them to addresses.
+    dealt: u64,
+    all_left: bool,
+}
+
+impl Core {
+    /// # Errors
+    /// The errno of epoll.
+    pub fn new(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, reports: Reports) -> Result<Core, Errno> {
+        let spec = &plan.spec;
+        let seed = mix(spec.seed ^ mix(spec.first_user ^ mix(u64::from(share.thread))));
+        let mut slots = Vec::new();
+        if let Model::Closed { users, requests_per_user, .. } = spec.model {
+            let requests_left = requests_per_user.map_or(u32::MAX, |most| most as u32);
+            let users = share.of(users) as usize;
+            slots.reserve_exact(users);
+            slots.resize_with(users, || Slot::new(requests_left));
+        }
+        Ok(Core {
+            epoll: Epoll::new()?,
+            slots,
+            timers: Timers::default(),
+            open: None,
+            recorder: recorder(&plan, &edges, 0),
+            rng: SmallRng::seed_from_u64(seed),
+            now_ns: 0,
+            done_ns: 0,
+            stamped: plan.schedules() && spec.precision_ns > 0,
+            due_ns: 0,
+            sweep_ns: 0,
+            draining: false,
+            share,
+            reports,
+            wall_offset_ns: 0,
+            wall_steady: false,
+            dealt: u64::from(share.thread),
+            all_left: false,
+            edges,
+            plan,
+        })
+    }
+
+    /// Lays down the starts of the users, or the schedule of the arrivals.
+    pub fn start(&mut self, go_ns: u64) {
+        self.recorder = recorder(&self.plan, &self.edges, go_ns);
+        let spec = &self.plan.spec;
+        match &spec.model {
+            Model::Closed { users, ramp_ns, .. } => {
+                for slot in 0..self.slots.len() {
+                    let user = slot as u64 * u64::from(self.share.threads) + u64::from(self.share.thread);
+                    let after_ns = (u128::from(*ramp_ns) * u128::from(user) / u128::from(*users)) as u64;
+                    let due_ns = go_ns + after_ns;
+                    self.timers.push(Timer { due_ns, pause_ns: 0, slot: slot as u32, step: 0, arrives: true, life: 0 });
+                }
+                self.all_left = self.slots.is_empty();
+                if self.all_left {
+                    self.report(Report::AllLeft(go_ns));
+                }
+            }
+            Model::Open { .. } => {
+                let seed = rand::Rng::random(&mut self.rng);
+                self.open = OpenModel::new(spec, self.share, go_ns, seed);
+            }
+        }
+        self.sweep_ns = go_ns;
+    }
+
+    /// When the next arrival is intended; `u64::MAX`: there is none.
+    #[inline]
+    pub fn next_arrival_ns(&self) -> u64 {
+        self.open.as_ref().map_or(u64::MAX, |open| open.next_ns)
+    }
+
+    pub fn set_timer(&mut self, timer: Timer) {
+        self.due_ns = self.due_ns.min(timer.due_ns);
+        self.timers.push(timer);
+    }
+
+    /// Has the next sweep for timeouts begin no later than this.
+    pub fn sweep_by(&mut self, at_ns: u64) {
+        self.sweep_ns = self.sweep_ns.min(at_ns);
+        self.due_ns = self.due_ns.min(at_ns);
+    }
+
+    /// The index in the fleet of the user on this slot.
+    pub fn user(&self, index: usize) -> u64 {
+        self.plan.spec.first_user + index as u64 * u64::from(self.share.threads) + u64::from(self.share.thread)
+    }
+
+    /// Reads the clock, and closes intervals and phases that have ended: before anything is recorded at that instant.
+    #[inline]
+    pub fn read_clock(&mut self) -> u64 {
+        self.now_ns = now_ns();
+        self.pass_edges();
+        self.now_ns
+    }
+
+    /// Reads the clock for bytes that arrived at this instant of the wall clock. Edges are passed up to their arrival: they
+    /// belong to the interval in which they came.
+    #[inline]
+    fn read_clock_for(&mut self, stamp_ns: Option<u64>) {
+        self.now_ns = now_ns();
+        self.done_ns = self.now_ns;
+        if let Some(stamp_ns) = stamp_ns.filter(|_| self.wall_steady) {
+            self.done_ns = stamp_ns.wrapping_sub(self.wall_offset_ns).min(self.now_ns);
+        }
+        if self.done_ns >= self.recorder.next_edge_ns() {
+            self.close_intervals();
+        }
+    }
+
+    /// Compares the wall clock, which stamps arrivals, with the monotonic one.
+    pub fn compare_clocks(&mut self) {
+        let offset_ns = wall_ns().wrapping_sub(now_ns());
+        self.wall_steady = offset_ns.abs_diff(self.wall_offset_ns) < STEADY_NS;
+        self.wall_offset_ns = offset_ns;
+    }
+
+    #[inline]
+    fn pass_edges(&mut self) {
+        self.done_ns = self.now_ns;
+        if self.now_ns >= self.recorder.next_edge_ns() {
+            self.close_intervals();
+        }
+    }
+
+    #[cold]
+    fn close_intervals(&mut self) {
+        let phase_ended = self.recorder.pass(self.done_ns);
+        for snapshot in self.recorder.take_snapshots() {
+            // The coordinator outlives its workers; if it has gone, the process is ending.
+            let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));
+        }
+        if phase_ended && !self.draining && matches!(self.recorder.phase(), Some(Phase::Drain) | None) {
+            self.draining = true;
+            self.due_ns = 0;
+        }
+    }
+
+    /// Opens a slot's connection: the first event on it says whether it stands.
+    ///
+    /// # Errors
+    /// The outcome of all that was to be sent on it.
+    pub fn connect(&mut self, index: usize) -> Result<(), Outcome> {
+        let target = &self.plan.spec.target;
+        let turn = self.dealt as usize;
+        self.dealt += u64::from(self.share.threads);
+        let address = &self.plan.addresses[turn % self.plan.addresses.len()];
+        let sources = &target.source_addresses;
+        // Sources change once all addresses have been dealt, so that every pair occurs.
+        let source = (!sources.is_empty()).then(|| sources[turn / self.plan.addresses.len() % sources.len()]);
+        let tls = self.plan.tls.as_ref().map(|tls| tls.connection()).transpose();
+        let fd = sys::connect(address, source).map_err(connect_outcome)?;
+        let Ok(tls) = tls else {
+            sys::close(fd);
+            return Err(Outcome::TlsFailed);
+        };
+        let slot = &mut self.slots[index];
+        slot.fd = fd;
+        slot.state = State::Connecting;
+        slot.connect_us = (self.now_ns / 1_000) as u32;
+        if tls.is_some() {
+            slot.extra.get_or_insert_default().tls = tls;
+        }
+        if self.stamped {
+            // Where it is refused, reads carry no stamp and the clock is read instead.
+            let _ = sys::stamp_arrivals(fd);
+        }
+        let token = index as u64 | u64::from(slot.generation) << 32;
+        self.recorder.connections_changed(1);
+        self.epoll.add(fd, token).map_err(|_| Outcome::NoDescriptors)
+    }
+
+    /// The outcome if the connection that was begun has failed.
+    pub fn connect_error(&self, index: usize) -> Option<Outcome> {
+        let code = sys::socket_error(self.slots[index].fd);
+        (code != 0).then(|| connect_outcome(code))
+    }
+
+    /// Counts a connection that stands, with TLS where there is any.
+    pub fn connection_stands(&mut self, index: usize) {
+        let took_ns = self.connecting_ns(index);
+        self.recorder.connections.opened += 1;
+        self.recorder.connections.connect_time.record(took_ns);
+    }
+
+    /// ns since connect() was called, from its stamp in us; wraps after 71 minutes, which no connect takes.
+    pub fn connecting_ns(&self, index: usize) -> u64 {
+        let now_us = (now_ns().max(self.now_ns) / 1_000) as u32;
+        u64::from(now_us.wrapping_sub(self.slots[index].connect_us)) * 1_000
+    }
+
+    /// The TLS handshake of a connection is under way.
+    pub fn is_in_handshake(&mut self, index: usize) -> bool {
+        self.slots[index].tls().is_some_and(|tls| tls.handshaking())
+    }
+
+    /// Reads once, and then the clock.
+    #[inline]
+    pub fn read_socket(&mut self, index: usize, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let fd = self.slots[index].fd;
+        if self.stamped {
+            let read = sys::read_stamped(fd, buffer);
+            self.read_clock_for(read.ok().and_then(|(_, stamp_ns)| stamp_ns));
+            read.map(|(count, _)| count)
+        } else {
+            let read = sys::read(fd, buffer);
+            self.read_clock();
+            read
+        }
+    }
+
+    pub fn close(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        sys::close(slot.fd);
+        slot.reset();
+        self.recorder.connections_changed(-1);
+    }
+
+    /// Reports that every user has left, once, if that is so and the run goes on.
+    pub fn report_if_all_left(&mut self) {
+        if self.recorder.users() == 0 && self.timers.is_empty() && !self.all_left && !self.draining {
+            self.all_left = true;
+            self.report(Report::AllLeft(self.now_ns));
+        }
+    }
+
+    fn report(&self, report: Report) {
+        let _ = self.reports.send(Input::Report(self.share.thread as usize, report));
+    }
+
+    /// Closes the counts, and reports them.
+    pub fn finish(self, end_ns: u64) {
+        let thread = self.share.thread as usize;
+        let (snapshots, report) = self.recorder.finish(end_ns);
+        for snapshot in snapshots {
+            let _ = self.reports.send(Input::Report(thread, Report::Interval(Box::new(snapshot))));
+        }
+        let _ = self.reports.send(Input::Report(thread, Report::Final(Box::new(report))));
+    }
+}
+
+fn recorder(plan: &Plan, edges: &Arc<Edges>, go_ns: u64) -> Recorder {
+    let spec = &plan.spec;
+    Recorder::new(edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, spec.scenario.len())
+}
+
+fn connect_outcome(code: Errno) -> Outcome {
+    match code {
+        libc::ECONNREFUSED => Outcome::ConnectRefused,
+        libc::ETIMEDOUT => Outcome::ConnectTimeout,
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => Outcome::NoDescriptors,
+        libc::EADDRNOTAVAIL => Outcome::NoPorts,
+        _ => Outcome::ConnectFailed,
+    }
+}
+
+/// Spreads nearby seeds (SplitMix64's finaliser, Steele et al. 2014).
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,375 @@
+//! HTTP/1: requests are written, responses are read, and every way in which that fails. Users and arrivals go through their `lanes`.
+//! One read and one write per request: sockets are registered once, edge-triggered; a read that did not fill the buffer has
+//! emptied the socket; a response that ends is followed by the next request at once.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::protocol::Protocol;
+use super::slot::{Slot, State};
+use crate::contract::outcome::Outcome;
+use crate::load::http1::parse::{HeadCache, Partial, Progress, Response};
+use crate::load::http1::plan::RequestPlan;
+use crate::load::sys;
+use crate::load::timers::Timer;
+
+/// Requests gathered for one write beyond the first stop here.
+const GATHER_BYTES: usize = 64 * 1024;
+
+pub struct Http1 {
+    steps: Arc<[RequestPlan]>,
+    cache: HeadCache,
+    /// For the response being parsed, unless its connection has one of its own.
+    partial: Partial,
+    /// Requests gathered for one write.
+    gather: Vec<u8>,
+}
+
+impl Protocol for Http1 {
+    /// A socket is read until it is empty: no more comes than what was asked for.
+    const READS_AT_ONCE: usize = usize::MAX;
+
+    fn fire(&mut self, core: &mut Core, timer: Timer) {
+        let index = timer.slot as usize;
+        if timer.arrives {
+            core.start_user(index, timer.due_ns);
+        } else {
+            core.end_pause(&timer);
+        }
+        self.advance(core, index);
+    }
+
+    fn arrive(&mut self, core: &mut Core, index: usize, intended_ns: u64) {
+        core.send_at(index, 0, intended_ns, core.now_ns);
+        self.advance(core, index);
+    }
+
+    fn connected(&mut self, core: &mut Core, index: usize) {
+        if core.slots[index].tls().is_some() {
+            core.slots[index].state = State::Handshake;
+            return self.flush_tls(core, index);
+        }
+        self.established(core, index);
+        self.advance(core, index);
+    }
+
+    fn connect_failed(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+        core.recorder.connections.failed += 1;
+        self.fail_all(core, index, outcome);
+    }
+
+    /// After the responses in these bytes, the requests that they made room for are written together.
+    #[inline]
+    fn receive(&mut self, core: &mut Core, index: usize, bytes: &mut [u8]) {
+        let mut bytes = &*bytes;
+        let generation = core.slots[index].generation;
+        while !bytes.is_empty() {
+            let slot = &mut core.slots[index];
+            if slot.begun() == 0 {
+                // Bytes that nobody asked for: the connection is of no use any more.
+                return self.fail(core, index, Outcome::BadResponse);
+            }
+            let expected = &self.steps[usize::from(slot.front().step_index())].expected;
+            let partial = match &mut slot.extra {
+                Some(extra) => &mut extra.partial,
+                None => &mut self.partial,
+            };
+            let mut parser = slot.parser;
+            let progress = parser.feed(&mut self.cache, partial, expected, bytes);
+            slot.parser = parser;
+            match progress {
+                Progress::Done(used, response) => {
+                    bytes = &bytes[used..];
+                    self.answered(core, index, response);
+                    if core.slots[index].generation != generation {
+                        break;
+                    }
+                }
+                Progress::More => {
+                    if slot.extra.is_none() && !self.partial.is_empty() {
+                        let partial = std::mem::take(&mut self.partial);
+                        slot.extra.insert(Box::default()).partial = partial;
+                    }
+                    break;
+                }
+                Progress::Bad(_) => {
+                    self.partial.clear();
+                    return self.fail(core, index, Outcome::BadResponse);
+                }
+            }
+        }
+        self.advance(core, index);
+    }
+
+    /// Requests are written as soon as responses have made room for them: only TLS may have more to say.
+    #[inline]
+    fn flush(&mut self, core: &mut Core, index: usize) {
+        if core.plan.tls.is_some() {
+            self.flush_tls(core, index);
+        }
+    }
+
+    fn writable(&mut self, core: &mut Core, index: usize) {
+        if core.plan.tls.is_some() {
+            self.flush_tls(core, index);
+        } else if core.slots[index].unwritten > 0 {
+            self.write_requests(core, index);
+        }
+    }
+
+    /// This is the end of a body without a length, a lost request, or an idle connection that goes.
+    fn end_of_stream(&mut self, core: &mut Core, index: usize) {
+        let slot = &mut core.slots[index];
+        if slot.in_flight > 0 {
+            let expected = &self.steps[usize::from(slot.front().step_index())].expected;
+            let partial = match &mut slot.extra {
+                Some(extra) => &mut extra.partial,
+                None => &mut self.partial,
+            };
+            let mut parser = slot.parser;
+            if let Some(response) = parser.end_of_stream(partial, expected) {
+                self.answered(core, index, response);
+                return self.advance(core, index);
+            }
+        }
+        core.recorder.connections.closed_by_peer += 1;
+        self.fail(core, index, Outcome::ClosedEarly);
+    }
+
+    fn broken(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+        core.recorder.connections.closed_by_peer += u64::from(outcome == Outcome::Reset);
+        self.fail(core, index, outcome);
+    }
+
+    fn time_left(&self, core: &Core, index: usize) -> Option<(u64, Outcome)> {
+        let slot = &core.slots[index];
+        if slot.in_flight == 0 {
+            return None;
+        }
+        let timeouts = &core.plan.spec.timeouts;
+        let left_ns = (slot.front().sent_ns + timeouts.request_ns).saturating_sub(core.now_ns);
+        if matches!(slot.state, State::Connecting | State::Handshake) {
+            let connect_left_ns = timeouts.connect_ns.saturating_sub(core.connecting_ns(index));
+            // The stamp of connect() is in us: a difference of less is none.
+            if connect_left_ns <= left_ns.saturating_add(1_000) {
+                return Some((left_ns.min(connect_left_ns), Outcome::ConnectTimeout));
+            }
+        }
+        Some((left_ns, Outcome::Timeout))
+    }
+
+    fn time_is_up(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+        self.fail(core, index, outcome);
+    }
+
+    fn call_off(&mut self, core: &mut Core, end_ns: u64) {
+        core.end_pauses(end_ns);
+    }
+
+    fn abandon(&mut self, core: &mut Core) {
+        for index in 0..core.slots.len() {
+            for _ in 0..core.slots[index].in_flight {
+                core.end_request(index, Outcome::Unfinished);
+            }
+            if core.slots[index].state != State::Closed {
+                core.close(index);
+            }
+        }
+    }
+}
+
+impl Http1 {
+    pub fn new(steps: Arc<[RequestPlan]>) -> Http1 {
+        Http1 { steps, cache: HeadCache::default(), partial: Partial::default(), gather: Vec::new() }
+    }
+
+    /// Brings a slot's requests on their way: opens the connection, or writes.
+    #[inline]
+    fn advance(&mut self, core: &mut Core, index: usize) {
+        let slot = &core.slots[index];
+        if slot.unwritten == 0 {
+            return;
+        }
+        match slot.state {
+            State::Closed => {
+                if let Err(outcome) = core.connect(index) {
+                    self.connect_failed(core, index, outcome);
+                }
+            }
+            State::Fresh | State::Open => self.write_requests(core, index),
+            // The rest comes with the next event.
+            _ => {}
+        }
+    }
+
+    /// The connection stands, and with it TLS where there is any.
+    fn established(&mut self, core: &mut Core, index: usize) {
+        core.slots[index].state = State::Fresh;
+        core.connection_stands(index);
+    }
+
+    fn write_requests(&mut self, core: &mut Core, index: usize) {
+        if core.plan.tls.is_some() {
+            return self.write_tls_requests(core, index);
+        }
+        while core.slots[index].unwritten > 0 {
+            let slot = &mut core.slots[index];
+            let written = if slot.unwritten == 1 {
+                let step = if slot.in_flight == 1 { slot.front().step_index() } else { last_step(slot) };
+                sys::write(slot.fd, &self.steps[usize::from(step)].request[slot.offset as usize..])
+            } else {
+                self.gather.clear();
+                for step in slot.unwritten_steps() {
+                    self.gather.extend_from_slice(&self.steps[usize::from(step)].request);
+                    if self.gather.len() >= GATHER_BYTES {
+                        break;
+                    }
+                }
+                sys::write(slot.fd, &self.gather[slot.offset as usize..])
+            };
+            match written {
+                Ok(count) => self.wrote(core, index, count),
+                Err(libc::EAGAIN) => return,
+                Err(libc::EINTR) => {}
+                Err(_) => return self.write_failed(core, index),
+            }
+        }
+    }
+
+    /// Accounts for bytes of the unwritten requests, oldest first.
+    #[inline]
+    fn wrote(&mut self, core: &mut Core, index: usize, count: usize) {
+        core.recorder.wrote(count);
+        let slot = &mut core.slots[index];
+        let mut left = slot.offset as usize + count;
+        while slot.unwritten > 0 {
+            let step = if slot.in_flight == 1 {
+                slot.front().step_index()
+            } else {
+                slot.unwritten_steps().next().unwrap_or(0)
+            };
+            let length = self.steps[usize::from(step)].request.len();
+            if left < length {
+                break;
+            }
+            left -= length;
+            slot.unwritten -= 1;
+        }
+        slot.offset = left as u32;
+    }
+
+    /// The peer no longer takes bytes. A kept connection may have been closed while it was idle: then nothing of the request
+    /// has left, and it goes to a new connection. On a connection that never answered it is a failure.
+    fn write_failed(&mut self, core: &mut Core, index: usize) {
+        core.recorder.connections.closed_by_peer += 1;
+        if core.slots[index].state == State::Fresh {
+            self.fail_all(core, index, Outcome::Reset);
+        } else {
+            self.fail(core, index, Outcome::Reset);
+        }
+    }
+
+    /// The oldest request of a connection has its response.
+    #[inline]
+    fn answered(&mut self, core: &mut Core, index: usize, response: Response) {
+        let slot = &mut core.slots[index];
+        slot.state = State::Open;
+        if slot.extra.is_some() {
+            slot.shed();
+        }
+        let step = &self.steps[usize::from(slot.front().step_index())];
+        let outcome = if !step.accepts(response.status) {
+            core.recorder.rejected(response.status);
+            Outcome::StatusRejected
+        } else if !response.contains {
+            Outcome::CheckFailed
+        } else {
+            Outcome::Ok
+        };
+        let keep_alive = core.plan.spec.connection.keep_alive;
+        // A response to a request that is only half written: the rest of it would be taken for another request.
+        let cut_short = slot.in_flight == slot.unwritten;
+        // The peer has closed its side and owes no answer any more: what is not written yet needs a new connection.
+        let closed = slot.peer_closed && slot.in_flight - 1 == slot.unwritten;
+        if response.closes || closed || cut_short || !keep_alive {
+            core.recorder.connections.closed_by_peer += u64::from((response.closes || closed) && keep_alive);
+            let lost = slot.begun() - 1;
+            core.close(index);
+            core.end_request(index, outcome);
+            for _ in 0..lost {
+                core.end_request(index, Outcome::ClosedEarly);
+            }
+        } else {
+            core.end_request(index, outcome);
+        }
+    }
+
+    /// The connection is lost with all requests of which a byte was written; the others go to a new one.
+    fn fail(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+        let slot = &core.slots[index];
+        if slot.state < State::Fresh {
+            return self.connect_failed(core, index, outcome);
+        }
+        if slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0 {
+            return self.fail_all(core, index, outcome);
+        }
+        // A late or bad response is the oldest request's; those behind it only lose their connection.
+        let behind = match outcome {
+            Outcome::Timeout | Outcome::BadResponse => Outcome::ClosedEarly,
+            outcome => outcome,
+        };
+        let lost = slot.begun();
+        core.close(index);
+        for nth in 0..lost {
+            core.end_request(index, if nth == 0 { outcome } else { behind });
+        }
+        self.advance(core, index);
+    }
+
+    /// The connection is lost with all its requests: they could not even begin.
+    fn fail_all(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+        let lost = core.slots[index].in_flight;
+        if core.slots[index].state != State::Closed {
+            core.close(index);
+        }
+        core.slots[index].unwritten = 0;
+        for _ in 0..lost {
+            core.end_request(index, outcome);
+        }
+        self.advance(core, index);
+    }
+
+    fn write_tls_requests(&mut self, core: &mut Core, index: usize) {
+        let slot = &mut core.slots[index];
+        let steps: Vec<u16> = slot.unwritten_steps().collect();
+        slot.unwritten = 0;
+        for step in steps {
+            if let Some(tls) = slot.tls() {
+                tls.send(&self.steps[usize::from(step)].request);
+            }
+        }
+        self.flush_tls(core, index);
+    }
+
+    /// Writes what TLS has to say, and the requests once the handshake is done.
+    fn flush_tls(&mut self, core: &mut Core, index: usize) {
+        let slot = &mut core.slots[index];
+        let fd = slot.fd;
+        let Some(tls) = slot.tls() else { return };
+        match tls.flush(fd) {
+            Ok(count) => core.recorder.wrote(count),
+            Err(_) if slot.state == State::Handshake => return self.connect_failed(core, index, Outcome::TlsFailed),
+            Err(_) => return self.write_failed(core, index),
+        }
+        let slot = &mut core.slots[index];
+        if slot.state == State::Handshake && slot.tls().is_some_and(|tls| !tls.handshaking()) {
+            self.established(core, index);
+            self.advance(core, index);
+        }
+    }
+}
+
+/// The step of the newest request in flight.
+fn last_step(slot: &Slot) -> u16 {
+    slot.unwritten_steps().last().unwrap_or(0)
+}

@@ -1,0 +1,68 @@
+//! Users with a pace: each has a schedule of its own, which waits for no answer as long as few enough are missing. What is due and
+//! may not be sent waits without being counted; the schedule is drawn on when it is sent, or given up.
+
+use super::member::Messages;
+use super::members::set_timer;
+use crate::load::plan::draw;
+use crate::load::worker::core::Core;
+use crate::load::worker::slot::State;
+
+/// What is due on one connection is gathered for one write up to here.
+const GATHER_BYTES: usize = 64 << 10;
+
+impl Messages {
+    /// Sends what is due by now, as far as may be, and sets a timer for the next.
+    pub fn pace_on(&mut self, core: &mut Core, index: usize) {
+        let Some(pace) = self.plan.pace else { return };
+        let until_ns = core.now_ns.saturating_add(1).min(core.edges.measure_end());
+        loop {
+            let (next_ns, step) = (self.members[index].next_ns, self.members[index].step);
+            let full = self.desk.out.len() >= GATHER_BYTES;
+            if (next_ns >= until_ns || full) && self.may_speak(core, index) {
+                self.members[index].held = false;
+                if next_ns != u64::MAX && !core.draining {
+                    set_timer(core, index, 0, next_ns, 0);
+                }
+                return;
+            }
+            if !self.may_say(core, index, step) {
+                self.members[index].held = true;
+                return;
+            }
+            if !core.slots[index].take_request() {
+                self.members[index].next_ns = u64::MAX;
+                continue;
+            }
+            let free_ns = if self.members[index].held { next_ns.max(core.done_ns) } else { next_ns };
+            self.say_when_free(core, index, step, next_ns, free_ns);
+            let member = &mut self.members[index];
+            member.step = if usize::from(step) + 1 == self.plan.steps.len() { 0 } else { step + 1 };
+            member.next_ns = next_ns + draw(&pace, &mut core.rng).max(1);
+        }
+    }
+
+    /// After answers have come or bytes were written: goes on with a schedule that waited for that, or leaves.
+    #[inline]
+    pub fn pace_on_if_held(&mut self, core: &mut Core, index: usize) {
+        if self.plan.pace.is_none() || core.slots[index].state != State::Joined {
+            return;
+        }
+        if self.members[index].held {
+            self.pace_on(core, index);
+        }
+        let member = &self.members[index];
+        let has_more = member.next_ns != u64::MAX && !self.called_off;
+        let waits = member.session.unanswered() > 0 || member.blocked.is_some() || !self.one_way.is_empty();
+        if !has_more && !waits && core.slots[index].lanes > 0 {
+            self.lane_leaves(core, index);
+        }
+    }
+
+    /// With a pace: whether the next message may be sent at once.
+    fn may_say(&self, core: &Core, index: usize, step: u16) -> bool {
+        let member = &self.members[index];
+        let answered = self.plan.steps[usize::from(step)].answered;
+        let room = !answered || member.session.unanswered() < core.plan.spec.connection.pipeline as usize;
+        room && member.blocked.is_none() && self.may_speak(core, index)
+    }
+}

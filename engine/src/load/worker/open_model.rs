@@ -1,0 +1,79 @@
+//! The open model's side of a worker: when the next arrival is intended, how many are under way, and which slot has room for one.
+
+use super::share::Share;
+use super::slot::Slot;
+use crate::contract::spec::{LoadSpec, Model};
+use crate::load::arrivals::Schedule;
+
+pub struct OpenModel {
+    /// When the next arrival is intended; `u64::MAX`: there is none.
+    pub next_ns: u64,
+    schedule: Schedule,
+    go_ns: u64,
+    /// Arrivals that are not over, and how many there may be.
+    active: u32,
+    active_max: u32,
+    slots_max: u32,
+    /// Requests that a connection may have in flight.
+    pipeline: u16,
+    /// Connections (or slots for one) without an arrival, the most recently used last.
+    idle: Vec<u32>,
+    /// Where the search for room behind other requests begins.
+    cursor: usize,
+}
+
+impl OpenModel {
+    /// None where the spec's model is a closed one.
+    pub fn new(spec: &LoadSpec, share: Share, go_ns: u64, seed: u64) -> Option<OpenModel> {
+        let Model::Open { arrivals, rate_per_s, ramp, max_in_flight, .. } = &spec.model else { return None };
+        let (thread, threads) = (share.thread, share.threads);
+        let mut schedule = Schedule::new(*arrivals, *rate_per_s, ramp.as_ref(), thread, threads, spec.first_user, seed);
+        let active_max = share.of(*max_in_flight);
+        Some(OpenModel {
+            next_ns: go_ns + schedule.next_ns(),
+            schedule,
+            go_ns,
+            active: 0,
+            active_max,
+            slots_max: active_max.div_ceil(spec.connection.pipeline),
+            pipeline: spec.connection.pipeline as u16,
+            idle: Vec::new(),
+            cursor: 0,
+        })
+    }
+
+    /// Takes the next arrival off the schedule: the instant at which it is intended.
+    pub fn take(&mut self) -> u64 {
+        let intended_ns = self.next_ns;
+        self.next_ns = self.go_ns + self.schedule.next_ns();
+        intended_ns
+    }
+
+    /// Begins an arrival on a slot: an idle one, else a new one, else one with room behind other requests. None: as many are under
+    /// way as there may be.
+    pub fn begin(&mut self, slots: &mut Vec<Slot>) -> Option<usize> {
+        if self.active >= self.active_max {
+            return None;
+        }
+        self.active += 1;
+        if let Some(index) = self.idle.pop() {
+            return Some(index as usize);
+        }
+        if slots.len() < self.slots_max as usize {
+            slots.push(Slot::new(u32::MAX));
+            return Some(slots.len() - 1);
+        }
+        while slots[self.cursor].lanes >= self.pipeline {
+            self.cursor = (self.cursor + 1) % slots.len();
+        }
+        Some(self.cursor)
+    }
+
+    /// Ends an arrival on this slot; `idle`: no other is under way there.
+    pub fn end(&mut self, index: usize, idle: bool) {
+        self.active -= 1;
+        if idle {
+            self.idle.push(index as u32);
+        }
+    }
+}

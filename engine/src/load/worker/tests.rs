@@ -1,0 +1,62 @@
+//! The end of the window, met late.
+
+use std::sync::mpsc::channel;
+
+use super::*;
+use crate::load::plan;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A worker of this model whose run began a second ago and whose window ended half a second ago.
+fn late_worker(model: &str) -> (Worker<Http1>, u64) {
+    let json = format!(
+        r#"{{"protocol": 1, "target": {{"url": "http://127.0.0.1:9"}}, "scenario": [{{"name": "a"}}],
+            "model": {model}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
+    );
+    let plan = Arc::new(plan::make(serde_json::from_str(&json).unwrap(), 1024).unwrap_or_else(|_| panic!("{json}")));
+    let go_ns = now_ns() - SECOND_NS;
+    let end_ns = go_ns + SECOND_NS / 2;
+    let edges = Arc::new(Edges::default());
+    edges.set(go_ns, end_ns, u64::MAX);
+    let (sender, _) = channel();
+    let wake = Arc::new(Wake::new().unwrap());
+    let ProtocolPlan::Http1(steps) = &plan.protocol else { panic!("{json}") };
+    let http1 = Http1::new(steps.clone());
+    let core = Core::new(plan.clone(), Share { thread: 0, threads: 1 }, edges, sender).unwrap();
+    let mut worker = Worker::new(core, wake, http1).unwrap();
+    worker.core.start(go_ns);
+    (worker, end_ns)
+}
+
+#[test]
+fn an_edge_passed_while_sending_calls_off_nothing_that_was_due_before_it() {
+    // 50 arrivals a second, of which 25 are intended within the window; all but one find no room.
+    let (mut worker, end_ns) =
+        late_worker(r#"{"kind": "open", "arrivals": "constant", "rate_per_s": 50, "max_in_flight": 1}"#);
+    worker.core.now_ns = end_ns - SECOND_NS / 10;
+    worker.run_due();
+    assert!(worker.core.draining, "the clock was read and had passed the end of the window");
+    assert_eq!(worker.core.due_ns, 0, "the rest is due at once");
+    worker.run_due();
+    worker.run_due();
+    assert_eq!(worker.core.next_arrival_ns(), u64::MAX, "then all is called off");
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    assert_eq!((report.total.scheduled, report.cohort.scheduled), (25, 25));
+}
+
+#[test]
+fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
+    let (mut worker, end_ns) =
+        late_worker(r#"{"kind": "closed", "users": 1, "think": {"kind": "constant", "ns": 1000000000}}"#);
+    // A pause from 100 ms before the end of the window to long after it; the user's start reads the clock and passes the edge.
+    worker.core.slots[0].lanes = 1;
+    worker.core.recorder.pause_begins(end_ns - SECOND_NS / 10);
+    let due_ns = end_ns - SECOND_NS / 10 + SECOND_NS;
+    worker.core.timers.push(Timer { due_ns, pause_ns: SECOND_NS, slot: 0, step: 0, arrives: false, life: 0 });
+    worker.core.now_ns = end_ns - SECOND_NS / 10;
+    while !worker.core.timers.is_empty() {
+        worker.run_due();
+    }
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    assert_eq!(report.total.think_ns_sum, SECOND_NS / 10);
+}
