@@ -4,7 +4,7 @@
    UsageError          2    the command line, or a path that is no run directory
    ExperimentError     3    an experiment or subject file is not valid
    SubjectError        4    the server did not start, get ready, or stay alive
-   MeasurementError    5    no valid measurement could be taken (engine, monitor, disk, noise)
+   MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
    UserInterruptError 130    Ctrl-C
 
 Exit code 1 is no error: a claim or threshold failed. A message has four parts: the problem, the place, the reason and

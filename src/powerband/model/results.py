@@ -156,7 +156,7 @@ class TrialResult:
     took_s: float | None = None  # from the first process to the last, as far as the record shows
     steady: bool | None = None  # True if the window was steady; None: too short to decide. False: it never stabilised
     pools: tuple[PoolUse, ...] = ()  # the server's, the busiest first
-    bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the monitor's data do not suffice
+    bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
     heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
 

@@ -1,1 +1,1 @@
-"""Reads the output of load generators and monitor for one trial: merged summaries, histograms, samples."""
+"""Reads the output of load generators and probe for one trial: merged summaries, histograms, samples."""

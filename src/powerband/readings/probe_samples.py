@@ -1,7 +1,7 @@
-"""Reads the monitor's samples of one trial, and computes two things for any period: the growth of a cumulative counter,
+"""Reads the probe's samples of one trial, and computes two things for any period: the growth of a cumulative counter,
 and the levels of a gauge. Counters are interpolated linearly between readings.
 
-For a tree with many threads the monitor reads per-thread counts only about once a second, and repeats them in between
+For a tree with many threads the probe reads per-thread counts only about once a second, and repeats them in between
 (see TreeSample in the wire contract). A repeated value is no reading: it is removed here, once for all callers.
 
 Not here: the meaning of the figures (`measure.py`), the per-second series for plots (`series.py`).
@@ -78,14 +78,14 @@ class Counters:
 
 @dataclass(frozen=True)
 class ProbeSamples:
-    """The data of one monitor process in a trial."""
+    """The data of one probe process in a trial."""
 
     trees: Mapping[str, Counters]
     host: Counters
     threads: tuple[Mapping[str, Any], ...]
     """The `threads` events, in order."""
     own_cores: float
-    """The monitor's own CPU over its life, in cores."""
+    """The probe's own CPU over its life, in cores."""
     jvms: tuple[Counters, ...] = ()
     """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors."""
     scrapes: Counters | None = None
@@ -101,7 +101,7 @@ class ProbeSamples:
 
 
 def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
-    """The monitor's samples; None if it took none."""
+    """The probe's samples; None if it took none."""
     trees: dict[str, _Readings] = {}
     host = _Readings()
     threads: list[Mapping[str, Any]] = []
