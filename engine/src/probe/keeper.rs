@@ -110,9 +110,9 @@ pub fn kill_descendants(mut on_reaped: impl FnMut(Reaped)) -> u32 {
 /// A child that has ended and was reaped.
 pub struct Reaped {
     pub pid: i32,
-    /// As returned by wait(2).
+    /// The status that wait(2) returns.
     pub status: i32,
-    /// Of the child and all children that it had waited for.
+    /// Usage of the child and all children that it had waited for.
     pub usage: libc::rusage,
 }
 

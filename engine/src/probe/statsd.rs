@@ -22,8 +22,7 @@ const REST_NS_MAX: u64 = 10_000_000;
 const REST_NS_MIN: u64 = 1_000_000;
 /// Longest time for reading waiting datagrams before an event: otherwise a flood would delay it without end.
 const CATCH_UP_NS_MAX: u64 = 10_000_000;
-/// The same limit before the last event: a full buffer holds a million updates, which a slow machine reads in a few
-/// seconds.
+/// The limit before the last event: a full buffer holds a million updates, which a slow machine reads in a few seconds.
 const LAST_READ_NS_MAX: u64 = 4_000_000_000;
 
 /// The bound sockets, open before the subject starts; nothing is read yet. The kernel buffers datagrams that arrive in

@@ -19,7 +19,7 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 const FEW_THREADS: u32 = 64;
 /// An expensive reading is repeated only after this many times its own cost has passed: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
-/// The same for the reading of all threads: 0.67 %.
+/// The factor for the reading of all threads: 0.67 %.
 const THREADS_FACTOR: u64 = 150;
 /// For the sum of the context switches of all threads, which nothing else waits for: 0.25 %.
 const SWITCHES_FACTOR: u64 = 400;

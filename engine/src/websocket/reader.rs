@@ -32,7 +32,7 @@ pub enum Event<'a> {
 /// The position of one connection within a frame and a message.
 #[derive(Default)]
 pub struct Reader {
-    /// The start of a header that came in part.
+    /// The first bytes of an incomplete header.
     head: [u8; HEADER_BYTES_MAX],
     head_bytes: u8,
     /// The frame whose payload is being read: with the remaining length, and the mask rotated to match.
