@@ -1,4 +1,4 @@
-"""What of this machine stands in the way of good measurements, and what to do about it. Changes nothing."""
+"""Finds conditions of this machine that prevent good measurements, with advice. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; `advice` is empty where all is well."""
+    """One check; `advice` is empty if all is well."""
 
     name: str
     status: CheckStatus
@@ -38,7 +38,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything that is looked at, in a fixed order. Takes about 4 s."""
+    """All checks, in a fixed order. Takes about 4 s."""
     facts = host_facts()
     return [
         _engine(),
@@ -143,7 +143,7 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _link() -> Iterator[Finding]:
-    """Nothing is said where there is no engine, which is a finding of its own."""
+    """The check of the link; without an engine nothing, since that is a finding of its own."""
     try:
         yield Finding("link", CheckStatus.OK, check_link(find_engine()))
     except SubjectError as error:
@@ -153,7 +153,8 @@ def _link() -> Iterator[Finding]:
 
 
 def _noise(noise: MachineNoise) -> Iterator[Finding]:
-    """What disturbs every measurement here; the thresholds of steal and foreign CPU are those of the honesty gate."""
+    """Sources of noise in every measurement on this machine; the thresholds of steal and foreign CPU are those of the
+    validity checks."""
 
     def late(p50: float, p99: float) -> str:
         return f"{format_duration(p50)} late at the median, {format_duration(p99)} at p99"

@@ -1,10 +1,10 @@
-"""The run directory: the only thing that running and analysing share. Written here, read here; nothing is computed.
+"""The run directory: the only data shared by running and analysing. Written here, read here; nothing is computed.
 
-    runs/<time>-<name>/  experiment.yaml  host.json  plan.jsonl
-      trials/0001/       spec.json subject.json events.jsonl probe.jsonl subject.log record.json
-      analysis.json report.html                                      derived
+  runs/<time>-<name>/  experiment.yaml  host.json  plan.jsonl
+   trials/0001/       spec.json subject.json events.jsonl probe.jsonl subject.log record.json
+   analysis.json report.html                                      derived
 
-A trial without `record.json` did not happen: `record.json` is written last and atomically.
+A trial without `record.json` does not exist: `record.json` is written last and atomically.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system sa
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a trial could not be measured: a stable code (`not_ready`, `died`, ...) and a sentence for people."""
+    """The reason why a trial could not be measured: a stable code (`not_ready`, `died`, ...) and a sentence for
+    people."""
 
     code: str
     message: str
@@ -40,14 +41,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class SubjectAddress:
-    """Where a trial's subject is reached while it runs; both ports are new in each trial."""
+    """The address of a trial's server while it runs; both ports are new in each trial."""
 
     url: str
     metrics_url: str | None = None
 
     @classmethod
     def parse(cls, text: str | bytes) -> SubjectAddress | None:
-        """The content of `subject.json`; None where it is none, or not whole yet."""
+        """The content of `subject.json`; None if it is invalid, or not complete yet."""
         try:
             told = json.loads(text)
             return cls(str(told["url"]), None if told["metrics_url"] is None else str(told["metrics_url"]))
@@ -57,18 +58,17 @@ class SubjectAddress:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """Raw facts of one trial, as they were; judging them is analysis.
+    """Raw facts of one trial, without judgement, which is left to the analysis.
 
-    `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last word) and stopped (the subject
-    is gone), as far as they were reached.
-    `engines`: one `summary` event per engine process (see protocol/load-event.schema.json).
-    `subject`: the probe's `launched`, `exited` and `end` events merged, where they came.
-    `cpus`: CPU lists of subject, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them together; None:
-    no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a JVM's
-    full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words` matches.
-    `acknowledged`, `visits`, `no_visitor`, `snapshots`: what the instruments of `trials/instruments/` recorded.
-    `link`: the link between two network namespaces and what it carried (`trials/link_service.py`); empty without one.
-    `jmeter`: what the JMeter driver recorded of its JVM.
+    `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server
+    has ended), as far as they were reached. `engines`: one `summary` event per engine process (see
+    protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
+    they arrived. `cpus`: CPU lists of server, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them
+    together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
+    JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
+    matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
+    `link`: the link between two network namespaces and its traffic (`trials/link_service.py`); empty without one.
+    `jmeter`: the JMeter driver's record of its JVM.
     """
 
     spec: TrialSpec
@@ -139,9 +139,9 @@ class TrialDir:
         self.record = path / "record.json"
 
     def begin(self, spec: TrialSpec) -> None:
-        """Makes the directory with its `spec.json`; what an earlier, killed attempt left there is removed.
+        """Makes the directory with its `spec.json`; files of an earlier, killed attempt are removed.
 
-        Raises MeasurementError where the disk refuses."""
+        Raises MeasurementError if the disk cannot be written."""
         try:
             if self.path.exists():
                 shutil.rmtree(self.path)
@@ -151,22 +151,23 @@ class TrialDir:
             raise disk_error(self.path, error) from error
 
     def write_address(self, address: SubjectAddress) -> None:
-        """Before the subject is launched, and so not waited for by fsync. Raises MeasurementError where the disk
-        refuses."""
+        """Writes the address before the server is launched, and therefore without waiting for fsync. Raises
+        MeasurementError if the disk cannot be written."""
         try:
             self.subject.write_text(json.dumps({"url": address.url, "metrics_url": address.metrics_url}))
         except OSError as error:
             raise disk_error(self.subject, error) from error
 
     def write_record(self, record: TrialRecord) -> None:
-        """Written last: from now on the trial has happened. Raises MeasurementError where the disk refuses."""
+        """Writes the record, as the last file: from now on the trial exists. Raises MeasurementError if the disk cannot
+        be written."""
         try:
             write_atomically(self.record, json.dumps(record.to_json()))
         except OSError as error:
             raise disk_error(self.path, error) from error
 
     def read_record(self) -> TrialRecord:
-        """Raises UsageError where another version wrote it, or where it is damaged."""
+        """Reads the record. Raises UsageError if another version wrote it, or if it is damaged."""
         try:
             return TrialRecord.from_json(json.loads(self.record.read_text(encoding="utf-8")))
         except UsageError as error:
@@ -184,7 +185,7 @@ class TrialDir:
         return read_json_lines(self.probe)
 
     def read_snapshots(self) -> dict[tuple[str, int], str]:
-        """The class histograms of JVMs by moment and process, as `snapshot_file` calls them."""
+        """The class histograms of JVMs by moment and process, as named by `snapshot_file`."""
         found = {}
         for file in sorted(self.snapshots.glob("*-*.txt")):
             when, _, pid = file.stem.partition("-")
@@ -208,9 +209,9 @@ class RunDir:
 
     @classmethod
     def create(cls, root: Path, name: str, experiment_yaml: str, host: Mapping[str, Any]) -> RunDir:
-        """Makes `root/<time>-<name>`; a second run within the second gets a number.
+        """Makes `root/<time>-<name>`; a second run within the same second gets a number.
 
-        Raises MeasurementError where the disk refuses."""
+        Raises MeasurementError if the disk cannot be written."""
         stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(name)}"
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        """Raises UsageError where that is no run directory."""
+        """Opens a run directory. Raises UsageError if it is none."""
         run = cls(path)
         if not os.path.isfile(run.experiment):  # noqa: PTH113 - says False of a folder that is closed to us
             raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
@@ -234,9 +235,9 @@ class RunDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While the block lasts, no other process enters a block for this run; a kill ends it too.
+        """Locks the run: while the block lasts, no other process enters such a block for it; a kill releases the lock.
 
-        Raises UsageError where another process is in one, MeasurementError where the disk refuses."""
+        Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
         try:
             file = (self.path / ".lock").open("a")
         except OSError as error:
@@ -254,8 +255,8 @@ class RunDir:
             yield
 
     def append_plan(self, spec: TrialSpec, planned_total: int | None = None) -> None:
-        """Adds one trial to the plan, flushed before the trial starts. `planned_total`: trials of the whole run, the
-        most as far as known now, for those who watch."""
+        """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
+        run as known now, for viewers."""
         known = {} if planned_total is None else {"planned_total": planned_total}
         try:
             with self.plan.open("a", encoding="utf-8") as file:
@@ -272,7 +273,7 @@ class RunDir:
         return TrialDir(self.trials / f"{number:04d}")
 
     def records(self) -> list[TrialRecord]:
-        """The trials that happened, by number."""
+        """The recorded trials, by number."""
         directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
         return [TrialDir(path).read_record() for path in directories if (path / "record.json").is_file()]
 
@@ -288,7 +289,8 @@ def slug(name: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """The file has either its old content or the whole new one, also after a power cut. Raises OSError."""
+    """Writes a file so that it has either its old content or the whole new one, even after a power cut. Raises
+    OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -298,7 +300,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line; a last line that was cut off by a kill is left out."""
+    """Every complete line; a last line that was cut off by a kill is omitted."""
     if not path.is_file():
         return
     number = 0
@@ -317,7 +319,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def disk_error(path: Path, error: OSError) -> MeasurementError:
-    """The sentence for a disk that refuses; `path` may lie anywhere in a run directory, or in none."""
+    """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or in none."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
     advice = (
         "free some space, or set TMPDIR to a folder with room"

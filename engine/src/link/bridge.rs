@@ -1,5 +1,5 @@
-//! The link in user space: a TUN device in each namespace and one thread that carries packets from each to the other, when
-//! their lane says. How late it was is recorded for every packet.
+//! The link in user space: a TUN device in each namespace and one thread that carries packets between them, when their
+//! lane schedules it. The lateness of every packet is recorded.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -15,9 +15,9 @@ use super::namespace::{DEVICE, MTU_BYTES, Namespace};
 use super::wire::{Carried, LinkSpec};
 use crate::clock::now_ns;
 
-/// Packets read from one device before those that are due are looked at again.
+/// Packets read from one device before due packets are checked again.
 const READ_AT_ONCE: usize = 32;
-/// Whoever is later than a minute may count as a minute late.
+/// Lateness beyond a minute is recorded as a minute.
 const LATE_NS_MAX: u64 = 60_000_000_000;
 
 pub struct Bridge {
@@ -25,7 +25,7 @@ pub struct Bridge {
     devices: [File; 2],
     /// From end 0 to end 1, and back.
     lanes: [Lane; 2],
-    /// Packets for which the receiving side had no room.
+    /// Packets that the receiving side could not take.
     refused: [u64; 2],
     late_ns: Histogram<u64>,
 }
@@ -53,7 +53,7 @@ impl Bridge {
         &self.namespaces
     }
 
-    /// Carries packets until the controller wants no more.
+    /// Carries packets until the controller ends the link.
     pub fn run(&mut self, control: &mut Control) -> Result<(), String> {
         be_punctual();
         loop {
@@ -65,7 +65,7 @@ impl Bridge {
         }
     }
 
-    /// What went from end 0 to end 1, and back.
+    /// The traffic from end 0 to end 1, and back.
     pub fn carried(&self) -> [Carried; 2] {
         [0, 1].map(|from| Carried {
             packets: self.lanes[from].packets - self.refused[from],
@@ -75,12 +75,12 @@ impl Bridge {
         })
     }
 
-    /// How late packets left, at a quantile; None without packets.
+    /// The lateness of packets, at a quantile; None without packets.
     pub fn late_ns(&self, quantile: f64) -> Option<u64> {
         (!self.late_ns.is_empty()).then(|| self.late_ns.value_at_quantile(quantile))
     }
 
-    /// Lets go what is due and takes in what has come. True: there may be more.
+    /// Sends due packets and reads new ones. True: there may be more.
     fn turn(&mut self) -> io::Result<bool> {
         let mut more = false;
         for from in [0, 1] {
@@ -127,14 +127,14 @@ impl Bridge {
         self.lanes.iter().filter_map(Lane::next_due_ns).min()
     }
 
-    /// Sleeps until a packet comes or is due. True: the controller wants no more.
+    /// Sleeps until a packet arrives or is due. True: the controller ends the link.
     fn wait(&self, control: &mut Control, until_ns: Option<u64>) -> Result<bool, String> {
         let fds = [self.devices[0].as_raw_fd(), self.devices[1].as_raw_fd()];
         control.wait(&fds, until_ns)
     }
 }
 
-/// Makes the device in the namespace that the calling thread is in. It is gone once it is closed.
+/// Makes the device in the namespace of the calling thread. Closing the file removes it.
 fn open_device() -> io::Result<File> {
     let device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
     let name = CString::new(DEVICE)?;
@@ -148,7 +148,7 @@ fn open_device() -> io::Result<File> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-/// Timers that do not wait for others to go with.
+/// Sets the shortest timer slack, so that the kernel does not delay wake-ups to combine them.
 fn be_punctual() {
     // SAFETY: this prctl takes an integer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };

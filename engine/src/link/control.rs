@@ -1,5 +1,5 @@
-//! The controller's side of a link: lines on stdin, whose end means that nobody is there any more, and the one place where
-//! the process sleeps.
+//! The controller's side of a link: lines on stdin, whose end means that the controller has gone. The process sleeps
+//! only here.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use crate::contract::spec::Command;
 use crate::sys;
 
 const STDIN: RawFd = 0;
-/// A line longer than this is no spec: the rest would only fill memory.
+/// A longer line is no spec: reading on would only fill the memory.
 const LINE_MAX: usize = 1 << 20;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Control {
         }
     }
 
-    /// Sleeps until a descriptor can be read, the instant `until_ns` (absent: for ever) or word from the controller.
+    /// Sleeps until a descriptor can be read, the time `until_ns` (None: without limit) or input from the controller.
     /// True: the link is to end.
     pub fn wait(&mut self, fds: &[RawFd], until_ns: Option<u64>) -> Result<bool, String> {
         if self.is_over()? {
@@ -45,7 +45,7 @@ impl Control {
         if polled[0].revents == 0 { Ok(false) } else { Ok(!self.fill() || self.is_over()?) }
     }
 
-    /// Whether a line that has come says so.
+    /// True if a received line contains `stop`.
     fn is_over(&mut self) -> Result<bool, String> {
         let Some(line) = self.take_line() else { return Ok(false) };
         match serde_json::from_slice(&line) {
@@ -55,7 +55,7 @@ impl Control {
         }
     }
 
-    /// A whole line, blank ones skipped.
+    /// A complete line, blank ones skipped.
     fn take_line(&mut self) -> Option<Vec<u8>> {
         while let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -66,7 +66,8 @@ impl Control {
         None
     }
 
-    /// Reads what has come, past any buffer of the library's, which poll would not know of. False: stdin has ended.
+    /// Reads available bytes directly, without a buffer of the library, which poll would not know of. False: stdin has
+    /// ended.
     fn fill(&mut self) -> bool {
         // SAFETY: the descriptor is open for as long as the process lives, and is not closed here.
         let mut stdin = ManuallyDrop::new(unsafe { File::from_raw_fd(STDIN) });

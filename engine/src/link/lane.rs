@@ -1,14 +1,14 @@
-//! One direction of a link, as a pure schedule: packets go in with the instant at which they came, and come out when they
-//! are due. In between stand a queue, bounded in bytes, a transmitter that sends one packet at a time at the link's rate,
-//! and the delay of the wire. No clock and no device here: the caller says what time it is.
+//! One direction of a link, as a pure schedule: packets enter with their arrival time, and leave when they are due. In
+//! between are a queue, bounded in bytes, a transmitter that sends one packet at a time at the link's rate, and the
+//! delay of the wire. No clock and no device here: the caller passes the time.
 
 use std::collections::VecDeque;
 
-/// Of each packet on the wire, on top of IP.
+/// Added to the IP length of each packet on the wire.
 pub const ETHERNET_HEADER_BYTES: u64 = 14;
-/// The least that the queue holds unless the spec says otherwise.
+/// The minimum size of the queue unless the spec sets it.
 const QUEUE_BYTES_MIN: u64 = 512 * 1024;
-/// Of a link without a limit to its rate, where nothing waits for the transmitter: what may be under way.
+/// For a link without a rate limit, where nothing waits for the transmitter: the most bytes in transit.
 const UNDER_WAY_BYTES: u64 = 64 * 1024 * 1024;
 
 const SECOND_NS: u128 = 1_000_000_000;
@@ -17,11 +17,11 @@ pub struct Lane {
     rate_bits_per_s: Option<u64>,
     delay_ns: u64,
     queue_bytes: u64,
-    /// When the transmitter has sent all that it was given.
+    /// The time at which the transmitter has sent everything in its queue.
     free_at_ns: u64,
     held: VecDeque<Held>,
     held_bytes: u64,
-    /// Buffers that are used again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     pub packets: u64,
     pub bytes: u64,
@@ -49,7 +49,7 @@ impl Lane {
         }
     }
 
-    /// Takes a packet that came at `now_ns`, or drops it where the queue is full. `now_ns` never goes back.
+    /// Takes a packet that arrived at `now_ns`, or drops it if the queue is full. `now_ns` never goes back.
     pub fn push(&mut self, now_ns: u64, packet: Vec<u8>) {
         let size = wire_bytes(&packet);
         if self.waiting_bytes(now_ns) + size > self.queue_bytes {
@@ -63,12 +63,12 @@ impl Lane {
         self.held.push_back(Held { due_ns: self.free_at_ns + self.delay_ns, packet });
     }
 
-    /// When the next packet arrives at the other end.
+    /// The time at which the next packet arrives at the other end.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.held.front().map(|held| held.due_ns)
     }
 
-    /// The next packet that is due by now, with the instant at which it was. Given back to `reuse`, its buffer serves again.
+    /// The next packet that is due by now, with its due time. Pass the buffer to `reuse` afterwards.
     pub fn pop(&mut self, now_ns: u64) -> Option<(u64, Vec<u8>)> {
         if self.next_due_ns()? > now_ns {
             return None;
@@ -81,7 +81,7 @@ impl Lane {
         Some((held.due_ns, held.packet))
     }
 
-    /// An empty buffer, or one with what was in it.
+    /// An empty buffer, or a used one with its old content.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -90,7 +90,7 @@ impl Lane {
         self.spare.push(buffer);
     }
 
-    /// What is queued for the transmitter; of a link without a limit, what is under way.
+    /// Bytes queued for the transmitter; for a link without a rate limit, bytes in transit.
     fn waiting_bytes(&self, now_ns: u64) -> u64 {
         match self.rate_bits_per_s {
             None => self.held_bytes,
@@ -99,7 +99,7 @@ impl Lane {
     }
 }
 
-/// The bound of a lane's queue where the spec names none: for one TCP stream to fill the link, it must hold what is sent
+/// The bound of a lane's queue if the spec sets none: for one TCP stream to fill the link, it must hold the bytes sent
 /// in a round trip.
 pub fn usual_queue_bytes(rate_bits_per_s: Option<u64>, delay_ns: u64) -> u64 {
     match rate_bits_per_s {
@@ -108,12 +108,12 @@ pub fn usual_queue_bytes(rate_bits_per_s: Option<u64>, delay_ns: u64) -> u64 {
     }
 }
 
-/// What a rate sends in a time.
+/// The bytes sent in a time at a rate.
 pub fn sent_bytes(time_ns: u64, rate_bits_per_s: u64) -> u64 {
     u64::try_from(u128::from(time_ns) * u128::from(rate_bits_per_s) / (8 * SECOND_NS)).unwrap_or(u64::MAX)
 }
 
-/// How long the transmitter takes for one packet, rounded up: the rate is never exceeded.
+/// Transmission time of one packet, rounded up, so that the rate is never exceeded.
 fn sending_ns(bytes: u64, rate_bits_per_s: u64) -> u64 {
     u64::try_from((u128::from(bytes) * 8 * SECOND_NS).div_ceil(u128::from(rate_bits_per_s))).unwrap_or(u64::MAX)
 }

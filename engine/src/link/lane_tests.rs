@@ -1,10 +1,10 @@
-//! What must hold of a lane whatever comes when, on a clock of the test's own.
+//! Properties of a lane for any arrivals, on a clock of the test's own.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Time since the packet before, and length.
+/// Time since the previous packet, and length.
 type Arrival = (u64, usize);
 
 /// Arrival, due time, and length on the wire of each packet that came out, in that order, at punctual polls.
@@ -94,7 +94,7 @@ fn a_packet_on_an_idle_link_takes_its_sending_and_the_delay() {
     assert_eq!(lane.next_due_ns(), Some(5_000 + 120_000 + 1_000_000));
     assert!(lane.pop(1_124_999).is_none());
     assert!(lane.pop(1_125_000).is_some());
-    lane.push(50_000_000, vec![0; 1486]); // idleness saves nothing up
+    lane.push(50_000_000, vec![0; 1486]); // idle time is not credited
     assert_eq!(lane.next_due_ns(), Some(50_000_000 + 120_000 + 1_000_000));
 }
 

@@ -1,7 +1,7 @@
-//! `powerband-engine link`: two network namespaces joined by a link of a given delay and rate, for as long as it runs. A
-//! `LinkSpec` enters on stdin, `LinkEvent`s leave on stdout. The kernel's netem holds packets back where there is one, else
-//! this process does. Nothing has a name outside of it: whatever ends it takes device and namespaces away.
-//! Layers: `bridge`, `netem` > `lane` (the schedule, pure), `namespace`, `control` > `wire`.
+//! `powerband-engine link`: two network namespaces joined by a link of a given delay and rate, for as long as it runs.
+//! In: a `LinkSpec` on stdin. Out: `LinkEvent`s on stdout. The kernel's netem delays packets if it is available,
+//! otherwise this process does. Nothing has a name outside of it: when the process ends in any way, device and
+//! namespaces disappear. Layers: `bridge`, `netem` > `lane` (the schedule, pure), `namespace`, `control` > `wire`.
 
 mod bridge;
 mod control;
@@ -26,7 +26,7 @@ pub use wire::{LinkEvent, LinkSpec};
 /// Longest delay, and fastest and slowest rate.
 const DELAY_NS_MAX: u64 = 60_000_000_000;
 const RATE_BITS_PER_S: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
-/// What queue and wire of one direction may hold together.
+/// The most that queue and wire of one direction may hold together.
 const HELD_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ pub fn main(_: Args) -> ExitCode {
     }
 }
 
-/// Makes the link and keeps it until the controller wants no more.
+/// Makes the link and keeps it until the controller ends it.
 fn serve(spec: &LinkSpec, control: &mut Control) -> Result<Summary, ErrorEvent> {
     let queue_bytes = check(spec).map_err(|message| error("spec", message))?;
     let namespaces = namespaces().map_err(|message| error("limit", message))?;
@@ -74,7 +74,7 @@ fn serve(spec: &LinkSpec, control: &mut Control) -> Result<Summary, ErrorEvent> 
     }
 }
 
-/// Two new ones.
+/// Makes two new namespaces.
 fn namespaces() -> Result<[Namespace; 2], String> {
     let make = || {
         Namespace::create().map_err(|error| {
@@ -90,7 +90,7 @@ fn namespaces() -> Result<[Namespace; 2], String> {
     Ok([make()?, make()?])
 }
 
-/// The bound of the queue, where the spec is right.
+/// Validates the spec; returns the bound of the queue.
 fn check(spec: &LinkSpec) -> Result<u64, String> {
     if spec.protocol != PROTOCOL {
         return Err(format!("protocol: {} is not spoken here; this engine speaks {PROTOCOL}", spec.protocol));
@@ -143,7 +143,7 @@ fn error(kind: &str, message: impl Into<String>) -> ErrorEvent {
     ErrorEvent { kind: kind.into(), message: message.into() }
 }
 
-/// One line on stdout. Whether anybody reads it is told by stdin.
+/// Writes one line to stdout. Errors are ignored: the end of stdin shows that the reader has gone.
 fn print_event(event: &LinkEvent) {
     let mut line = serde_json::to_string(event).expect("an event is always valid JSON");
     line.push('\n');

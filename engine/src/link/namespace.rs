@@ -1,5 +1,6 @@
-//! Network namespaces without names: they live as long as a process is in them or holds a descriptor of them, so a kill
-//! leaves nothing behind. Entering one changes where sockets, devices and started programs of the calling thread belong.
+//! Network namespaces without names: they exist as long as a process is in them or holds a descriptor of them, so a
+//! kill leaves nothing behind. Entering one changes the network of the calling thread's sockets, devices and child
+//! processes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,18 +10,18 @@ use std::process::{Command, Output, Stdio};
 
 /// The link's device in each namespace.
 pub const DEVICE: &str = "link0";
-/// As on an Ethernet.
+/// Like an Ethernet.
 pub const MTU_BYTES: usize = 1500;
-/// Of 198.18.0.0/15, which is set aside for measuring (RFC 2544): no other network of a machine should have them, and in
-/// namespaces of their own they meet none.
+/// From 198.18.0.0/15, which is reserved for measurements (RFC 2544): no other network of a machine should use it, and
+/// these namespaces have no other network.
 pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
-/// Packets that a device holds until it is read: several ms of the fastest link.
+/// Packets that a device holds until they are read: several ms of the fastest link.
 const DEVICE_QUEUE_PACKETS: u32 = 4096;
 
 pub struct Namespace(File);
 
 impl Namespace {
-    /// A new one, which the calling thread is in from now on.
+    /// A new namespace, which the calling thread enters.
     pub fn create() -> io::Result<Namespace> {
         // SAFETY: unshare takes no pointers.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
@@ -29,7 +30,7 @@ impl Namespace {
         Ok(Namespace(File::open("/proc/thread-self/ns/net")?))
     }
 
-    /// The calling thread is in it from now on.
+    /// The calling thread enters the namespace.
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: setns takes no pointers, and the descriptor is open.
         if unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
@@ -38,15 +39,15 @@ impl Namespace {
         Ok(())
     }
 
-    /// For others to enter by, as long as this process lives.
+    /// A path by which others can enter, as long as this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Brings loopback up, and the link's device with the address of end `end`. The device is there already.
+    /// Brings loopback up, and the link's device with the address of end `end`. The device must exist.
     pub fn set_up(&self, end: usize) -> Result<(), String> {
         self.enter().map_err(|error| format!("cannot enter a network namespace: {error}"))?;
-        // Nothing but what the two processes say is to go over the link. Where the kernel has no IPv6 there is no such file.
+        // Only the traffic of the two processes may use the link. A kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "1");
         let (own, other) = (ADDRESSES[end], ADDRESSES[1 - end]);
         ip(&[
@@ -56,14 +57,14 @@ impl Namespace {
         ])
     }
 
-    /// Packets that the link's device threw away instead of sending them on.
+    /// Packets that the link's device dropped instead of sending them on.
     pub fn device_drops(&self) -> io::Result<u64> {
         self.enter()?;
         Ok(drops_of(&std::fs::read_to_string("/proc/thread-self/net/dev")?, DEVICE).unwrap_or(0))
     }
 }
 
-/// Runs commands of iproute2's `ip` in the namespace that the calling thread is in.
+/// Runs commands of iproute2's `ip` in the namespace of the calling thread.
 pub fn ip(commands: &[String]) -> Result<(), String> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "there is no program `ip`: install iproute2".to_owned(),
@@ -77,23 +78,23 @@ pub fn ip(commands: &[String]) -> Result<(), String> {
         .spawn()
         .map_err(missing)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ended early says why on stderr.
+        // If it ended early, stderr has the reason.
         let _ = stdin.write_all((commands.join("\n") + "\n").as_bytes());
     }
     let done = child.wait_with_output().map_err(missing)?;
     if done.status.success() { Ok(()) } else { Err(format!("`ip` refused: {}", words_of(&done))) }
 }
 
-/// What a program said on stderr, on one line.
+/// The stderr of a program, on one line.
 pub fn words_of(done: &Output) -> String {
     let text = String::from_utf8_lossy(&done.stderr);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// The transmit drops of a device, of the text of /proc/net/dev.
+/// The transmit drops of a device, from the text of /proc/net/dev.
 fn drops_of(text: &str, device: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
-    // Eight columns of what was received, then bytes, packets, errors and drops of what was sent.
+    // Eight columns for receiving, then bytes, packets, errors and drops for sending.
     line.split_whitespace().nth(11)?.parse().ok()
 }
 

@@ -1,5 +1,5 @@
-//! The link in the kernel: a veth pair with netem's delay and rate on both ends. Only what is told to `ip` and `tc`, and what
-//! they tell; this process merely holds the namespaces.
+//! The link in the kernel: a veth pair with netem's delay and rate on both ends. Only runs `ip` and `tc` and reads
+//! their output; this process merely holds the namespaces.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use super::lane::{ETHERNET_HEADER_BYTES, sent_bytes};
 use super::namespace::{ADDRESSES, DEVICE, MTU_BYTES, Namespace, ip, words_of};
 use super::wire::{Carried, LinkSpec};
 
-/// Given, so that nobody asks for them over the link: the first packet takes as long as any other.
+/// Fixed addresses avoid address resolution over the link: the first packet takes as long as any other.
 const HARDWARE_ADDRESSES: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// Why the kernel cannot do it; None: it can. The calling thread is in a namespace of its own.
+/// The reason why the kernel has no netem; None: it has. The calling thread is in a namespace of its own.
 pub fn missing() -> Option<String> {
     tc(&["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
         .and_then(|_| tc(&["qdisc", "del", "dev", "lo", "root"]))
@@ -27,7 +27,7 @@ pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> R
     ip(&[format!("link add {DEVICE} address {here} type veth {peer}")])?;
     for (end, namespace) in namespaces.iter().enumerate() {
         enter(end)?;
-        // Each packet is sent by itself, not as part of a heap that is cut up by hardware which is not there.
+        // Send each packet by itself, without segmentation offload, for which there is no hardware.
         ip(&[format!("link set {DEVICE} gso_max_segs 1")])?;
         let words = qdisc(spec, queue_bytes);
         tc(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
@@ -38,7 +38,7 @@ pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> R
     Ok(())
 }
 
-/// What left at each end.
+/// The traffic sent at each end.
 pub fn carried(namespaces: &[Namespace; 2]) -> [Carried; 2] {
     [0, 1].map(|from| {
         let told =
@@ -57,13 +57,13 @@ fn qdisc(spec: &LinkSpec, queue_bytes: u64) -> Vec<String> {
     words
 }
 
-/// netem counts packets, those under way included: as many whole ones as the queue and the wire hold.
+/// netem limits packets, including those in transit: the number of full-size ones that the queue and the wire hold.
 fn limit_packets(spec: &LinkSpec, queue_bytes: u64) -> u64 {
     let under_way = spec.rate_bits_per_s.map_or(0, |rate| sent_bytes(spec.delay_ns, rate));
     (queue_bytes + under_way).div_ceil(MTU_BYTES as u64 + ETHERNET_HEADER_BYTES).max(1)
 }
 
-/// Of what `tc -s -j` says.
+/// Parses the output of `tc -s -j`.
 fn counted(json: &str) -> Option<Carried> {
     let told: serde_json::Value = serde_json::from_str(json).ok()?;
     let netem = told.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
@@ -71,7 +71,7 @@ fn counted(json: &str) -> Option<Carried> {
     Some(Carried { packets: count("packets")?, bytes: count("bytes")?, dropped: count("drops")?, missed: 0 })
 }
 
-/// Runs `tc` in the namespace that the calling thread is in; what it printed.
+/// Runs `tc` in the namespace of the calling thread; returns its output.
 fn tc(words: &[&str]) -> Result<String, String> {
     let done = Command::new("tc").args(words).output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "there is no program `tc`: install iproute2".to_owned(),

@@ -1,5 +1,5 @@
-//! What `powerband-engine link` is told and what it says: a `LinkSpec` on the first line of stdin, `LinkEvent`s on stdout.
-//! Later lines on stdin are `Command`s, of which `stop` alone concerns it. All times are integer ns.
+//! The input and output of `powerband-engine link`: a `LinkSpec` on the first line of stdin, `LinkEvent`s on stdout.
+//! Later lines on stdin are `Command`s, of which only `stop` is used. All times are integer ns.
 
 use std::net::Ipv4Addr;
 

@@ -1,5 +1,5 @@
-//! Accept queues of listening TCP ports, asked from the kernel by sock_diag: only listening sockets are listed, so the
-//! cost does not grow with the number of connections (reading /proc/net/tcp would).
+//! Accept queues of listening TCP ports, read from the kernel through sock_diag. Only listening sockets are listed, so
+//! the cost does not grow with the number of connections (reading /proc/net/tcp would).
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -20,7 +20,8 @@ impl AcceptQueues {
         AcceptQueues { ports: ports.to_vec(), socket, buffer: vec![0; 32 * 1024] }
     }
 
-    /// Connections waiting to be accepted on the watched ports, and how many may wait, over all their sockets.
+    /// Connections waiting to be accepted on the watched ports, and the limit of their queues, summed over all their
+    /// sockets.
     pub fn read(&mut self) -> (u32, u32) {
         let mut sum = (0, 0);
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -44,7 +45,8 @@ fn open() -> Option<OwnedFd> {
     }
 }
 
-/// Calls `found(port, rqueue, wqueue)` for each listening socket: of such, rqueue is the accept queue, wqueue its limit.
+/// Calls `found(port, rqueue, wqueue)` for each listening socket: rqueue is the length of its accept queue, wqueue the
+/// limit.
 fn dump(socket: &OwnedFd, family: u8, buffer: &mut [u8], mut found: impl FnMut(u16, u32, u32)) {
     let request = request(family);
     // SAFETY: sends and receives within buffers of the given lengths.
@@ -61,7 +63,7 @@ fn dump(socket: &OwnedFd, family: u8, buffer: &mut [u8], mut found: impl FnMut(u
     }
 }
 
-/// nlmsghdr and inet_diag_req_v2: all listening TCP sockets of a family, no extensions.
+/// The request for all listening TCP sockets of a family, no extensions: nlmsghdr and inet_diag_req_v2.
 fn request(family: u8) -> [u8; REQUEST] {
     let mut request = [0u8; REQUEST];
     request[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -73,7 +75,7 @@ fn request(family: u8) -> [u8; REQUEST] {
     request
 }
 
-/// Goes through the messages of one datagram; true when the answer is complete (or refused).
+/// Parses the messages of one datagram; true when the answer is complete (or refused).
 fn parse(mut bytes: &[u8], found: &mut impl FnMut(u16, u32, u32)) -> bool {
     while bytes.len() >= HEADER {
         let length = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;

@@ -1,11 +1,11 @@
-//! New processes of the host, offered to the trees: they belong to the tree of their parent. The folder /proc is
-//! listed only when the kernel's fork counter says that something was created, and only new pids are read.
+//! Finds new processes of the host and offers them to the trees: a process belongs to the tree of its parent. The
+//! folder /proc is listed only when the kernel's fork counter has changed, and only new pids are read.
 
 use super::procfs::{ProcDir, stat_of};
 use super::tree::{Due, SECOND_NS, Tree};
 use crate::clock::{now_ns, thread_cpu_ns};
 
-/// A listing is not repeated before this many times its own cost has passed, 0.25 % of a core, or a second.
+/// A listing is repeated only after this many times its own cost has passed (0.25 % of a core), or after a second.
 const LISTING_FACTOR: u64 = 400;
 
 pub struct Census {
@@ -22,9 +22,9 @@ impl Census {
         Ok(Census { proc: ProcDir::open("/proc")?, known: Vec::new(), pids: Vec::new(), forks: 0, due: Due::default() })
     }
 
-    /// `forks`: the host's count of tasks created. A process that was forked and has ended between two calls is not
-    /// seen; its CPU time is in its parent's children counters. Threads are tasks, too: where they come and go all the
-    /// time, listings wait for their own cost.
+    /// `forks`: the host's count of tasks created. A process that was forked and ended between two calls is not seen;
+    /// its CPU time is in its parent's children counters. Threads are tasks, too: if they come and go all the time, the
+    /// cost of listings limits their rate.
     pub fn refresh(&mut self, forks: u64, trees: &mut [Tree]) {
         let now_ns = now_ns();
         if forks == self.forks && forks != 0 || !self.due.is_due(now_ns) {
@@ -38,7 +38,7 @@ impl Census {
         let new: Vec<(i32, i32)> = new.filter_map(|&pid| Some((pid, stat_of(pid)?.parent))).collect();
         std::mem::swap(&mut self.known, &mut self.pids);
         for tree in trees {
-            // Again until nothing is taken: a child may be listed before its parent once pids have wrapped around.
+            // Repeat until no process is taken: a child may be listed before its parent once pids have wrapped around.
             while new.iter().fold(false, |taken, &(pid, parent)| tree.offer(pid, parent) || taken) {}
         }
     }

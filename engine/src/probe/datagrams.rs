@@ -1,8 +1,8 @@
-//! Datagram sockets read many at a time, and what the kernel tells of those that it threw away. In: an address. Out: bytes.
-//! What they mean is not known here.
+//! Sockets that read many datagrams per call, with the kernel's count of dropped ones. In: an address. Out: bytes,
+//! uninterpreted.
 //!
-//! A UDP socket's buffer is made large, and what does not fit any more is dropped by the kernel, which counts it. A Unix
-//! socket drops nothing: its queue is short (`net.unix.max_dgram_qlen`), and when it is full the sender waits or is refused.
+//! A UDP socket's buffer is made large; when it is full, the kernel drops datagrams and counts them. A Unix socket
+//! drops nothing: its queue is short (`net.unix.max_dgram_qlen`), and when it is full the sender waits or is refused.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,23 +11,23 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// Asked for; the kernel doubles it for its own book-keeping. Memory is taken only by what waits.
+/// The requested size; the kernel doubles it for its own book-keeping. Only waiting datagrams use memory.
 const BUFFER_BYTES: libc::c_int = 32 << 20;
-/// The largest that UDP can carry fits; over a Unix socket more may come, and is cut.
+/// Enough for the largest UDP datagram; larger ones from a Unix socket are truncated.
 const DATAGRAM_MAX: usize = 1 << 16;
-/// Read by one system call at most.
+/// The most that one system call reads.
 const BATCH: usize = 64;
-/// Apart by a little more than a power of two: at equal offsets of pages they would share a few lines of the cache.
+/// Slightly more than a power of two: at equal page offsets the buffers would share a few cache lines.
 const STRIDE: usize = DATAGRAM_MAX + 1_536;
 
 pub struct Socket {
     fd: OwnedFd,
-    /// What may wait in it, in the kernel's own bytes; 0: a Unix socket, which is limited by other means.
+    /// Size of its buffer, in the kernel's own bytes; 0: a Unix socket, which has other limits.
     pub buffer_bytes: u64,
-    /// The kernel's counter at the last look; it has 32 bits.
+    /// The kernel's 32-bit counter when last read.
     dropped_seen: u32,
     dropped: u64,
-    /// Of a Unix socket, its file: gone with the socket.
+    /// The file of a Unix socket, removed with the socket.
     file: Option<PathBuf>,
 }
 
@@ -67,9 +67,9 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Datagrams that the kernel threw away since the socket was opened. Up to date, unlike the control message
-    /// `SO_RXQ_OVFL`, which comes with a datagram and tells what had been dropped when that one was queued: of drops behind the
-    /// last one it never tells, and it is to be taken off every datagram.
+    /// Number of datagrams that the kernel has dropped since the socket was opened. It is up to date, unlike the
+    /// control message `SO_RXQ_OVFL`, which comes with a datagram and contains the drops at the time when that one was
+    /// queued: it never shows drops after the last datagram, and it must be read from every datagram.
     pub fn dropped(&mut self) -> u64 {
         if self.file.is_none()
             && let Ok(now) = drops(self.fd())
@@ -84,13 +84,13 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // Whoever took it away has saved us the work.
+            // Fails if somebody has removed it already, which is fine.
             let _ = std::fs::remove_file(file);
         }
     }
 }
 
-/// A socket's file outlives a process that was killed: then nobody is behind it.
+/// Removes the file of a killed process: it exists, but no process listens on it.
 fn remove_if_stale(path: &Path) -> Result<(), String> {
     let refused = |why: &str| Err(format!("cannot listen at the Unix socket {}: {why}", path.display()));
     if !path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
@@ -105,7 +105,7 @@ fn remove_if_stale(path: &Path) -> Result<(), String> {
     }
 }
 
-/// What it is now. Without privileges it ends at `net.core.rmem_max`.
+/// The resulting size. Without privileges it is limited by `net.core.rmem_max`.
 fn enlarge_buffer(fd: RawFd) -> u64 {
     let wanted = BUFFER_BYTES;
     for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
@@ -133,7 +133,7 @@ fn drops(fd: RawFd) -> io::Result<u32> {
     }
 }
 
-/// The length of what was written, in bytes. `T` is a plain number.
+/// Reads a socket option; returns the number of bytes written. `T` is a plain number.
 fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io::Result<usize> {
     let mut length = size_of_val(value) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to the slice, and any bytes are a number.
@@ -141,11 +141,11 @@ fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io
     if done == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Buffers for as many datagrams as one call reads. Pages are taken as they are first used.
+/// Buffers for the datagrams of one call. Pages are allocated when first used.
 pub struct Batch {
     buffers: Vec<u8>,
     headers: Vec<libc::mmsghdr>,
-    /// What the headers point to.
+    /// The targets of the headers' pointers.
     _pieces: Vec<libc::iovec>,
 }
 
@@ -172,15 +172,16 @@ impl Batch {
         Batch { buffers, headers, _pieces: pieces }
     }
 
-    /// What waits in the socket, up to `SIZE` datagrams: their bytes, and whether those are all. Does not block.
+    /// The datagrams waiting in the socket, up to `SIZE`: the bytes of each, and true if they are complete. Does not
+    /// block.
     pub fn receive(&mut self, socket: &Socket) -> impl Iterator<Item = (&[u8], bool)> + use<'_> {
-        // SAFETY: the headers point to pieces, and these to buffers, which live as long and are not moved; nobody else looks
-        // at the buffers during the call.
+        // SAFETY: the headers point to pieces, and these to buffers, which live as long and are not moved; nothing else
+        // reads the buffers during the call.
         let received = unsafe {
             let (headers, flags) = (self.headers.as_mut_ptr(), libc::MSG_DONTWAIT as _);
             libc::recvmmsg(socket.fd(), headers, BATCH as u32, flags, std::ptr::null_mut())
         };
-        // An error is a socket without datagrams: whatever it was, it is asked again later.
+        // An error means no datagrams for now: the socket is read again later, whatever the error.
         let received = usize::try_from(received).unwrap_or(0);
         self.headers[..received].iter().enumerate().map(|(nth, header)| {
             let start = nth * STRIDE;

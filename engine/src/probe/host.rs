@@ -12,14 +12,14 @@ pub struct Host {
     pressure: [Option<ProcFile>; 3],
     netstat: Option<ProcFile>,
     queues: AcceptQueues,
-    /// By CPU number: whether its time is added up.
+    /// By CPU number: true if its time is included.
     cpus: Vec<bool>,
     /// /proc/stat has a number for every interrupt: tens of kB on a large machine.
     buffer: Vec<u8>,
 }
 
 impl Host {
-    /// `cpus`: whose time is added up.
+    /// `cpus`: the CPUs whose time is summed.
     pub fn new(ports: &[u16], cpus: &[u32]) -> Host {
         let mut chosen = vec![false; cpus.iter().max().map_or(0, |&highest| highest as usize + 1)];
         cpus.iter().for_each(|&cpu| chosen[cpu as usize] = true);
@@ -62,8 +62,8 @@ fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     file.as_ref()?.read(buffer).ok()
 }
 
-/// `cpu3 user nice system idle iowait irq softirq steal ...` (guest time is in user already), a line for each CPU below one
-/// for all of them. That one serves where the kernel does not list the CPUs asked for.
+/// Parses `cpu3 user nice system idle iowait irq softirq steal ...` (user already includes guest time): a line for all
+/// CPUs, then a line for each. The first line is used if the kernel does not list the requested CPUs.
 fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) {
     let (mut whole, mut ticks, mut found) = ([0u64; 8], [0u64; 8], false);
     for line in text.split(|&b| b == b'\n').map_while(|line| line.strip_prefix(b"cpu")) {

@@ -1,10 +1,11 @@
-//! Lines from the controller, and the one place where the probe sleeps. The end of stdin is the controller's end.
+//! Reads lines from the controller, and is the only place where the probe sleeps. The end of stdin means that the
+//! controller has ended.
 
 use super::signals::Signals;
 use crate::clock::now_ns;
 use crate::sys;
 
-/// A line longer than this is no spec: the rest would only fill memory.
+/// A longer line is no spec: reading on would only fill the memory.
 const LINE_MAX: usize = 16 * 1024 * 1024;
 
 pub struct Input {
@@ -12,13 +13,13 @@ pub struct Input {
     fd: i32,
     buffer: Vec<u8>,
     ended: bool,
-    /// Without a controller: when to stop.
+    /// Without a controller: the time to stop.
     until_ns: Option<u64>,
 }
 
 pub enum Line {
     Text(Vec<u8>),
-    /// Nothing complete at the moment.
+    /// No complete line at the moment.
     None,
     Ended,
 }
@@ -28,7 +29,7 @@ impl Input {
         Input { fd: 0, buffer: Vec::new(), ended: false, until_ns: None }
     }
 
-    /// No controller: until a time, or for good.
+    /// No controller: runs until a given time, or without end.
     pub fn none(until_ns: Option<u64>) -> Input {
         Input { fd: -1, buffer: Vec::new(), ended: false, until_ns }
     }
@@ -37,7 +38,7 @@ impl Input {
         self.fd < 0
     }
 
-    /// Whether the time set beforehand is over.
+    /// True if the time set beforehand has passed.
     pub fn is_over(&self) -> bool {
         self.until_ns.is_some_and(|until| now_ns() >= until)
     }
@@ -54,7 +55,7 @@ impl Input {
         if self.ended { Line::Ended } else { Line::None }
     }
 
-    /// Sleeps until there is input, a signal, or the instant `until_ns`.
+    /// Sleeps until there is input, a signal, or the time `until_ns`.
     pub fn wait(&mut self, signals: &Signals, until_ns: Option<u64>) {
         let mut polled = [self.fd, signals.ending_fd(), signals.children_fd()].map(|fd| libc::pollfd {
             fd,

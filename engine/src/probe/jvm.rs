@@ -1,5 +1,5 @@
-//! JVMs tell of themselves in a file that they share: heap, collections, threads, without being asked. Found by pid below
-//! the process's own /tmp, read whole once a second. A JVM without that file (-XX:-UsePerfData) is not told of.
+//! Reads the file in which a JVM publishes heap, collections and threads on its own. It is found by pid below the
+//! process's own /tmp, and read whole once a second. A JVM without that file (-XX:-UsePerfData) is skipped.
 //!
 //! The format is PerfData 2 of HotSpot's `perfMemory.hpp`: a header, then entries of a name, a type and a value.
 
@@ -11,7 +11,7 @@ use super::tree::Tree;
 use crate::contract::events::{Collector, Jvm};
 
 const EVERY_NS: u64 = 1_000_000_000;
-/// A process that has no such file after so many looks is no JVM. The file is there some 50 ms after its start.
+/// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
 const LOOKS_MOST: u8 = 10;
 const HEADER: usize = 32;
 const ENTRY: usize = 20;
@@ -27,13 +27,13 @@ pub struct Jvms {
 }
 
 enum State {
-    /// Looked for in vain so often.
+    /// Number of attempts without success.
     Sought(u8),
     Found(PathBuf),
 }
 
 impl Jvms {
-    /// One event for each, where a second has passed since the last.
+    /// One event for each JVM, if a second has passed since the last.
     pub fn read(&mut self, at_ns: u64, trees: &[Tree]) -> Vec<Jvm> {
         if at_ns < self.due_ns {
             return Vec::new();
@@ -48,7 +48,7 @@ impl Jvms {
         told
     }
 
-    /// None where it is no JVM, has just ended, or is writing its file just now.
+    /// None if it is no JVM, has just ended, or is writing its file at this moment.
     fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32) -> Option<Jvm> {
         let state = self.known.entry(pid).or_insert(State::Sought(0));
         if let State::Sought(looks) = state {
@@ -81,7 +81,7 @@ struct Page {
 }
 
 impl Page {
-    /// The JVM writes while this reads: what does not hold together is an error, and the next reading may succeed.
+    /// The JVM writes at the same time: inconsistent data is an error, and the next reading may succeed.
     fn parse(data: &[u8]) -> Result<Page, &'static str> {
         if data.len() < HEADER || data[..4] != [0xca, 0xfe, 0xc0, 0xc0] {
             return Err("no hsperfdata file");
@@ -156,14 +156,14 @@ impl Page {
         self.numbers.get(name).map(|&value| value.max(0) as u64)
     }
 
-    /// From ticks of the JVM's clock, which are ns unless it says otherwise.
+    /// Converts ticks of the JVM's clock, which are ns unless the file has another frequency.
     fn ns(&self, ticks: u64) -> u64 {
         let per_s = self.get("sun.os.hrt.frequency").filter(|&frequency| frequency > 0).unwrap_or(1_000_000_000);
         (u128::from(ticks) * 1_000_000_000 / u128::from(per_s)) as u64
     }
 }
 
-/// Up to the first zero byte.
+/// The text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

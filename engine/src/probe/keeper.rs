@@ -1,7 +1,7 @@
-//! No process is left behind, not even when the probe itself is killed with SIGKILL: the probe runs as the child of a
-//! keeper that does nothing but wait. Both are subreapers: if the probe dies, what it launched falls to the keeper,
-//! which kills it; if the keeper dies, the probe notices (parent-death signal) and does the same.
-//! Here too: finding and killing every descendant of the calling process.
+//! Leaves no process behind, even when the probe itself is killed with SIGKILL: the probe runs as the child of a keeper
+//! that only waits. Both are subreapers. If the probe dies, its descendants are reparented to the keeper, which kills
+//! them; if the keeper dies, the probe notices (parent-death signal) and does the same. Also here: finding and killing
+//! every descendant of the calling process.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::sys::block_signals;
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs `probe` in a guarded child and returns its exit code once every descendant has gone.
-/// `probe` is given the pid of the keeper. Must be called while the process has a single thread.
+/// Runs `probe` in a guarded child and returns its exit code once every descendant has gone. `probe` gets the pid of
+/// the keeper. Must be called while the process has a single thread.
 pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
     // SAFETY: plain calls; the process has one thread, so the child may go on running any code after fork.
     unsafe {
         let keeper = libc::getpid();
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         signals::ignore_terminal();
-        // Whoever ignores it passes that on, and then no child's end would be told, nor left to be waited for.
+        // An ignored SIGCHLD is inherited; then the end of a child would neither be signalled nor wait to be reaped.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let child = libc::fork();
         match child {
@@ -42,7 +42,7 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
     }
 }
 
-/// Waits for the probe, passing SIGTERM on, and kills whatever it leaves.
+/// Waits for the probe, passing SIGTERM on, and kills the processes that it leaves.
 fn keep(probe: i32) -> ExitCode {
     let set = block_signals(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
     // SAFETY: sigwait on an initialised set; kill and waitpid on our own child, which stays a zombie until reaped here.
@@ -55,7 +55,7 @@ fn keep(probe: i32) -> ExitCode {
             let ended = libc::waitpid(probe, &mut status, libc::WNOHANG);
             if ended != 0 {
                 kill_descendants(|_| ());
-                // It cannot be waited for: it has gone, and how is not known.
+                // It cannot be waited for: it has gone, and its status is unknown.
                 return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
             }
             let mut signal = 0;
@@ -78,8 +78,8 @@ fn exit_code(status: i32) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Kills and reaps every descendant of this process, again and again until none is left: a process that forks while it
-/// is being killed leaves a child that falls to us, the subreaper. Returns how many living processes were killed.
+/// Kills and reaps every descendant of this process, repeatedly until none is left: a process that forks while it is
+/// being killed leaves a child that is reparented to us, the subreaper. Returns the number of living processes killed.
 pub fn kill_descendants(mut on_reaped: impl FnMut(Reaped)) -> u32 {
     let deadline = Instant::now() + KILL_TIMEOUT;
     let mut killed = std::collections::HashSet::new();
@@ -103,17 +103,17 @@ pub fn kill_descendants(mut on_reaped: impl FnMut(Reaped)) -> u32 {
     }
 }
 
-/// A child that has ended and is no more.
+/// A child that has ended and was reaped.
 pub struct Reaped {
     pub pid: i32,
-    /// As wait(2) gives it.
+    /// The status that wait(2) returns.
     pub status: i32,
-    /// Of the child and all that it had waited for.
+    /// Usage of the child and all children that it had waited for.
     pub usage: libc::rusage,
 }
 
-/// Reaps every child that has ended. False when no child is left at all, and so no descendant either: an orphan falls
-/// to the nearest subreaper, which is us.
+/// Reaps every child that has ended. False when no child is left, and therefore no descendant either: an orphan is
+/// reparented to the nearest subreaper, which is this process.
 pub fn reap_all(on_reaped: &mut impl FnMut(Reaped)) -> bool {
     loop {
         let mut status = 0;

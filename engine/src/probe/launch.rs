@@ -1,6 +1,6 @@
-//! Starting the subject: in its own session, on its CPUs, with a clean slate of signals and the descriptor limit that
-//! the probe itself was started with, dying with the probe. The child waits before its `exec` until the parent has
-//! opened the perf counters on it, so that they miss nothing. Why an exec failed comes back as a sentence.
+//! Starts the subject: in its own session, on its CPUs, with default signal handling and the descriptor limit that the
+//! probe itself was started with. The subject dies with the probe. The child waits before its `exec` until the parent
+//! has opened the perf counters on it, so that they miss nothing. If exec fails, the reason is returned as a sentence.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,11 +18,11 @@ pub struct Launched {
     pub perf: PerfCounters,
 }
 
-/// What the probe was started with and has changed for itself: the subject gets it as it was.
+/// Settings that the probe was started with and has changed for itself: the subject gets the originals.
 pub struct Inherited {
     /// Soft limit.
     pub descriptor_limit: u64,
-    /// Empty where the probe has not bound itself.
+    /// Empty if the probe has not bound itself.
     pub cpus: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Res
     }
     let perf = if exact_counts { PerfCounters::open_for_exec(pid) } else { PerfCounters::default() };
     drop((go_read, error_write));
-    drop(go_write); // the child's read ends: go
+    drop(go_write); // closes the child's read end, which is its signal to go
     let mut failure = [0u8; 8];
     let mut pipe = File::from(error_read);
     match pipe.read_exact(&mut failure) {
@@ -60,7 +60,7 @@ const STAGE_AFFINITY: u8 = 1;
 const STAGE_CWD: u8 = 2;
 const STAGE_EXEC: u8 = 3;
 
-/// Everything the child needs, made before the fork: after it, only system calls are safe.
+/// Everything that the child needs, made before the fork: after it, only system calls are safe.
 struct Prepared {
     program: CString,
     argv: Vec<CString>,
@@ -111,7 +111,8 @@ impl Prepared {
             reset_signals();
             libc::close(go_write);
             let mut byte = 0u8;
-            // Ends when the parent closes its end: to go, or because it died (and then the death signal is here).
+            // Ends when the parent closes its end, as a signal to go, or because it died (then the death signal
+            // arrives).
             while libc::read(go_read, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
             if let Some(cpus) = &self.cpus
                 && libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), cpus) != 0
@@ -127,7 +128,7 @@ impl Prepared {
             libc::dup2(self.null.as_raw_fd(), 0);
             libc::dup2(self.log.as_raw_fd(), 1);
             libc::dup2(self.log.as_raw_fd(), 2);
-            // Whatever the probe inherited without close-on-exec is not the subject's (since Linux 5.11).
+            // The subject must not inherit descriptors that the probe holds without close-on-exec (since Linux 5.11).
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             libc::execve(self.program.as_ptr(), argv.as_ptr(), env.as_ptr());
             fail(error_write, STAGE_EXEC)
@@ -155,7 +156,7 @@ impl Prepared {
             (STAGE_CWD, _) => {
                 format!("cannot enter the folder `{}` (launch.cwd): {error}", launch.cwd.as_deref().unwrap_or(""))
             }
-            // As exec sees it: relative to the folder that it has been started in.
+            // Like exec: relative to the folder in which it was started.
             (_, Some(libc::ENOENT)) if Path::new(launch.cwd.as_deref().unwrap_or("")).join(&*program).exists() => {
                 format!("cannot start `{program}`: the interpreter named in its first line was not found")
             }
@@ -171,7 +172,7 @@ impl Prepared {
     }
 }
 
-/// A name without a slash is looked up on the PATH that the subject will see.
+/// Looks up a name without a slash on the PATH of the subject.
 fn find_program(name: &str, launch: &Launch) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -195,7 +196,7 @@ fn is_executable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// The probe's own environment with the launch's pairs added or put in place of it.
+/// The probe's own environment, with the launch's pairs added or replacing existing ones.
 fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
     let replaced = |key: &[u8]| launch.env.iter().any(|(name, _)| name.as_bytes() == key);
     let mut pairs = Vec::new();
@@ -213,7 +214,7 @@ fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
     pairs.into_iter().map(|pair| CString::new(pair).map_err(|_| "launch.env holds a NUL character".into())).collect()
 }
 
-/// None for no CPUs: no restriction.
+/// The set of these CPUs; None for an empty list: no restriction.
 pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
     if cpus.is_empty() {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! `powerband-engine probe`: starts a command and owns its whole process tree, samples it, other trees and the host on a
-//! fixed grid, and ends the tree. A `ProbeSpec` and commands come in on stdin, `ProbeEvent` lines leave on stdout.
-//! What the counters mean and cost: docs/methods/process-counters.md. Nothing is averaged, judged or stored here.
+//! `powerband-engine probe`: starts a command and owns its whole process tree, samples it, other trees and the host on
+//! a fixed grid, and ends the tree. In: a `ProbeSpec` and commands on stdin. Out: `ProbeEvent` lines on stdout. The
+//! meaning and cost of the counters: docs/methods/process-counters.md. Nothing is averaged, judged or stored here.
 
 mod accept;
 mod census;
@@ -61,7 +61,7 @@ pub fn main(args: Args) -> ExitCode {
     }
 }
 
-/// A number with `ms` or `s`, in ns.
+/// Parses a number with `ms`, `s` or `m` to ns.
 fn parse_duration_ns(text: &str) -> Result<u64, String> {
     let hint = || format!("`{text}` is no time: write a number with a unit, such as 100ms or 10s");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(hint)?;

@@ -1,5 +1,5 @@
-//! Events to stdout, one JSON line each, without ever hanging: while the pipe is full the probe keeps an eye on its
-//! deadman signs, so that a controller that stopped reading and died is still noticed.
+//! Writes events to stdout, one JSON line each, without ever hanging: while the pipe is full, the probe keeps checking
+//! for the end of the controller, so that a controller that stopped reading and died is still noticed.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::signals::Signals;
 use crate::contract::events::ProbeEvent;
 use crate::sys;
 
-/// The controller has gone, or asked by signal for the end: kill everything and leave.
+/// The controller has gone, or requested the end by signal: kill everything and exit.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -50,7 +50,7 @@ fn wait_writable(signals: &Signals, control_fd: i32) -> Result<(), Gone> {
         let mut polled = [
             libc::pollfd { fd: 1, events: libc::POLLOUT, revents: 0 },
             libc::pollfd { fd: signals.ending_fd(), events: libc::POLLIN, revents: 0 },
-            // No events asked for: only the hang-up of the controller's end is reported.
+            // No events requested: only the hang-up of the controller's end is reported.
             libc::pollfd { fd: control_fd, events: 0, revents: 0 },
         ];
         sys::poll(&mut polled, None);

@@ -1,6 +1,6 @@
 //! Exact counts from the kernel's perf software events, inherited by every thread and process that a watched one
-//! creates, so that nothing is missed between two samples: context switches, and threads created.
-//! Where perf is not permitted the counts are None; nothing here is estimated.
+//! creates, so that nothing is missed between two samples: context switches, and threads created. If perf is not
+//! permitted the counts are None; nothing here is estimated.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,10 +19,10 @@ const OPEN_CLOEXEC: libc::c_ulong = 8;
 const IOCTL_SET_OUTPUT: libc::c_ulong = 0x2405;
 const RECORD_LOST: u32 = 2;
 const RECORD_FORK: u32 = 7;
-/// Data pages of one CPU's ring: 256 KiB hold some 4,000 thread starts (with their ends) between two samples, and
-/// stay within what an unprivileged user may lock (perf_event_mlock_kb, 516).
+/// Data pages of one CPU's ring: 256 KiB hold about 4,000 thread starts (with their ends) between two samples, and stay
+/// within the limit of locked memory for an unprivileged user (perf_event_mlock_kb, 516).
 const RING_PAGES: usize = 64;
-/// Descriptors that attaching to running threads may take; beyond it the counts are None.
+/// The most descriptors for attaching to running threads; beyond it the counts are None.
 const ATTACH_LIMIT: usize = 2048;
 
 /// `struct perf_event_attr`, first version (64 bytes), which every kernel accepts.
@@ -50,7 +50,7 @@ pub struct PerfCounters {
 }
 
 impl PerfCounters {
-    /// On a child that has not yet called exec; counting starts with its exec.
+    /// Opens the counters on a child that has not yet called exec; counting starts with its exec.
     pub fn open_for_exec(pid: i32) -> PerfCounters {
         let flags = FLAG_INHERIT | FLAG_DISABLED | FLAG_ENABLE_ON_EXEC;
         let switches = open(CONTEXT_SWITCHES, flags, pid, -1).into_iter().collect();
@@ -59,7 +59,7 @@ impl PerfCounters {
         PerfCounters { switches, forks: forks.filter(|_| opened) }
     }
 
-    /// On running processes; counting starts now. `list` gives the ids of all their threads.
+    /// Opens the counters on running processes; counting starts now. `list` returns the ids of all their threads.
     pub fn attach(list: impl FnMut() -> Vec<i32>) -> PerfCounters {
         Self::try_attach(list).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl PerfCounters {
     fn try_attach(mut list: impl FnMut() -> Vec<i32>) -> Option<PerfCounters> {
         let mut counters = PerfCounters { switches: Vec::new(), forks: Some(ForkCounter::new()?) };
         let mut covered = HashSet::new();
-        // A thread that appears while we attach is covered already if its creator was: its fork is in the ring then.
+        // A thread that appears during attaching is covered already if its creator was: its fork is in the ring then.
         // Otherwise it is opened too, until a listing shows nothing new.
         for _ in 0..16 {
             let forks = counters.forks.as_mut()?;
@@ -75,7 +75,7 @@ impl PerfCounters {
             forks.drain(Some(&mut covered));
             new.retain(|tid| !covered.contains(tid));
             if new.is_empty() {
-                forks.started = 0; // what appeared while attaching was there at the start
+                forks.started = 0; // threads that appeared while attaching count as initial ones
                 return Some(counters);
             }
             if (covered.len() + new.len()) * (1 + forks.rings.len()) > ATTACH_LIMIT {
@@ -96,7 +96,7 @@ impl PerfCounters {
         None
     }
 
-    /// Context switches since the start, over all threads that live or lived.
+    /// Context switches since the start, over all living and ended threads.
     pub fn context_switches(&self) -> Option<u64> {
         if self.switches.is_empty() {
             return None;
@@ -105,9 +105,9 @@ impl PerfCounters {
     }
 
     /// Threads created since the start (first threads of forked processes included). Must be called often enough for
-    /// the rings not to overflow; once one did, the count is None for good. The kernel tells of an overflow only before
-    /// its next record, so the count is None as well while it is below what lives: `at_least` (once is no proof of a
-    /// loss, since a thread can be seen a moment before its record; twice is).
+    /// the rings not to overflow; after an overflow the count is None for good. The kernel reports an overflow only
+    /// before its next record, so the count is also None while it is below the number of living threads, `at_least`
+    /// (one such reading is no proof of a loss, since a thread can be seen a moment before its record; two are).
     pub fn threads_created(&mut self, at_least: u64) -> Option<u64> {
         let forks = self.forks.as_mut()?;
         forks.drain(None);
@@ -145,7 +145,7 @@ struct ForkCounter {
     sharing: Vec<OwnedFd>,
     started: u64,
     lost: bool,
-    /// At the last reading it was below what lives.
+    /// At the last reading the count was below the number of living threads.
     short: bool,
 }
 
@@ -155,7 +155,7 @@ impl ForkCounter {
         Some(ForkCounter { rings, sharing: Vec::new(), started: 0, lost: false, short: false })
     }
 
-    /// Watches a thread; true also when it has gone already.
+    /// Watches a thread; also returns true if it has gone already.
     fn add(&mut self, tid: i32, flags: u64) -> bool {
         for ring in &mut self.rings {
             let fd = match open(DUMMY, flags | FLAG_TASK, tid, ring.cpu) {
@@ -248,7 +248,7 @@ impl Ring {
         true
     }
 
-    /// Calls `record(type, tid)` for each new record; the tid means something for forks only.
+    /// Calls `record(type, tid)` for each new record; the tid is meaningful for forks only.
     fn drain(&mut self, mut record: impl FnMut(u32, i32)) {
         let Some(map) = &self.map else { return };
         let head = map.control(1024).load(Ordering::Acquire);

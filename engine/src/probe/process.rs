@@ -1,5 +1,5 @@
-//! One process: its open /proc files, and what they say now. Sums over trees, and what becomes of the counters of
-//! processes that ended, are in `tree`.
+//! One process: its open /proc files, and their current values. `tree` sums them over trees, and accounts for the
+//! counters of processes that have ended.
 
 use std::ops::{Add, AddAssign};
 
@@ -7,7 +7,7 @@ use super::procfs::{Numbers, ProcDir, ProcFile, Stat, number_after, parse_stat};
 use super::waits::Surroundings;
 use crate::clock::clock_ns;
 
-/// What a process has used up; each number only grows.
+/// Resources used by a process; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     pub user_ns: u64,
@@ -38,8 +38,8 @@ impl Usage {
         }
     }
 
-    /// The next reading of a counter that stood at self: the new CPU total is kept exactly where it grew, and split
-    /// so that neither part falls (the kernel's own split comes from ticks and may swing).
+    /// The next reading of a counter that was at self: the new CPU total is kept exactly if it grew, and split so that
+    /// neither part falls (the kernel's own split comes from ticks and may fluctuate).
     pub fn advance_to(self, new: Usage) -> Usage {
         let total = (new.user_ns + new.system_ns).max(self.user_ns + self.system_ns);
         let user_ns = new.user_ns.clamp(self.user_ns, total - self.system_ns);
@@ -76,9 +76,9 @@ pub struct Process {
     pub parent: i32,
     /// At the last reading: the process itself, exited threads included.
     pub own: Usage,
-    /// At the last reading: children that it has waited for, and theirs. To a tick for each of its fields.
+    /// At the last reading: children that it has waited for, and theirs. Accurate to a tick for each of its fields.
     pub children: Usage,
-    /// How much of `children` has been matched with processes that were seen to vanish.
+    /// The part of `children` that has been matched with processes that were seen to vanish.
     pub claimed: Usage,
     pub threads: u32,
     pub rss_bytes: u64,
@@ -86,7 +86,7 @@ pub struct Process {
     pub zombie: bool,
     /// Its threads as last listed (see `list_threads`).
     pub tids: Vec<i32>,
-    /// The thread whose files tell of memory and descriptors: those of a main thread that has ended are empty.
+    /// The thread whose files show memory and descriptors: those of a main thread that has ended are empty.
     shown_by: i32,
     /// Children's counters grew at the last reading.
     pub inherited: bool,
@@ -118,7 +118,7 @@ impl Process {
             last_stat: Stat::default(),
             tasks: ProcDir::open(&format!("/proc/{pid}/task")).ok()?,
             descriptors: None,
-            // What clock_getcpuclockid computes: the scheduler's exact clock of the whole process.
+            // Computed like clock_getcpuclockid: the scheduler's exact clock of the whole process.
             cpu_clock: (!pid << 3) | 2,
         };
         process.show_by(pid);
@@ -161,7 +161,7 @@ impl Process {
         self.descriptors = ProcDir::open(&format!("/proc/{tid}/fd")).ok();
     }
 
-    /// Resident pages, told by a thread that lives although the main thread has ended.
+    /// Resident pages, read from a thread that is alive although the main thread has ended.
     fn shown_by_another(&mut self) -> u64 {
         let told = self.resident_pages().unwrap_or(0);
         if told > 0 {
@@ -184,8 +184,8 @@ impl Process {
         Numbers(self.memory.as_ref()?.read(&mut buffer).ok()?).nth(1)
     }
 
-    /// The same without what costs time in proportion to the threads, but for the exact CPU clock: CPU time, its split
-    /// guessed from the last full reading, resident memory and number of threads. False when a full update is needed.
+    /// A cheaper `update`, without readings whose cost grows with the threads, except the exact CPU clock: CPU time,
+    /// split as at the last full reading, resident memory and number of threads. False when a full update is needed.
     pub fn update_lightly(&mut self) -> bool {
         let resident_pages = self.resident_pages().unwrap_or(0);
         let ended = u32::from(self.shown_by != self.pid);
@@ -208,12 +208,12 @@ impl Process {
         }
     }
 
-    /// Open descriptors; None before Linux 6.2 (count them with `sockets` there) or where not permitted.
+    /// Open descriptors; None before Linux 6.2 (count them with `sockets` there) or if not permitted.
     pub fn descriptors(&self) -> Option<u32> {
         self.descriptors.as_ref().map(|dir| dir.size() as u32).filter(|&count| count > 0)
     }
 
-    /// How many more it may open before its soft limit; None where either number is not told.
+    /// Number of descriptors left below its soft limit; None if either number is unknown.
     pub fn descriptors_left(&self) -> Option<u64> {
         let open = u64::from(self.descriptors()?);
         // SAFETY: prlimit without a new limit only writes to a valid structure.
@@ -224,7 +224,7 @@ impl Process {
         Some(limit.rlim_cur.saturating_sub(open))
     }
 
-    /// Open descriptors and how many of them are sockets. Dear: about 1.5 us for each descriptor.
+    /// Open descriptors and how many of them are sockets. Expensive: about 1.5 us for each descriptor.
     pub fn sockets(&self, scratch: &mut Vec<i32>) -> (u32, u32) {
         let Some(dir) = &self.descriptors else { return (0, 0) };
         dir.list(scratch);
@@ -232,7 +232,7 @@ impl Process {
         (scratch.len() as u32, sockets as u32)
     }
 
-    /// Proportional set size. Dear: the kernel walks the page tables. None where not permitted.
+    /// Proportional set size. Expensive: the kernel walks the page tables. None if not permitted.
     pub fn pss_bytes(&self) -> Option<u64> {
         if self.zombie {
             return Some(0);
@@ -245,7 +245,7 @@ impl Process {
 }
 
 impl Surroundings for Process {
-    /// False where that may not be seen.
+    /// Also false if the descriptor may not be inspected.
     fn is_socket(&self, descriptor: i32) -> bool {
         self.descriptors.as_ref().is_some_and(|dir| dir.is_socket(descriptor))
     }
@@ -260,8 +260,8 @@ impl Surroundings for Process {
     }
 }
 
-/// The exact CPU total from the process's clock, split as the ticks of `stat` are: what ticks cut off is dealt out in
-/// the same proportion.
+/// The exact CPU total from the process's clock, split in the proportion of the ticks in `stat`; the remainder beyond
+/// whole ticks is split in the same proportion.
 fn own_usage(stat: &Stat, clock_ns: Option<u64>) -> Usage {
     let (user_ns, system_ns) = (stat.user_ticks * tick_ns(), stat.system_ticks * tick_ns());
     let ticked = user_ns + system_ns;
@@ -275,7 +275,7 @@ fn own_usage(stat: &Stat, clock_ns: Option<u64>) -> Usage {
     }
 }
 
-/// Length of the tick that /proc counts in: 10 ms nearly everywhere.
+/// Length of a tick in /proc: 10 ms nearly everywhere.
 pub fn tick_ns() -> u64 {
     // SAFETY: sysconf has no precondition.
     1_000_000_000 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64

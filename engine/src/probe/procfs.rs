@@ -1,5 +1,5 @@
-//! Reading /proc cheaply: files that stay open and are read again with `pread` into one buffer, and parsers of their
-//! text that allocate nothing. What the numbers mean is decided by the callers.
+//! Reads /proc cheaply: files stay open and are read repeatedly with `pread` into one buffer; parsers of their text
+//! allocate nothing. The callers interpret the numbers.
 
 use std::ffi::CString;
 use std::io;
@@ -14,7 +14,7 @@ impl ProcFile {
         open_path(path, libc::O_RDONLY).map(ProcFile)
     }
 
-    /// Opens a file by a path relative to a folder, which spares the walk to it.
+    /// Opens a file by a path relative to a folder, which is cheaper than resolving the full path.
     pub fn open_in(dir: &ProcDir, path: &str) -> io::Result<ProcFile> {
         open_at(dir.0.as_raw_fd(), path, libc::O_RDONLY).map(ProcFile)
     }
@@ -68,7 +68,7 @@ impl ProcDir {
         }
     }
 
-    /// Whether entry `id` of /proc/PID/fd is a socket.
+    /// True if entry `id` of /proc/PID/fd is a socket.
     pub fn is_socket(&self, id: i32) -> bool {
         let mut name = [0u8; 16];
         write_number(id, &mut name);
@@ -85,7 +85,8 @@ impl ProcDir {
         self.metadata().map_or(0, |stat| stat.st_size as u64)
     }
 
-    /// Folders within, from the link count: for /proc/PID/task the number of threads. 0 when the process has gone.
+    /// Number of subfolders, from the link count: for /proc/PID/task the number of threads. 0 when the process has
+    /// gone.
     pub fn subfolders(&self) -> u32 {
         self.metadata().map_or(0, |stat| stat.st_nlink.saturating_sub(2) as u32)
     }
@@ -154,7 +155,7 @@ pub fn stat_of(pid: i32) -> Option<Stat> {
     parse_stat(ProcFile::open(&format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?)
 }
 
-/// What is used of /proc/PID/stat (and of /proc/PID/task/TID/stat). Times in clock ticks.
+/// The fields of /proc/PID/stat (and of /proc/PID/task/TID/stat) in use. Times in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stat {
     pub state: u8,
@@ -174,18 +175,19 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether the main thread has ended. Others may go on without it: it stays a zombie until the last of them ends.
+    /// True if the main thread has ended. Others may continue without it: it stays a zombie until the last of them
+    /// ends.
     pub fn main_thread_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Whether the whole process has ended and only waits to be reaped.
+    /// True if the whole process has ended and only waits to be reaped.
     pub fn is_dead(&self) -> bool {
         self.main_thread_ended() && self.threads <= 1
     }
 }
 
-/// Parses a stat line; the name in it may hold anything, so the fields are counted from the last `)`.
+/// Parses a stat line; the name in it may contain any characters, so the fields are counted from the last `)`.
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|&b| b == b')')? + 2;
     let mut fields = Numbers(text.get(after_name + 1..)?);
@@ -212,7 +214,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// What is used of /proc/PID/task/TID/status.
+/// The fields of /proc/PID/task/TID/status in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status<'t> {
     pub name: &'t [u8],
@@ -225,7 +227,7 @@ pub fn parse_status(text: &[u8]) -> Option<Status<'_>> {
     let line_end = text.iter().position(|&b| b == b'\n')?;
     let name = text[..line_end].strip_prefix(b"Name:\t")?;
     let state = *after(&text[line_end..], b"\nState:\t")?.first()?;
-    // The two counters are the last lines but a few: searched from the end, where they stand.
+    // The two counters are near the end of the text, so only the end is searched.
     let tail = text.len().saturating_sub(200);
     let voluntary = after(&text[tail..], b"\nvoluntary_ctxt_switches:\t")?;
     let involuntary = after(voluntary, b"\nnonvoluntary_ctxt_switches:\t")?;
@@ -237,7 +239,7 @@ pub fn parse_status(text: &[u8]) -> Option<Status<'_>> {
     })
 }
 
-/// On-CPU ns, run-queue wait ns, and times put on a CPU, of /proc/PID/task/TID/schedstat.
+/// Parses /proc/PID/task/TID/schedstat: on-CPU ns, run-queue wait ns, and number of times put on a CPU.
 pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64, u64)> {
     let mut fields = Numbers(text);
     Some((fields.next()?, fields.next()?, fields.next()?))
@@ -254,7 +256,7 @@ pub fn after<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t [u8]> {
     Some(&text[at + key.len()..])
 }
 
-/// The whole numbers of a text line, in order; a minus sign is skipped, and whatever else is no digit separates.
+/// The whole numbers of a text line, in order; any character other than a digit is a separator, including a minus sign.
 pub struct Numbers<'t>(pub &'t [u8]);
 
 impl Iterator for Numbers<'_> {

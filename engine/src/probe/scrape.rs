@@ -1,7 +1,7 @@
 //! Reads the subject's Prometheus page once a second, on a thread of its own, so that a slow page delays no sample.
 //!
-//! In: a URL and the metrics wanted. Out: one `Scrape` or `ScrapeFailed` for each point of the grid; a page that takes
-//! longer than the period skips points, and says so. The format: Prometheus text exposition 0.0.4.
+//! In: a URL and the requested metrics. Out: one `Scrape` or `ScrapeFailed` for each point of the grid; a page that
+//! takes longer than the period skips points. The format: Prometheus text exposition 0.0.4.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -36,13 +36,13 @@ impl Scraper {
         Ok(Scraper { events })
     }
 
-    /// Those that have come in since the last call.
+    /// The events that have arrived since the last call.
     pub fn readings(&self) -> impl Iterator<Item = ProbeEvent> {
         self.events.try_iter()
     }
 }
 
-/// Ends when nobody reads the events any more, or with the process.
+/// Ends when the receiver of the events is dropped, or with the process.
 fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) {
     let mut next_ns = now_ns();
     loop {
@@ -62,7 +62,7 @@ fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) 
     }
 }
 
-/// Where the page is.
+/// The address of the page.
 struct Page {
     host: String,
     port: u16,
@@ -109,7 +109,7 @@ impl Page {
         stream.set_write_timeout(Some(left()?)).map_err(|e| failed("writing", e))?;
         stream.write_all(request.as_bytes()).map_err(|e| failed("it cannot be asked", e))?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 64 * 1024]);
-        // A server may keep the connection in spite of what it was asked: what it said it would send is enough.
+        // A server may keep the connection open despite `Connection: close`: the announced length is enough.
         while !is_whole(&answer) {
             stream.set_read_timeout(Some(left()?)).map_err(|e| failed("reading", e))?;
             match stream.read(&mut buffer).map_err(|e| failed("its answer broke off", e))? {
@@ -179,7 +179,7 @@ fn body(answer: &[u8]) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("it is no UTF-8 text: {}", start_of(error.as_bytes())))
 }
 
-/// None while chunks are missing, or where they are none.
+/// None while chunks are missing, or if the text is not chunked.
 fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     loop {
@@ -195,7 +195,7 @@ fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The finite values of the series of these metrics. What is a page of another kind is an error.
+/// The finite values of the series of these metrics. A page in another format is an error.
 fn series(page: &str, names: &[String]) -> Result<BTreeMap<String, f64>, String> {
     let mut values = BTreeMap::new();
     let (mut good, mut bad) = (0, None);
@@ -229,7 +229,7 @@ fn sample(line: &str) -> Option<(&str, &str, f64)> {
     Some((name, &line[..series_end], value.parse().ok()?))
 }
 
-/// Behind the closing brace; braces within quotes are text.
+/// The position after the closing brace; braces within quotes are text.
 fn labels_end(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,6 +1,6 @@
-//! The probe's one loop: commands in, samples out on a fixed grid, children reaped as they end, and at the end nothing
-//! left of what was launched. How it can end: `stop`; the controller gone (end of stdin, a broken stdout, the keeper's
-//! death); SIGTERM.
+//! The probe's one loop: commands in, samples out on a fixed grid, children reaped as they end; at the end no launched
+//! process is left. A session ends by `stop`, when the controller has gone (end of stdin, a broken stdout, the keeper's
+//! death), or by SIGTERM.
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,13 +39,13 @@ pub fn serve(keeper: i32) -> ExitCode {
         Err(end) => Err(end),
     };
     if result.is_err() {
-        keeper::kill_descendants(|_| ()); // whatever happened, nothing that was launched is left
+        keeper::kill_descendants(|_| ()); // in any case, no launched process is left
     }
     conclude(result, &mut output, &signals)
 }
 
-/// Watches running processes for a person: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C.
-/// It owns nothing, so it ends nothing, not even a process that happens to be its child.
+/// Watches running processes for a user: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C. It
+/// owns nothing, so it ends nothing, not even a process that happens to be its child.
 pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
     let signals = match Signals::install(parent_of_self()) {
         Ok(signals) => signals,
@@ -64,7 +64,7 @@ pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
     conclude(result, &mut output, &signals)
 }
 
-/// Why a session ended early.
+/// The reason why a session ended early.
 enum End {
     Gone,
     Error(ErrorEvent),
@@ -85,12 +85,12 @@ fn complain(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Says why the session ended early, if it did.
+/// Reports why the session ended early, if it did.
 fn conclude(result: Result<(), End>, output: &mut Output, signals: &Signals) -> ExitCode {
     let Err(end) = result else { return ExitCode::SUCCESS };
     if let End::Error(event) = end {
         eprintln!("powerband-engine: {}", event.message);
-        // A controller that has gone as well needs no error event.
+        // The event is not needed if the controller has gone as well.
         let _ = output.emit(&ProbeEvent::Error(event), signals);
     }
     ExitCode::FAILURE
@@ -160,8 +160,8 @@ fn hello(descriptor_limit: u64) -> Hello {
     }
 }
 
-/// How much later than its grid the next sample is taken, at random: a server that works in step with the grid would
-/// else be met in the same state each time.
+/// A random delay of each sample after its grid point: otherwise a server that works in step with the grid would be
+/// sampled in the same state each time.
 struct Jitter {
     state: u64,
     below_ns: u64,
@@ -182,7 +182,7 @@ impl Jitter {
     }
 }
 
-/// The launched command's life.
+/// The launched command.
 struct Subject {
     launch: Launch,
     pid: i32,
@@ -201,11 +201,11 @@ struct Session<'s> {
     jvms: Jvms,
     scraper: Option<Scraper>,
     sink: Option<Sink>,
-    /// When the grace after `stop` is over.
+    /// The end of the grace period after `stop`.
     stopping_until_ns: Option<u64>,
-    /// Pid and start of those in the subject's group when it was asked to stop.
+    /// Pid and start time of the processes in the subject's group when it was asked to stop.
     asked: Vec<(i32, u64)>,
-    /// What the subject left behind has been asked to stop, too.
+    /// Processes that the subject left behind have been asked to stop, too.
     asked_rest: bool,
     samples: u64,
     samples_late: u64,
@@ -251,12 +251,12 @@ impl<'s> Session<'s> {
             samples: 0,
             samples_late: 0,
         };
-        // Before the launch, for what the subject says first is to be heard, too.
+        // Bind before the launch, to receive the subject's first datagrams.
         let bound = spec.statsd.as_ref().map(Bound::bind).transpose().map_err(|e| error("spec", e))?;
         if let Some(launch) = &spec.launch {
             session.launch(launch, &inherited)?;
         }
-        // After the fork of the launched command, for which the probe must have one thread.
+        // Start threads after the fork of the launched command: until then, the probe must have one thread.
         session.sink = bound.map(Sink::start).transpose().map_err(|e| error("internal", e))?;
         session.scraper = spec.scrape.as_ref().map(Scraper::start).transpose().map_err(|e| error("spec", e))?;
         let watched = |Watch { name, pid }: &Watch| Tree::watched(name, *pid, spec.exact_counts);
@@ -367,11 +367,12 @@ impl<'s> Session<'s> {
         let mut grace_ns = 0;
         if let Some(subject) = &self.subject {
             grace_ns = subject.launch.grace_ns;
-            // Once it has ended, its pid and group may be another's: then all that is left is asked one by one.
+            // Once it has ended, its pid and group may belong to another process: then the remaining ones are asked one
+            // by one.
             if !subject.ended {
                 let group = keeper::living_descendants().into_iter().filter(|(_, stat)| stat.group == subject.pid);
                 self.asked = group.map(|(pid, stat)| (pid, stat.start_ticks)).collect();
-                // The whole group, as Ctrl-C in a terminal would reach it.
+                // The whole group, like Ctrl-C in a terminal.
                 // SAFETY: kill has no memory effects.
                 unsafe { libc::kill(-subject.pid, subject.launch.stop_signal) };
             }
@@ -379,8 +380,8 @@ impl<'s> Session<'s> {
         self.stopping_until_ns = Some(now_ns().saturating_add(grace_ns));
     }
 
-    /// Once the main process has ended, whatever it left is asked to stop, too, unless it has been. Nobody is asked
-    /// twice: many servers take a second signal for the order to drop everything.
+    /// Once the main process has ended, the processes that it left are asked to stop, too, unless they have been. No
+    /// process is asked twice: many servers take a second signal as the order to drop everything.
     fn ask_the_rest(&mut self) {
         if let Some(subject) = &self.subject
             && subject.ended
@@ -396,7 +397,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Reaps every child that has ended. True when none is left, and so nothing of the launched tree.
+    /// Reaps every child that has ended. True when none is left, and therefore nothing of the launched tree.
     fn reap(&mut self) -> Result<bool, End> {
         let mut reaped = Vec::new();
         let any_left = keeper::reap_all(&mut |child| reaped.push(child));
@@ -425,7 +426,7 @@ impl<'s> Session<'s> {
         self.end(killed)
     }
 
-    /// A last sample holds the final counters, and whatever the subject pushed is in the sink's last event.
+    /// Takes a last sample with the final counters; the sink's last event has everything that the subject has sent.
     fn end(&mut self, killed: u32) -> Result<(), End> {
         self.sink.iter_mut().for_each(Sink::finish);
         self.sample()?;

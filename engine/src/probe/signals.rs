@@ -1,6 +1,6 @@
-//! Signals as descriptors. The probe is asked to end by SIGTERM, notices the death of its parent by SIGHUP (which it
-//! sets as its parent-death signal) and of its children by SIGCHLD. Ctrl-C and Ctrl-\ reach the whole foreground group,
-//! but ending is the controller's decision: both are ignored.
+//! Signals as descriptors. SIGTERM asks the probe to end, SIGHUP (which it sets as its parent-death signal) shows the
+//! death of its parent, SIGCHLD that of its children. Ctrl-C and Ctrl-\ reach the whole foreground group, but the
+//! controller decides when to end: both are ignored.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -35,8 +35,8 @@ impl Signals {
         self.children.as_raw_fd()
     }
 
-    /// Whether the pending signals ask the probe to end. A SIGHUP counts only if the parent has really gone: the
-    /// kernel also sends it when merely the parent's *thread* that forked us ends, and a terminal may.
+    /// True if the pending signals ask the probe to end. A SIGHUP counts only if the parent has really gone: the kernel
+    /// also sends it when merely the parent's *thread* that forked us ends, and a terminal may.
     pub fn must_end(&self) -> bool {
         let mut must = false;
         while let Some(signal) = take(&self.ending) {
@@ -50,7 +50,7 @@ impl Signals {
     }
 }
 
-/// Ctrl-C and Ctrl-\ are the controller's business.
+/// Ignores Ctrl-C and Ctrl-\, which the controller handles.
 pub fn ignore_terminal() {
     // SAFETY: ignoring a signal has no precondition.
     unsafe {

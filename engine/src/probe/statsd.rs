@@ -1,6 +1,6 @@
-//! A StatsD sink beside the samples: what a subject pushes, added up on a thread of its own. In: datagrams from a UDP socket, a
-//! Unix socket, or both. Out: a `Statsd` event at each point of a grid, and a last one at the end; all its numbers are since the
-//! start. What a datagram says: `crate::statsd`.
+//! A StatsD sink beside the samples: adds up the metrics that a subject sends, on a thread of its own. In: datagrams
+//! from a UDP socket, a Unix socket, or both. Out: a `Statsd` event at each point of a grid, and a last one at the end;
+//! all its numbers are since the start. `crate::statsd` parses the datagrams.
 
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::AsRawFd;
@@ -16,17 +16,18 @@ use crate::statsd::store::Store;
 use crate::sys;
 
 const INTERVAL_NS_MIN: u64 = 1_000_000;
-/// So long a UDP socket is left alone once it has been read empty: a steady sender then pays for no wake-up of ours, and we
-/// read many datagrams at a time.
+/// The longest pause in which a UDP socket is not read after it was empty: a steady sender then causes no wake-ups, and
+/// many datagrams are read at a time.
 const REST_NS_MAX: u64 = 10_000_000;
-/// A shorter rest than this costs more than it saves.
+/// A shorter pause costs more than it saves.
 const REST_NS_MIN: u64 = 1_000_000;
-/// Before an event what waits is read first, but not for longer than this: a flood would never let it come.
+/// Longest time for reading waiting datagrams before an event: otherwise a flood would delay it without end.
 const CATCH_UP_NS_MAX: u64 = 10_000_000;
-/// The same before the last one: a full buffer holds a million updates, which a slow machine reads in some seconds.
+/// The limit before the last event: a full buffer holds a million updates, which a slow machine reads in a few seconds.
 const LAST_READ_NS_MAX: u64 = 4_000_000_000;
 
-/// Bound, so that the subject finds it open; nothing is read yet. The kernel keeps what comes meanwhile.
+/// The bound sockets, open before the subject starts; nothing is read yet. The kernel buffers datagrams that arrive in
+/// the meantime.
 pub struct Bound {
     sources: Vec<Source>,
     interval_ns: u64,
@@ -54,7 +55,7 @@ impl Bound {
     }
 }
 
-/// The running sink. Once it is dropped its thread ends, and takes the sockets with it.
+/// The running sink. Dropping it ends its thread, which closes the sockets.
 pub struct Sink {
     events: Receiver<ProbeEvent>,
     thread: Option<JoinHandle<()>>,
@@ -72,7 +73,7 @@ impl Sink {
         Ok(Sink { events, thread: Some(thread), ending: Some(ending) })
     }
 
-    /// Those that have come since the last call.
+    /// The events that have arrived since the last call.
     pub fn readings(&self) -> impl Iterator<Item = ProbeEvent> {
         self.events.try_iter()
     }
@@ -80,7 +81,7 @@ impl Sink {
     /// Reads what has been sent so far and ends; `readings` then has the last event.
     pub fn finish(&mut self) {
         if let Some(mut ending) = self.ending.take() {
-            // It fails only where the thread has ended.
+            // Fails only if the thread has ended.
             let _ = ending.write_all(b".");
         }
         self.join();
@@ -88,7 +89,7 @@ impl Sink {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic has been told on stderr; then the last event is missing.
+            // A panic has been reported on stderr; then the last event is missing.
             let _ = thread.join();
         }
     }
@@ -101,7 +102,7 @@ impl Drop for Sink {
     }
 }
 
-/// A socket, and until when it is left alone.
+/// A socket, and the end of its current pause.
 struct Source {
     socket: Socket,
     rest_ns: u64,
@@ -110,23 +111,23 @@ struct Source {
 
 impl Source {
     fn new(socket: Socket) -> Source {
-        // At a byte a nanosecond, which is faster than one sender can be, half of the buffer fills in this time.
+        // At a byte per nanosecond, faster than any single sender, half of the buffer fills in this time.
         let rest_ns = (socket.buffer_bytes / 2).min(REST_NS_MAX);
         let rest_ns = if rest_ns < REST_NS_MIN { 0 } else { rest_ns };
         Source { socket, rest_ns, resting_until_ns: 0 }
     }
 }
 
-/// Why the thread woke up.
+/// The reason why the thread woke up.
 enum Woken {
-    /// In these of the sources there are some, if in any.
+    /// True for each source that has datagrams.
     ByDatagrams([bool; 2]),
     ToEnd,
-    /// Nobody wants to know any more.
+    /// The events have no receiver any more.
     Abandoned,
 }
 
-/// What the thread works on.
+/// The state of the thread.
 struct Reader {
     sources: Vec<Source>,
     ending: PipeReader,
@@ -141,7 +142,7 @@ impl Reader {
         Reader { sources, ending, batch: Batch::new(), store: Store::default(), packets: 0, bytes: 0 }
     }
 
-    /// Until it is asked to end, or nobody reads the events any more.
+    /// Runs until it is asked to end, or until the events have no receiver any more.
     fn run(mut self, interval_ns: u64, sender: &Sender<ProbeEvent>) {
         let mut next_ns = now_ns();
         loop {
@@ -160,11 +161,11 @@ impl Reader {
                 Woken::Abandoned => return,
             }
         }
-        // Nobody may be there any more.
+        // The receiver may be gone.
         let _ = sender.send(self.event(LAST_READ_NS_MAX));
     }
 
-    /// Sleeps until a socket that is not left alone has something, the end is asked for, or this instant.
+    /// Sleeps until a socket that is not paused has datagrams, the end is requested, or `until_ns`.
     fn wait(&self, until_ns: u64) -> Woken {
         let now_ns = now_ns();
         let mut until_ns = until_ns;
@@ -185,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// One batch of each socket that is ready; how many datagrams came.
+    /// Reads one batch from each socket that is ready; returns the number of datagrams.
     fn read(&mut self, ready: [bool; 2]) -> usize {
         let mut all = 0;
         for (source, _) in self.sources.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
@@ -204,7 +205,7 @@ impl Reader {
         all
     }
 
-    /// All that was sent before now, if it can be read in this time.
+    /// Reads the datagrams sent before now, for at most this time, and makes the event.
     fn event(&mut self, reading_ns_max: u64) -> ProbeEvent {
         let until_ns = now_ns() + reading_ns_max;
         while self.read([true, true]) > 0 && now_ns() < until_ns {}

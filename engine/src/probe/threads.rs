@@ -1,6 +1,6 @@
-//! The threads of a tree: on CPU, waiting for a CPU, blocked; switches, states and what is waited on, added up by pool.
-//! A pool is the thread name without its trailing number. What a thread gains between two scans is added to the pool
-//! it belongs to then, so the sums never fall when threads end or change their name.
+//! The threads of a tree: time on CPU, waiting for a CPU, blocked; switches, states and causes of blocking, summed by
+//! pool. A pool is the thread name without its trailing number. The growth of a thread's counters between two scans is
+//! added to its current pool, so the sums never fall when threads end or change their name.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,14 +11,14 @@ use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use crate::clock::{clock_ns, thread_cpu_ns};
 use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
 
-/// Pools beyond this many are added up under one name: thread names may be made at random.
+/// Pools beyond this many are combined under one name: thread names may be random.
 const POOLS_MAX: usize = 256;
 const OTHER_POOLS: &str = "(other)";
-/// New threads that any scan meets.
+/// The least number of new threads that a scan reads.
 const NEWCOMERS_LEAST: usize = 8;
-/// Threads told of one by one, the busiest.
+/// The number of threads reported individually, the busiest.
 const THREADS_TOLD: usize = 64;
-/// Descriptors left for other uses; beyond that, files of threads are opened for each reading.
+/// Descriptors reserved for other uses; beyond that, files of threads are opened for each reading.
 const DESCRIPTOR_RESERVE: u64 = 256;
 
 /// Cumulative counters of one thread, a pool or all threads.
@@ -53,32 +53,32 @@ pub struct ThreadTable {
     kept_files: u64,
     /// The probe's own CPU time spent on opening files of new threads in this scan.
     opening_ns: u64,
-    /// Those that were left out of this scan; who is still there at the next one is met then.
+    /// New threads skipped in this scan; those still alive at the next one are read then.
     left_out: HashSet<i32>,
     left_out_before: HashSet<i32>,
 }
 
 struct Thread {
     files: Files,
-    /// On CLOCK_BOOTTIME, to a tick.
+    /// On CLOCK_BOOTTIME, accurate to a tick.
     start_ns: u64,
-    /// schedstat's three numbers at the last reading: the same again means that it has not run since.
+    /// schedstat's three numbers at the last reading: if they are unchanged, the thread has not run since.
     raw: (u64, u64, u64),
     last: Counters,
     state: u8,
     pool: usize,
     name: Vec<u8>,
-    /// At the last reading it slept in a wait channel that could be read.
+    /// True if at the last reading it slept in a wait channel that could be read.
     in_known_channel: bool,
-    /// What it was blocked on at the last reading.
+    /// The cause of blocking at the last reading.
     blocked_on: Option<WaitKind>,
     /// `last.on_cpu_ns` as of the last event.
     told_on_cpu_ns: u64,
-    /// The scan that last saw it.
+    /// The last scan that saw it.
     seen: u64,
 }
 
-/// A thread's files, kept open where descriptors allow.
+/// A thread's files, kept open if descriptors allow.
 struct Files {
     tid: i32,
     schedstat: Option<ProcFile>,
@@ -104,18 +104,18 @@ struct Pool {
 struct Reading<'b> {
     raw: (u64, u64, u64),
     counters: Counters,
-    /// None: as before.
+    /// None: unchanged.
     name: Option<&'b [u8]>,
     state: u8,
-    /// Empty where unknown.
+    /// Empty if unknown.
     channel: &'b [u8],
     /// None: not blocked, or unknown.
     blocked_on: Option<WaitKind>,
 }
 
 impl ThreadTable {
-    /// Reads all threads of these processes, as last listed. Of those that no scan has seen it meets `newcomers_max` at
-    /// most: where more come and go between two scans, each that is met stands for those that are not.
+    /// Reads all threads of these processes, as last listed. At most `newcomers_max` threads not seen by an earlier
+    /// scan are read: if more start and end between two scans, each one read represents those that are not.
     pub fn scan(&mut self, processes: &[&Process], newcomers_max: usize) {
         self.begin_scan();
         let all = || processes.iter().flat_map(|process| process.tids.iter().map(move |&tid| (*process, tid)));
@@ -151,7 +151,7 @@ impl ThreadTable {
         !self.threads.contains_key(&tid) && !self.left_out_before.contains(&tid)
     }
 
-    /// `weight`: how many threads it stands for.
+    /// `weight`: the number of threads that it represents.
     fn read_thread(&mut self, process: &Process, tid: i32, weight: u32) {
         let mut thread = match self.threads.remove(&tid) {
             Some(thread) => thread,
@@ -164,7 +164,7 @@ impl ThreadTable {
         let mut channel = [0u8; 64];
         let Some(reading) = thread.read(process, &mut buffer, &mut channel) else {
             self.kept_files -= thread.files.kept();
-            return; // it has ended; what it had gained is in its pool
+            return; // it has ended; its gains are in its pool
         };
         if let Some(name) = reading.name {
             thread.pool = self.pool_index(&pool_name(name));
@@ -207,7 +207,7 @@ impl ThreadTable {
         self.pools.len() - 1
     }
 
-    /// At the end of a scan: the threads that were not met.
+    /// Removes the threads that this scan did not meet.
     fn forget_ended(&mut self) {
         let scan = self.scan;
         let kept = &mut self.kept_files;
@@ -220,12 +220,12 @@ impl ThreadTable {
         });
     }
 
-    /// CPU time that the last scan spent on opening the files of new threads: once for each.
+    /// CPU time that the last scan spent on opening the files of new threads, a cost that occurs once per thread.
     pub fn opening_ns(&self) -> u64 {
         self.opening_ns
     }
 
-    /// All counters count from the last scan on.
+    /// Resets all counters, so that they count from the last scan on.
     pub fn start_from_here(&mut self) {
         self.totals = Counters::default();
         for pool in &mut self.pools {
@@ -235,12 +235,12 @@ impl ThreadTable {
         self.forget_gains();
     }
 
-    /// Over all threads since the start, as far as scans met them.
+    /// Sums over all threads since the start, as far as scans met them.
     pub fn totals(&self) -> Counters {
         self.totals
     }
 
-    /// The pools as of the last scan, for an event: the largest gains count from here on.
+    /// The pools as of the last scan, for an event; resets the largest gains.
     pub fn tell_pools(&mut self) -> Vec<PoolSample> {
         let pools = self.pools.iter().map(Pool::sample).collect();
         self.forget_gains();
@@ -334,11 +334,11 @@ impl Thread {
         })
     }
 
-    /// None when the thread has ended. Every counter is at least what it was.
+    /// None when the thread has ended. No counter falls.
     ///
-    /// `status` is the dear file (11 us, against 1 for schedstat and 4 for the wait channel), and idle threads are the
-    /// many: one that slept in a known channel, has not run since and is still in a channel (a woken one is in none)
-    /// still has the same state, name and switches, and waits on the same.
+    /// `status` is the expensive file (11 us, against 1 for schedstat and 4 for the wait channel), and most threads are
+    /// idle. A thread that slept in a known channel, has not run since and is still in a channel (a woken one is in
+    /// none) has the same state, name, switches and cause of blocking as before.
     fn read<'b>(&self, process: &Process, buffer: &'b mut [u8], channel: &'b mut [u8]) -> Option<Reading<'b>> {
         let tasks = &process.tasks;
         let raw = parse_schedstat(self.files.schedstat(tasks, buffer)?)?;
@@ -358,7 +358,7 @@ impl Thread {
         Some(Reading { raw, counters, name: Some(status.name), state: status.state, channel, blocked_on })
     }
 
-    /// The thread's life so far, split by schedstat; switches as before.
+    /// The thread's life so far, split by schedstat; switches unchanged.
     fn times(&self, (on_cpu_ns, run_wait_ns, _): (u64, u64, u64)) -> Option<Counters> {
         let on_cpu_ns = on_cpu_ns.max(self.last.on_cpu_ns);
         let run_wait_ns = run_wait_ns.max(self.last.run_wait_ns);
@@ -381,13 +381,13 @@ impl Files {
         self.read(tasks, &self.status, "status", buffer)
     }
 
-    /// Empty where the kernel does not tell, and for a thread that does not sleep (the kernel says `0`).
+    /// Empty if the kernel does not show it, and for a thread that does not sleep (the kernel writes `0`).
     fn wait_channel<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> &'b [u8] {
         let channel = self.read(tasks, &self.wait_channel, "wchan", buffer).unwrap_or_default();
         if channel == b"0" { &[] } else { channel }
     }
 
-    /// None for a thread that is not blocked (it runs, has stopped or ended), and where the kernel tells nothing.
+    /// None for a thread that is not blocked (it runs, has stopped or ended), and if the kernel shows no cause.
     fn blocked_on(&self, process: &Process, state: u8, channel: &[u8]) -> Option<WaitKind> {
         if !matches!(state, b'S' | b'D') {
             return None;
@@ -399,7 +399,7 @@ impl Files {
         }
     }
 
-    /// From the file kept open, or by opening it for this once.
+    /// Reads the file kept open, or opens it for this reading.
     fn read<'b>(&self, tasks: &ProcDir, kept: &Option<ProcFile>, name: &str, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         match kept {
             Some(file) => file.read(buffer).ok(),
@@ -408,14 +408,14 @@ impl Files {
     }
 }
 
-/// Relative to the folder of a process's tasks.
+/// The path relative to the folder of a process's tasks.
 fn path(tid: i32, name: &str) -> String {
     format!("{tid}/{name}")
 }
 
-/// The name without trailing digits and separators; a name of nothing else stays whole. Newer JDKs cut long names in the
-/// middle (`http-n..exec-1`, `http-n..xec-12`), so that the end shifts with the number: of such a name the head and the last
-/// letter stand for the pool, which tells `exec` from `Poller`.
+/// The name without trailing digits and separators; a name that consists of these alone is unchanged. Newer JDKs cut
+/// long names in the middle (`http-n..exec-1`, `http-n..xec-12`), so that the end shifts with the number. The pool of
+/// such a name is its head with its last letter, which distinguishes `exec` from `Poller`.
 fn pool_name(name: &[u8]) -> Cow<'_, [u8]> {
     const CUT_HEAD: std::ops::RangeInclusive<usize> = 6..=7;
     let numberless = name.iter().rposition(|b| !b.is_ascii_digit() && !b"-_#:./ ".contains(b));

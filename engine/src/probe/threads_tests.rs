@@ -2,7 +2,7 @@ use super::*;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
-/// Threads of this very process that wait until the sender is dropped; all have begun, and so have their names.
+/// Threads of this process that wait until the sender is dropped; all have started, and have their names.
 fn waiting_threads(count: usize, name: &str) -> (mpsc::Sender<()>, Vec<thread::JoinHandle<()>>) {
     let (sender, receiver) = mpsc::channel::<()>();
     let receiver = Arc::new(Mutex::new(receiver));

@@ -1,7 +1,8 @@
 //! One process tree: its members, and its counters, which never fall although members come and go.
 //!
-//! A member that ends is accounted for once: reaped by the probe, with its exact rusage; waited for by its parent, in
-//! the parent's children counters; otherwise (its parent ignores SIGCHLD, or is outside the tree) with its last reading.
+//! A member that ends is counted once: if reaped by the probe, with its exact rusage; if waited for by its parent, in
+//! the parent's children counters; otherwise (its parent ignores SIGCHLD, or is outside the tree) with its last
+//! reading.
 
 use std::collections::HashMap;
 
@@ -13,38 +14,39 @@ use crate::clock::thread_cpu_ns;
 use crate::contract::events::{Threads, TreeSample};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
-/// Up to this many threads are looked at on every sample; of more, what grows with them is read once a second.
+/// Up to this many threads are read on every sample; with more, readings whose cost grows with them take place once a
+/// second.
 const FEW_THREADS: u32 = 64;
-/// A dear reading is not repeated before this many times its own cost has passed: 0.25 % of a core.
+/// An expensive reading is repeated only after this many times its own cost has passed: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
-/// The same for the reading of all threads: 0.67 %.
+/// The factor for the reading of all threads: 0.67 %.
 const THREADS_FACTOR: u64 = 150;
-/// For adding up the context switches of all threads, which nothing else waits for: 0.25 %.
+/// For the sum of the context switches of all threads, which nothing else waits for: 0.25 %.
 const SWITCHES_FACTOR: u64 = 400;
-/// And for meeting threads that stay, which costs more, but only once for each: 0.5 %.
+/// For opening the files of new threads that stay, which costs more, but only once per thread: 0.5 %.
 const OPENING_FACTOR: u64 = 200;
-/// Threads that have just started are met at this rate at most, a sample of them where more come and go: 0.25 %.
+/// Threads that have just started are read at this rate at most, and only a sample of them if more come and go: 0.25 %.
 const NEWCOMERS_PER_S: u64 = 64;
 
 pub struct Tree {
     pub name: String,
     root: i32,
-    /// The probe's own pid for the launched tree: orphans fall to it.
+    /// The probe's own pid for the launched tree: orphans are reparented to it.
     reaper: Option<i32>,
-    /// Parents stand before their children.
+    /// Parents are before their children.
     members: Vec<Process>,
-    /// Of members that ended and are in nobody's children counters.
+    /// Usage of members that ended and are in no children counters.
     gone: Usage,
-    /// What stood at first sight (watched trees).
+    /// Usage at first sight (watched trees).
     base: Usage,
     last: Usage,
     /// Reaped by the probe since the last sample.
     reaped: Vec<i32>,
     threads: ThreadTable,
-    /// When they were read last.
+    /// The time of the last thread scan.
     scanned_ns: Option<u64>,
     perf: PerfCounters,
-    /// Threads that the tree starts with and perf does not count; of them, those that count as started.
+    /// Threads that exist at the start and are not counted by perf; of them, those that count as started.
     first_threads: u64,
     first_started: u64,
     threads_due: Due,
@@ -118,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// Whether the probe has launched it.
+    /// True if the probe has launched it.
     pub fn is_launched(&self) -> bool {
         self.reaper.is_some()
     }
@@ -138,7 +140,7 @@ impl Tree {
         all
     }
 
-    /// Takes the process in if it belongs here, i.e. if its parent does. True if it is a new member.
+    /// Adds the process if its parent belongs to this tree. True if it is a new member.
     pub fn offer(&mut self, pid: i32, parent: i32) -> bool {
         let ours = self.reaper == Some(parent) || self.members.iter().any(|member| member.pid == parent);
         if !ours || self.members.iter().any(|member| member.pid == pid) {
@@ -149,8 +151,8 @@ impl Tree {
         true
     }
 
-    /// The probe has reaped this process: `usage` is final. Only what was launched can end so; it counts even if it
-    /// came and went between two samples.
+    /// The probe has reaped this process: `usage` is final. Only launched processes can end this way; they count even
+    /// if they started and ended between two samples.
     pub fn reaped(&mut self, pid: i32, usage: Usage) {
         if self.reaper.is_none() {
             return;
@@ -164,7 +166,7 @@ impl Tree {
         self.members.iter().any(|member| !member.zombie)
     }
 
-    /// The tree now, and its threads by pool when a second has passed since they were last told.
+    /// The tree now, and its threads by pool if a second has passed since they were last reported.
     pub fn sample(&mut self, now_ns: u64) -> (TreeSample, Option<Threads>) {
         self.update_members(self.threads_due.is_due(now_ns));
         let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
@@ -202,14 +204,15 @@ impl Tree {
         (sample, event)
     }
 
-    /// Reads every member, children before their parents: whoever has gone by its turn is in its parent's counters, read
-    /// after it. A child that was read and then waited for would count twice: the children of a parent that inherited
-    /// something are looked at again, and all once more if one of them has gone.
+    /// Reads every member, children before their parents: a process that has gone by its turn is in its parent's
+    /// counters, which are read after it. A child that was read and then waited for would count twice. Therefore, the
+    /// children of a parent whose children counters grew are read again, and all members once more if one of them has
+    /// gone.
     fn update_members(&mut self, full: bool) {
         let mut vanished = HashMap::new();
         self.read_members(full, |_| true, &mut vanished);
         if !full && !vanished.is_empty() {
-            self.read_members(true, |_| true, &mut vanished); // what parents inherit is only in a full reading
+            self.read_members(true, |_| true, &mut vanished); // children counters of parents are only in a full reading
         }
         loop {
             let heirs: Vec<i32> = self.members.iter().filter(|member| member.inherited).map(|heir| heir.pid).collect();
@@ -226,7 +229,7 @@ impl Tree {
         self.reaped.clear();
     }
 
-    /// Reads the members that `wanted` names, the last first, and moves those that have gone to `vanished`.
+    /// Reads the members for which `wanted` is true, the last first, and moves those that have gone to `vanished`.
     fn read_members(&mut self, full: bool, wanted: impl Fn(&Process) -> bool, vanished: &mut HashMap<i32, Process>) {
         for i in (0..self.members.len()).rev() {
             let member = &mut self.members[i];
@@ -263,7 +266,7 @@ impl Tree {
     fn update_threads(&mut self, now_ns: u64, threads_now: u32, created: Option<u64>) -> Option<Threads> {
         let told = self.event_due.take(now_ns, SECOND_NS);
         let many = threads_now > FEW_THREADS;
-        // With many threads the reading waits for its own time, and the event with it.
+        // With many threads, the cost of the reading limits its rate, and the event waits for it.
         if many && !self.threads_due.is_due(now_ns) {
             if told {
                 self.event_due = self.threads_due;
@@ -297,7 +300,7 @@ impl Tree {
         self.threads.scan(&live, newcomers_max);
     }
 
-    /// On every sample, unless there are so many threads to add up that it would be dear; and once all have ended.
+    /// Runs on every sample, unless there are so many threads that the sum would be expensive; and once all have ended.
     fn update_switches(&mut self, now_ns: u64) {
         if self.switches.0.is_due(now_ns) || !self.is_alive() {
             let started = thread_cpu_ns();
@@ -321,7 +324,7 @@ impl Tree {
     }
 }
 
-/// When something is to be done next.
+/// The next time for a repeated task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Due {
     at_ns: u64,
@@ -333,7 +336,7 @@ impl Due {
         now_ns >= self.at_ns
     }
 
-    /// Whether it is due, and if so, the next time. A little early counts: samples jitter around their grid.
+    /// True if it is due; then also sets the next time. Slightly early counts, since samples jitter around their grid.
     fn take(&mut self, now_ns: u64, period_ns: u64) -> bool {
         let due = self.is_due(now_ns);
         if due {
@@ -342,8 +345,8 @@ impl Due {
         due
     }
 
-    /// Due again after a period, or after a pause for what this time has cost, if that is longer. Of this pause and the
-    /// one before the shorter holds: once in a while a hypervisor's pause within a cheap reading makes it look dear.
+    /// Due again after a period, or, if longer, after a pause for the cost of this time. The shorter of this pause and
+    /// the previous one applies: occasionally a pause of the hypervisor during a cheap reading makes it look expensive.
     pub fn again(&mut self, now_ns: u64, period_ns: u64, pause_ns: u64) {
         self.at_ns = now_ns + (period_ns - period_ns / 20).max(pause_ns.min(self.pause_ns));
         self.pause_ns = pause_ns;

@@ -1,5 +1,6 @@
-//! What a blocked thread waits on, from the system call it is in (`/proc/PID/task/TID/syscall`) and, where that may not be
-//! read, from its wait channel, the kernel function it sleeps in. When a thread is looked at is decided by `threads`.
+//! Finds the cause of a thread's blocking, from its current system call (`/proc/PID/task/TID/syscall`) or, if that is
+//! not permitted, from its wait channel, the kernel function in which it sleeps. `threads` decides when a thread is
+//! read.
 
 use crate::contract::events::WaitKind;
 
@@ -8,13 +9,13 @@ use crate::contract::events::WaitKind;
 pub enum Call {
     /// It is on a CPU or waits for one.
     Running,
-    /// It sleeps outside of any system call: a page fault, nearly always.
+    /// It sleeps outside of any system call: nearly always a page fault.
     Outside,
     /// Number and first two arguments.
     In(i64, [u64; 2]),
 }
 
-/// None for a text that is none (a kernel without the file, a thread that has gone).
+/// None for an invalid text (a kernel without the file, a thread that has gone).
 pub fn parse_call(text: &[u8]) -> Option<Call> {
     let text = std::str::from_utf8(text).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -27,15 +28,15 @@ pub fn parse_call(text: &[u8]) -> Option<Call> {
     Some(Call::In(number, [argument()?, argument()?]))
 }
 
-/// What is to be seen of the process that a thread belongs to; asked only where the call alone does not tell.
+/// Properties of the thread's process, used only if the call alone does not show the cause.
 pub trait Surroundings {
-    /// Whether a descriptor is a socket.
+    /// True if a descriptor is a socket.
     fn is_socket(&self, descriptor: i32) -> bool;
     /// The first descriptor in a list for `poll` at this address.
     fn first_polled(&self, address: u64) -> Option<i32>;
 }
 
-/// None for a thread that is not blocked. `state`: the kernel's letter.
+/// The cause by system call; None for a thread that is not blocked. `state`: the kernel's letter.
 pub fn kind_of_call(call: Call, state: u8, process: &impl Surroundings) -> Option<WaitKind> {
     let (number, arguments) = match call {
         Call::Running => return None,
@@ -77,7 +78,7 @@ pub fn kind_of_call(call: Call, state: u8, process: &impl Surroundings) -> Optio
 const SYS_EPOLL_PWAIT2: i64 = 441;
 const SYS_FUTEX_WAITV: i64 = 449;
 
-/// Calls that newer architectures do without.
+/// Calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 fn kind_of_old_call(number: i64, arguments: [u64; 2], process: &impl Surroundings) -> Option<WaitKind> {
     match number {
@@ -103,7 +104,7 @@ fn kind_of_poll([address, count]: [u64; 2], process: &impl Surroundings) -> Wait
     }
 }
 
-/// By the kernel function, whose names differ from kernel to kernel: parts of them that have lasted. None where the
+/// The cause by kernel function. Names differ between kernels, so lasting parts of them are matched. None if the
 /// channel is empty (unreadable, or the thread runs).
 pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
     const PARTS: [(&str, WaitKind); 24] = [
@@ -142,7 +143,7 @@ pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
 mod tests {
     use super::*;
 
-    /// Its only socket is descriptor 3, and the list at address 0x30 begins with it.
+    /// A process whose only socket is descriptor 3, the first in the list at address 0x30.
     struct Process;
 
     impl Surroundings for Process {

@@ -1,9 +1,9 @@
-//! What a server says: the text of a message is split into packets (`packets`), and each is told apart by its keys
-//! (`classify`). `data` is looked at only in the answer to the handshake (`handshake_answer`).
+//! Parses messages of a server: the text is split into packets (`packets`), and each is classified by its keys
+//! (`classify`). `data` is read only in the answer to the handshake (`handshake_answer`).
 //!
-//! serde_json does the parsing, into borrowed keys and without a tree: 0.11 us for a packet of 40 bytes, where a message costs
-//! 5 us in all, so a scanner of our own would not pay. It checks the whole packet, so broken JSON matches nothing; what
-//! SocketCluster's client does not understand either is `Unknown`, and never an error.
+//! serde_json does the parsing, into borrowed keys and without a tree: 0.11 us for a packet of 40 bytes, where a
+//! message costs 5 us in all, so a scanner of our own would not pay. It checks the whole packet, so broken JSON matches
+//! nothing. Packets that SocketCluster's own client would not understand either are `Unknown`, never an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 
 use super::{HANDSHAKE_ID, Version};
 
-/// One packet, as far as a load has to know it.
+/// One packet, as far as a load needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
     /// To be answered with `heartbeat_answer`.
     Heartbeat,
-    /// The answer to call `rid`; `failed`: it holds an error.
+    /// The answer to call `rid`; `failed`: it contains an error.
     Reply {
         rid: u64,
         failed: bool,
@@ -31,7 +31,7 @@ pub enum Incoming<'a> {
         name: Cow<'a, str>,
         cid: Option<u64>,
     },
-    /// The server has taken a channel away.
+    /// The server has removed a subscription.
     KickOut,
     /// Version 14: the server is about to close the connection.
     Disconnect,
@@ -40,15 +40,15 @@ pub enum Incoming<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeAnswer {
-    /// The server sends heartbeats, or anything at all, in less than this time, where it says one.
+    /// The server sends a heartbeat or any other message within this time, if it is set.
     Accepted {
         ping_timeout_ns: Option<u64>,
     },
     Refused,
 }
 
-/// The packets of one message: its text itself, or the elements of an array, as servers send while they batch. An array that
-/// is broken is one packet, and unknown. `text` is UTF-8, as WebSocket's text is.
+/// The packets of one message: its text itself, or the elements of an array, which servers send when they batch. A
+/// broken array is one unknown packet. `text` is UTF-8, like WebSocket's text.
 pub fn packets(text: &[u8]) -> Packets<'_> {
     if text.trim_ascii_start().first() == Some(&b'[')
         && let Ok(batch) = serde_json::from_slice::<Vec<&RawValue>>(text)
@@ -75,7 +75,7 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-/// What one packet is.
+/// Classifies one packet.
 #[inline]
 pub fn classify(version: Version, packet: &[u8]) -> Incoming<'_> {
     match (version, packet) {
@@ -95,7 +95,7 @@ pub fn classify(version: Version, packet: &[u8]) -> Incoming<'_> {
     }
 }
 
-/// What the answer to the handshake says, if this packet is it. A token of authentication that is refused does not end the
+/// The content of the answer to the handshake, if this packet is it. A refused authentication token does not end the
 /// connection, so it is no refusal.
 pub fn handshake_answer(packet: &[u8]) -> Option<HandshakeAnswer> {
     let Answer { event, rid: Number(rid), error, data } = object(packet)?;
@@ -106,12 +106,12 @@ pub fn handshake_answer(packet: &[u8]) -> Option<HandshakeAnswer> {
         return Some(HandshakeAnswer::Refused);
     }
     let ping_timeout_ms = data.and_then(|data| object::<Status>(data.get().as_bytes())?.ping_timeout_ms);
-    // Casting saturates; what is below a nanosecond, or no number, is no time.
+    // Casting saturates; a value below a nanosecond, or no number, counts as no time.
     let ping_timeout_ns = ping_timeout_ms.map(|ms| (ms * 1e6) as u64).filter(|ns| *ns > 0);
     Some(HandshakeAnswer::Accepted { ping_timeout_ns })
 }
 
-/// The keys of a packet that tell what it is. A key that comes twice makes it unknown.
+/// The keys that classify a packet. A repeated key makes it unknown.
 #[derive(Deserialize)]
 struct Keys<'a> {
     #[serde(borrow)]
@@ -136,14 +136,14 @@ struct Status {
     ping_timeout_ms: Option<f64>,
 }
 
-/// Borrowed unless it holds escapes.
+/// Borrowed unless it contains escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// A number of a call: JSON's number, or a string of its digits.
 struct Number(u64);
 
-/// serde takes arrays for structs too, in the order of their fields; SocketCluster does not.
+/// Accepts objects only. serde also reads arrays as structs, in the order of their fields; SocketCluster does not.
 fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<T> {
     let is_object = text.trim_ascii_start().first() == Some(&b'{');
     serde_json::from_slice(text).ok().filter(|_| is_object)

@@ -1,9 +1,9 @@
-//! SocketCluster's wire protocol from the client's side, without time and without sockets: steps and duties become texts
-//! (`outgoing`), texts become what a load has to know of them (`incoming`). `serving` is the least of a server, for the reference
-//! subject. The frames around the texts are `websocket`'s.
+//! SocketCluster's wire protocol from the client's side, without time and without sockets: writes the texts of steps
+//! and replies (`outgoing`), and parses received texts as far as a load needs them (`incoming`). `serving` is a minimal
+//! server, for the reference subject. `websocket` makes the frames around the texts.
 //!
-//! Version 14 speaks protocol 1, versions 15 to 20 speak protocol 2; both put JSON objects with `event`, `cid`, `rid`, `data`
-//! and `error` into text messages. Codecs other than JSON, authentication and outgoing batches are absent.
+//! Version 14 uses protocol 1, versions 15 to 20 use protocol 2; both put JSON objects with `event`, `cid`, `rid`,
+//! `data` and `error` into text messages. Codecs other than JSON, authentication and outgoing batches are absent.
 
 pub mod incoming;
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub enum Version {
     V20,
 }
 
-/// The `cid` of the handshake; those of a connection's other calls follow it.
+/// The `cid` of the handshake; the connection's other calls continue from it.
 pub const HANDSHAKE_ID: u64 = 1;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a packet is, found the slow and plain way: every key into a map, then the rules of SocketCluster's client one by one.
-//! Tests and fuzz targets hold `classify` against it.
+//! Classifies a packet in a slow and simple way: every key into a map, then the rules of SocketCluster's client one by
+//! one. Tests and fuzz targets compare `classify` with it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::socketcluster::Version;
 use crate::socketcluster::incoming::Incoming;
 
-/// Of two equal keys the last counts, as in JavaScript.
+/// The last of two equal keys counts, as in JavaScript.
 pub fn by_tree(version: Version, packet: &[u8]) -> Incoming<'static> {
     match (version, packet) {
         (Version::V14, b"#1") | (Version::V20, b"") => return Incoming::Heartbeat,

@@ -1,24 +1,24 @@
-//! What a client says, as text. Messages of steps are made once, when a plan is made: they may hold the tokens `{id}`,
-//! `{stamp}` and `{user}`, which whoever sends them fills in. The rest is appended to the text of one message.
+//! Writes the texts of a client. Messages of steps are made once, with the plan: they may contain the tokens `{id}`,
+//! `{stamp}` and `{user}`, which the sender fills in. The other functions append to the text of one message.
 
 use std::io::Write;
 
 use super::{HANDSHAKE_ID, Version};
 
-/// Stands for the number of a call: the caller puts it in, as in every other message.
+/// The placeholder for the number of a call, which the caller fills in, as in every other message.
 const ID_TOKEN: &str = "{id}";
 
-/// An event without an answer by number. `data`: JSON, or empty for an event without data.
+/// An event without a numbered answer. `data`: JSON, or empty for an event without data.
 pub fn event(name: &str, data: &str) -> String {
     packet(name, data, false)
 }
 
-/// A call: the server answers with the number that stands where `{id}` does.
+/// A call: the server answers with the number inserted for `{id}`.
 pub fn call(name: &str, data: &str) -> String {
     packet(name, data, true)
 }
 
-/// To a channel. `answered`: the server confirms it, like a call.
+/// A message to a channel. `answered`: the server confirms it, like a call.
 pub fn publish(channel: &str, data: &str, answered: bool) -> String {
     packet("#publish", &channel_data(channel, data), answered)
 }
@@ -34,7 +34,7 @@ pub fn write_subscribe(out: &mut Vec<u8>, channel: &str, id: u64) {
     let _ = write!(out, r##"{{"event":"#subscribe","data":{},"cid":{id}}}"##, channel_data(channel, ""));
 }
 
-/// What answers a heartbeat: a whole message, and for version 20 an empty one.
+/// The answer to a heartbeat: a whole message, which is empty for version 20.
 pub fn heartbeat_answer(version: Version) -> &'static str {
     match version {
         Version::V14 => "#2",
@@ -42,12 +42,12 @@ pub fn heartbeat_answer(version: Version) -> &'static str {
     }
 }
 
-/// Appends the answer, without data, to a call of the server's.
+/// Appends the answer, without data, to a call from the server.
 pub fn write_answer(out: &mut Vec<u8>, cid: u64) {
     let _ = write!(out, r#"{{"rid":{cid}}}"#);
 }
 
-/// The message that comes before a close frame with code 1000, where there is one.
+/// The message before a close frame with code 1000, if the version has one.
 pub fn disconnect(version: Version) -> Option<&'static str> {
     match version {
         Version::V14 => Some(r##"{"event":"#disconnect","data":{"code":1000}}"##),
@@ -55,7 +55,7 @@ pub fn disconnect(version: Version) -> Option<&'static str> {
     }
 }
 
-/// In the order in which SocketCluster's own client writes the keys.
+/// A packet with its keys in the order of SocketCluster's own client.
 fn packet(event: &str, data: &str, answered: bool) -> String {
     let mut text = format!(r#"{{"event":{}"#, quoted(event));
     if !data.is_empty() {

@@ -1,12 +1,12 @@
-//! The least of a server: what one message of a client is answered by. No heartbeats, channels or authentication; versions
-//! 14 and 20 are answered alike.
+//! A minimal server: the answer to one message of a client. No heartbeats, channels or authentication; versions 14 and
+//! 20 get equal answers.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A call is answered with its data, the handshake by being accepted; everything else comes back as it is.
+/// A call is answered with its data, the handshake is accepted; any other message is returned unchanged.
 pub fn answer(message: &[u8]) -> Cow<'_, [u8]> {
     let Ok(Call { event, cid, data }) = serde_json::from_slice::<Call>(message) else { return Cow::Borrowed(message) };
     let data = match (&*event, data) {

@@ -14,7 +14,7 @@ fn reply(rid: u64) -> Incoming<'static> {
     Incoming::Reply { rid, failed: false }
 }
 
-/// What real servers said (`testdata`): a version, what it means, and the text, a line each.
+/// Messages of real servers (`testdata`): a version, the meaning, and the text, one per line.
 #[test]
 fn what_real_servers_say_is_understood() {
     let mut lines = 0;
@@ -185,7 +185,7 @@ fn messages_are_written_as_the_own_client_writes_them() {
     assert_eq!(outgoing::disconnect(V20), None);
 }
 
-/// Texts that look like a part of a packet, where they are none.
+/// Texts that look like a part of a packet, used where they are none.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,12}",
@@ -225,7 +225,7 @@ fn data() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Packets as servers send them, their keys in any order.
+/// Packets as servers send them, with keys in any order.
 fn texts_of_packets() -> impl Strategy<Value = String> {
     let events = (texts(), data(), prop::option::of(0..u64::MAX)).prop_map(|(name, data, cid)| {
         let mut keys = vec![("event", json!(name)), ("data", data)];

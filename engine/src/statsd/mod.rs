@@ -1,7 +1,8 @@
-//! StatsD and DogStatsD without sockets and without time: a datagram's bytes become lines (`parse`), lines become sums (`store`)
-//! under the names that a Prometheus page would have for them (`names`). What is accepted, for users: docs/statsd.md.
+//! StatsD and DogStatsD without sockets and without time: a datagram's bytes become lines (`parse`), lines become sums
+//! (`store`) with the names that they would have on a Prometheus page (`names`). The accepted formats, for users:
+//! docs/statsd.md.
 //!
-//! Nothing is forgotten between two readings: values are since the start, as on a page. Quantiles, rates and forwarding to
+//! Nothing is reset between two readings: values are since the start, as on a page. Quantiles, rates and forwarding to
 //! another server are absent.
 
 mod names;

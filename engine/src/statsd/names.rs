@@ -1,7 +1,7 @@
-//! The names that a metric's series have in powerband: those that a Prometheus page would show. In: a name and tags as sent, any
-//! bytes. Out: text. Two spellings of one series (tags in another order) have one name.
+//! Names the series of a metric as a Prometheus page would. In: a name and tags as sent, any bytes. Out: text. Two
+//! spellings of one series (tags in another order) have one name.
 
-/// What a name stands for: metrics of two kinds never share one.
+/// The kind of a metric: metrics of two kinds never share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -10,11 +10,11 @@ pub enum Kind {
     Set,
 }
 
-/// The series of one metric: three of a timing (`_count`, `_sum`, `_max`), one of any other.
+/// The series of one metric: three for a timing (`_count`, `_sum`, `_max`), one for any other.
 pub fn series(kind: Kind, name: &[u8], tags: &[u8]) -> Vec<String> {
     let (name, labels) = (identifier(&String::from_utf8_lossy(name)), labels(tags));
     let suffixes: &[&str] = match kind {
-        // A name that says already what it counts is not made to say so twice.
+        // A name that already ends in `_total` gets no second suffix.
         Kind::Counter if name.ends_with("_total") => &[""],
         Kind::Counter => &["_total"],
         Kind::Gauge | Kind::Set => &[""],
@@ -23,7 +23,7 @@ pub fn series(kind: Kind, name: &[u8], tags: &[u8]) -> Vec<String> {
     suffixes.iter().map(|suffix| format!("{name}{suffix}{labels}")).collect()
 }
 
-/// Letters, digits, `_` and `:`, no digit first.
+/// The text reduced to letters, digits, `_` and `:`, not beginning with a digit.
 fn identifier(text: &str) -> String {
     let keeps = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut name: String = text.chars().map(|c| if keeps(c) { c } else { '_' }).collect();
@@ -33,8 +33,8 @@ fn identifier(text: &str) -> String {
     name
 }
 
-/// `{a="1",b=""}` of `b,a:1`; nothing of nothing. A label of Prometheus has one value: those of a tag that occurs more than once
-/// are joined by commas.
+/// `{a="1",b=""}` for `b,a:1`; an empty text for no tags. A label of Prometheus has one value: the values of a tag that
+/// occurs more than once are joined by commas.
 fn labels(tags: &[u8]) -> String {
     let tags = String::from_utf8_lossy(tags);
     let mut pairs: Vec<(String, &str)> = tags
@@ -55,7 +55,7 @@ fn labels(tags: &[u8]) -> String {
     if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
 }
 
-/// As within the quotes of the text format.
+/// Escapes a value for the quotes of the text format.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,5 +1,5 @@
-//! What a line says, found the slow and plain way: cut at every bar first, then looked at. Tests and the fuzz target hold `parse`
-//! against it.
+//! Parses a line in a slow and simple way: splits it at every bar first, then interprets the parts. Tests and the fuzz
+//! target compare `parse` with it.
 
 use crate::statsd::parse::{Line, Value};
 
@@ -11,14 +11,14 @@ pub enum Said {
         name: Vec<u8>,
         tags: Vec<u8>,
         rate: f64,
-        /// Each with whether it has a sign.
+        /// Each with true if it has a sign.
         numbers: Vec<(f64, bool)>,
-        /// Of a set.
+        /// The value of a set.
         text: Vec<u8>,
     },
 }
 
-/// What `parse` found, in the same words.
+/// The result of `parse` in the oracle's form.
 pub fn said(line: Line) -> Said {
     let Line::Metric(metric) = line else { return Said::Notice };
     let (kind, numbers, text) = match metric.value {
@@ -81,7 +81,7 @@ fn number(text: &[u8]) -> Option<(f64, bool)> {
     value.is_finite().then_some((value, text.starts_with(['+', '-'])))
 }
 
-/// `_e{title,text}:title|text`, and any fields.
+/// Parses `_e{title,text}:title|text`, and any fields.
 fn event(line: &[u8]) -> bool {
     let Some(end) = line.windows(2).position(|two| two == b"}:") else { return false };
     let Ok(lengths) = std::str::from_utf8(&line[3..end]) else { return false };

@@ -1,12 +1,12 @@
-//! What a line of StatsD or DogStatsD says. In: the bytes of a datagram. Out: its lines, and of each its meaning, borrowed from
-//! the bytes: nothing is allocated. Adding up and naming are `store`'s and `names`'.
+//! Parses StatsD and DogStatsD. In: the bytes of a datagram. Out: its lines, and the content of each, borrowed from the
+//! bytes: nothing is allocated. `store` adds up, `names` makes names.
 //!
-//! The form: `name:value|type`, then fields in any order: `@rate`, `#tag:value,tag`, `TSECONDS`, and others, which are passed over
-//! (the container's id `c:`, and what later versions of DogStatsD add: one may be newer than we are).
+//! The form: `name:value|type`, then fields in any order: `@rate`, `#tag:value,tag`, `TSECONDS`. Other fields are
+//! ignored (the container's id `c:`, and additions of later DogStatsD versions).
 
 use memchr::{memchr, memchr_iter};
 
-/// What a well-formed line says.
+/// The content of a well-formed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Line<'a> {
     Metric(Metric<'a>),
@@ -18,9 +18,9 @@ pub enum Line<'a> {
 pub struct Metric<'a> {
     /// Not empty.
     pub name: &'a [u8],
-    /// Behind the `#`, as sent; empty: none.
+    /// The text after the `#`, as sent; empty: none.
     pub tags: &'a [u8],
-    /// The sender tells of this share of what happens, in (0, 1].
+    /// The share of events that the sender reports, in (0, 1].
     pub rate: f64,
     pub value: Value<'a>,
 }
@@ -29,7 +29,7 @@ pub struct Metric<'a> {
 pub enum Value<'a> {
     Counter(Numbers<'a>),
     Gauge(Numbers<'a>),
-    /// A timer, a histogram or a distribution: all that is kept of them is the same.
+    /// A timer, a histogram or a distribution: the store treats them alike.
     Timing(Numbers<'a>),
     /// Any text, colons included.
     Set(&'a [u8]),
@@ -39,7 +39,7 @@ pub enum Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Numbers<'a> {
     first: Number,
-    /// Behind the first colon; all of them are numbers.
+    /// The text after the first colon; all of it is valid numbers.
     rest: Option<&'a [u8]>,
 }
 
@@ -47,7 +47,7 @@ pub struct Numbers<'a> {
 pub struct Number {
     /// Finite.
     pub value: f64,
-    /// Written with `+` or `-`: of a gauge, a difference.
+    /// Written with `+` or `-`: for a gauge, a difference.
     pub signed: bool,
 }
 
@@ -68,14 +68,14 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The lines of a datagram; empty ones are none.
+/// The lines of a datagram, without empty ones.
 pub fn lines(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     let ends = memchr_iter(b'\n', datagram).chain(std::iter::once(datagram.len()));
     ends.filter_map(move |end| {
         let mut line = &datagram[start..end];
         start = end + 1;
-        // All of them, so that a line stays the same line when it is sent alone.
+        // Strip all of them, so that a line has the same content when it is sent alone.
         while let [shorter @ .., b'\r'] = line {
             line = shorter;
         }
@@ -118,7 +118,7 @@ fn metric(line: &[u8]) -> Option<Metric<'_>> {
         let (text, next) = field(rest);
         fields = next;
         match text {
-            // What is said twice cannot be known to be meant.
+            // The meaning of a repeated field is unclear.
             [b'@', ..] if rate.is_some() => return None,
             [b'#', ..] if tags.is_some() => return None,
             [b'@', text @ ..] => rate = Some(number(text)?.value),
@@ -131,7 +131,7 @@ fn metric(line: &[u8]) -> Option<Metric<'_>> {
     (rate > 0.0 && rate <= 1.0).then_some(Metric { name, tags: tags.unwrap_or_default(), rate, value })
 }
 
-/// Up to the next bar, and what is behind it.
+/// The text up to the next bar, and the rest after it.
 #[inline]
 fn field(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr(b'|', rest) {
@@ -161,14 +161,15 @@ fn number(text: &[u8]) -> Option<Number> {
     Some(Number { value: if text[0] == b'-' { -value } else { value }, signed })
 }
 
-/// Fractions, exponents, and more digits. `inf` and `nan`, which the standard library reads, are no values of a metric.
+/// Parses fractions, exponents, and more digits. `inf` and `nan`, which the standard library accepts, are no values of
+/// a metric.
 #[cold]
 fn any_number(text: &[u8], signed: bool) -> Option<Number> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     value.is_finite().then_some(Number { value, signed })
 }
 
-/// Behind `_e{`: the lengths of title and text, then both: `5,4}:title|text`, and any fields.
+/// Parses the text after `_e{`: the lengths of title and text, then both: `5,4}:title|text`, and any fields.
 fn is_event(rest: &[u8]) -> bool {
     let length = |text: &[u8]| -> Option<usize> { std::str::from_utf8(text).ok()?.parse().ok() };
     let parts = || {
@@ -183,7 +184,7 @@ fn is_event(rest: &[u8]) -> bool {
     parts().unwrap_or(false)
 }
 
-/// Behind `_sc|`: `name|status`, and any fields.
+/// Parses the text after `_sc|`: `name|status`, and any fields.
 fn is_service_check(rest: &[u8]) -> bool {
     let (name, rest) = field(rest);
     let status = rest.map(|rest| field(rest).0);

@@ -1,7 +1,8 @@
-//! Adds up what datagrams say. In: their bytes. Out: every series' value since the start, and how many values were accepted and
-//! lines refused. A series that is known costs a copy of its name, one hash and one addition.
+//! Sums the metrics of datagrams. In: their bytes. Out: every series' value since the start, the number of accepted
+//! values and of refused lines. A known series costs a copy of its name, one hash and one addition.
 //!
-//! A sender cannot make it grow without bound: series, spellings of their names, and values of sets have limits each.
+//! A sender cannot make it grow without bound: the numbers of series, of spellings of their names, and of values of
+//! sets are limited.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,29 +13,29 @@ use memchr::memrchr;
 use super::names::{self, Kind};
 use super::parse::{Line, Metric, Numbers, Value, lines, parse};
 
-/// A timing is one series, though it has three values. A further one is refused.
+/// A timing counts as one series, though it has three values. Further series are refused.
 pub const SERIES_MAX: usize = 10_000;
-/// Of name and tags together, in bytes.
+/// For name and tags together, in bytes.
 pub const NAME_MAX: usize = 2_048;
-/// Distinct values of all sets together. A further one is refused.
+/// Distinct values of all sets together. Further values are refused.
 pub const SET_VALUES_MAX: usize = 1_000_000;
-/// Names and tags as sent, by which a series is found at once; what is not among them is found the slow way.
+/// Names and tags as sent, by which a series is found quickly; other spellings take the slow path.
 const SPELLINGS_MAX: usize = 2 * SERIES_MAX;
-/// Tells, once it is so, that the sets are full.
+/// A series that appears once the sets are full.
 pub const SETS_FULL: &str = "statsd_sets_full";
 
 #[derive(Default)]
 pub struct Store {
     series: Vec<Series>,
     spellings: HashMap<Box<[u8]>, usize, BuildHasherDefault<Fold>>,
-    /// By each of its names, a series' place.
+    /// Index of a series, by each of its names.
     names: HashMap<String, usize>,
-    /// Values of the sets. Told apart by 64 bits, of a million two are taken for one with a chance of 1 in 37 million.
+    /// Hashes the values of the sets to 64 bits: among a million values, the chance of a collision is 1 in 37 million.
     seen: RandomState,
     set_values: usize,
-    /// Reused: the spelling that is looked up.
+    /// Reused buffer for the spelling that is looked up.
     spelling: Vec<u8>,
-    /// Values accepted; several may come in one line.
+    /// Values accepted; one line may contain several.
     pub updates: u64,
     /// Lines refused.
     pub malformed: u64,
@@ -54,8 +55,8 @@ enum Sum {
 }
 
 impl Store {
-    /// `whole` is false where the datagram was longer than what was read of it: its last line counts as malformed then, for a
-    /// number that is cut may be a number still.
+    /// `whole` is false if the datagram was truncated: its last line then counts as malformed, since a truncated number
+    /// may still be a valid number.
     pub fn datagram(&mut self, bytes: &[u8], whole: bool) {
         let mut bytes = bytes;
         if !whole {
@@ -80,7 +81,7 @@ impl Store {
         for series in &self.series {
             let of_series: &[f64] = match series.sum {
                 Sum::Counter(value) | Sum::Gauge(value) => &[value],
-                // None has been accepted yet: there is no largest.
+                // No value has been accepted yet: there is no maximum.
                 Sum::Timing { count: 0.0, .. } => &[],
                 Sum::Timing { count, sum, max } => &[count, sum, max],
                 Sum::Set(ref seen) => &[seen.len() as f64],
@@ -93,7 +94,7 @@ impl Store {
         values
     }
 
-    /// How many values were added; None: refused as a whole, nothing has changed.
+    /// The number of values added; None: refused as a whole, nothing has changed.
     #[inline]
     fn add(&mut self, metric: &Metric) -> Option<u64> {
         let series = self.find(metric)?;
@@ -114,12 +115,12 @@ impl Store {
                 }
                 Some(1)
             }
-            // `find` found one of the same kind.
+            // `find` returns a series of the same kind.
             _ => None,
         }
     }
 
-    /// The place of a metric's series, which begins now if it is new. None: it cannot.
+    /// The index of a metric's series, which is created if it is new. None: it cannot be created.
     #[inline]
     fn find(&mut self, metric: &Metric) -> Option<usize> {
         let kind = kind_of(metric.value);
@@ -127,7 +128,7 @@ impl Store {
         self.spelling.push(kind as u8);
         self.spelling.extend_from_slice(metric.name);
         if !metric.tags.is_empty() {
-            // No name holds a bar.
+            // No name contains a bar.
             self.spelling.push(b'|');
             self.spelling.extend_from_slice(metric.tags);
         }
@@ -182,7 +183,7 @@ fn kind_of(value: Value) -> Kind {
     }
 }
 
-/// What would leave the finite numbers is refused: they are all that JSON can tell of.
+/// Refuses sums beyond the finite numbers, since JSON has no others.
 #[inline]
 fn add_to_counter(total: &mut f64, numbers: Numbers, rate: f64) -> Option<u64> {
     let (mut updates, mut next) = (0, *total);
@@ -204,7 +205,7 @@ fn set_gauge(level: &mut f64, numbers: Numbers) -> Option<u64> {
     Some(updates)
 }
 
-/// Each value stands for as many as were not sent.
+/// Each value counts 1 / rate times, for those that were not sent.
 fn add_to_timing(count: &mut f64, sum: &mut f64, max: &mut f64, numbers: Numbers, rate: f64) -> Option<u64> {
     let (mut updates, mut next_sum, mut next_max) = (0, *sum, *max);
     for number in numbers.iter() {
@@ -221,8 +222,8 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Multiplies word by word and folds the product (as wyhash and its kin do). The standard library's hash withstands senders who
-/// choose names that collide; from the subject of an experiment nobody has to be protected, and the table is bounded.
+/// Multiplies word by word and folds the product (like wyhash). The standard library's hash resists senders that choose
+/// colliding names; the subject of an experiment is no such threat, and the table is bounded.
 #[derive(Default)]
 struct Fold(u64);
 
@@ -243,7 +244,7 @@ impl Hasher for Fold {
             self.mix(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            // The length, which comes first, tells the padding from zeroes that were sent.
+            // The length is hashed first, which distinguishes the padding from zeroes that were sent.
             let mut word = [0; 8];
             word[..rest.len()].copy_from_slice(rest);
             self.mix(u64::from_le_bytes(word));

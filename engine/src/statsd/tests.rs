@@ -6,7 +6,7 @@ use super::oracle::{by_cutting, said};
 use super::parse::{Line, lines, parse};
 use super::store::{NAME_MAX, SERIES_MAX, SET_VALUES_MAX, SETS_FULL, Store};
 
-/// What a store holds after these lines, which are one datagram.
+/// The store after these lines, sent as one datagram.
 fn stored(text: &str) -> Store {
     let mut store = Store::default();
     store.datagram(text.as_bytes(), true);
@@ -180,7 +180,7 @@ fn sets_that_are_full_say_so() {
     assert_eq!(store.malformed, 1);
 }
 
-/// The page's examples are what it says they are.
+/// The examples on the page give the results that the page states.
 #[test]
 fn the_page_tells_the_truth() {
     let page = include_str!("../../../docs/statsd.md");

@@ -1,12 +1,12 @@
-//! One frame: its header out of bytes and into bytes, the mask, and the writing of whole messages and of close frames.
-//! Which frames may follow each other, and what is in them, is `reader`'s business.
+//! One frame: its header from bytes and to bytes, the mask, and the writing of whole messages and of close frames.
+//! `reader` checks the order and the content of frames.
 
 use super::Violation;
 
 /// Two bytes, eight of length, four of mask.
 pub const HEADER_BYTES_MAX: usize = 14;
 const CONTROL_BYTES_MAX: usize = 125;
-/// Beside its code.
+/// Without its code.
 const CLOSE_REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 const FIN: u8 = 0x80;
@@ -48,15 +48,15 @@ impl Opcode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The last, or only, frame of its message.
+    /// True for the last, or only, frame of its message.
     pub fin: bool,
     pub opcode: Opcode,
     pub mask: Option<MaskKey>,
     pub payload_bytes: u64,
 }
 
-/// The header that these bytes start with, and its length; none while it is incomplete. Wrong headers are refused as
-/// early as their bytes tell.
+/// The header at the start of these bytes, and its length; None while it is incomplete. Invalid headers are refused as
+/// early as possible.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Violation> {
     let Some(&first) = bytes.first() else { return Ok(None) };
     if first & RESERVED != 0 {
@@ -82,7 +82,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Violation> {
     Ok(Some((Header { fin, opcode, mask, payload_bytes }, end)))
 }
 
-/// The payload's length, and how many of the bytes it took.
+/// The payload's length, and the number of bytes that encode it.
 fn parse_length(short_length: u8, bytes: &[u8]) -> Result<Option<(u64, usize)>, Violation> {
     let (length, length_bytes, least) = match short_length {
         LENGTH_IN_2_BYTES => match bytes.first_chunk() {
@@ -105,7 +105,7 @@ fn parse_length(short_length: u8, bytes: &[u8]) -> Result<Option<(u64, usize)>, 
 }
 
 impl Header {
-    /// Appends it in the fewest bytes; the caller appends the payload, masked.
+    /// Appends the header in the fewest bytes; the caller appends the payload, masked.
     pub fn write(&self, out: &mut Vec<u8>) {
         let masked = if self.mask.is_some() { MASKED } else { 0 };
         out.push(self.opcode as u8 | if self.fin { FIN } else { 0 });
@@ -124,7 +124,7 @@ impl Header {
     }
 }
 
-/// Appends a message, or a ping or pong of at most 125 bytes, in one frame. Clients mask, with a key that nobody can foresee.
+/// Appends a message, or a ping or pong of at most 125 bytes, in one frame. Clients mask with an unpredictable key.
 pub fn write_frame(out: &mut Vec<u8>, opcode: Opcode, mask: Option<MaskKey>, payload: &[u8]) {
     Header { fin: true, opcode, mask, payload_bytes: payload.len() as u64 }.write(out);
     let start = out.len();
@@ -134,7 +134,7 @@ pub fn write_frame(out: &mut Vec<u8>, opcode: Opcode, mask: Option<MaskKey>, pay
     }
 }
 
-/// Appends a close frame. A reason needs a code, and is cut to what the frame holds.
+/// Appends a close frame. A reason needs a code, and is truncated to fit.
 pub fn write_close(out: &mut Vec<u8>, mask: Option<MaskKey>, code: Option<u16>, reason: &str) {
     let mut payload = [0; CONTROL_BYTES_MAX];
     let mut length = 0;

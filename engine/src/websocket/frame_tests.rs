@@ -60,7 +60,7 @@ fn close_frames_hold_as_much_of_the_reason_as_fits() {
     };
     assert_eq!(closing(None, "unsaid"), [0x88, 0]);
     assert_eq!(closing(Some(1000), "bye"), [0x88, 5, 0x03, 0xe8, b'b', b'y', b'e']);
-    // 61 characters of two bytes; half of another does not go in.
+    // 61 characters of two bytes; half of another does not fit.
     let long = closing(Some(1002), &"é".repeat(100));
     assert_eq!((long.len(), long[1]), (2 + 124, 124));
     assert_eq!(std::str::from_utf8(&long[4..]), Ok("é".repeat(61).as_str()));

@@ -1,5 +1,5 @@
-//! The server's half of the opening handshake: the bytes of an HTTP request become what to answer, or why it is refused.
-//! No extension is ever agreed on, and no subprotocol.
+//! The server's side of the opening handshake. In: the bytes of an HTTP request. Out: the answer, or the reason for
+//! refusing. No extension or subprotocol is ever accepted.
 
 use std::io::Write;
 
@@ -14,14 +14,14 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An HTTP request that wants no WebSocket.
+    /// An HTTP request without an upgrade to WebSocket.
     NotAsked,
     Version,
-    /// It wants one, but not as RFC 6455 has it; the sentence says why.
+    /// An upgrade that violates RFC 6455; the sentence gives the reason.
     Malformed(&'static str),
 }
 
-/// What to answer (`Sec-WebSocket-Accept`) to a whole request.
+/// The value of `Sec-WebSocket-Accept` for a complete request.
 pub fn accept(request: &[u8]) -> Result<String, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut headers);
@@ -94,7 +94,7 @@ impl Refusal {
 
 /// The `Sec-WebSocket-Accept` that proves that a server has understood this key.
 pub(super) fn accept_of(key: &[u8]) -> String {
-    // SHA-1 protects nothing here; RFC 6455 has it only to tell a WebSocket server from any other.
+    // SHA-1 protects nothing here; RFC 6455 uses it only to distinguish a WebSocket server from any other.
     let mut sha1 = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     sha1.update(key);
     sha1.update(GUID);
@@ -105,7 +105,7 @@ fn is_key(key: &[u8]) -> bool {
     BASE64.decode(key).is_ok_and(|bytes| bytes.len() == KEY_BYTES)
 }
 
-/// Whether a comma-separated header value holds a token, in whatever case.
+/// True if a comma-separated header value contains a token, in any case.
 pub(super) fn has_token(value: &[u8], token: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }

@@ -1,5 +1,6 @@
-//! The client's half of the opening handshake: a request becomes bytes, and the bytes of its answer the length of a head
-//! after which frames follow, or why there is no WebSocket. Redirects and authentication are not followed.
+//! The client's side of the opening handshake: writes the request, and checks the answer. In: the bytes of the answer.
+//! Out: the length of its head, after which frames follow, or the reason why there is no WebSocket. Redirects and
+//! authentication are not supported.
 
 use std::io::Write;
 
@@ -15,11 +16,11 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 pub struct Opening<'a> {
     /// Path and query.
     pub target: &'a str,
-    /// With the port, where it is not the usual one.
+    /// With the port, unless it is the default.
     pub host: &'a str,
     /// The subprotocols on offer, separated by commas; empty: none.
     pub protocols: &'a str,
-    /// Whatever else is to be said.
+    /// Further headers.
     pub headers: &'a [(&'a str, &'a str)],
 }
 
@@ -33,20 +34,20 @@ impl Key {
     }
 }
 
-/// Why an answer opens no WebSocket.
+/// The reason why an answer opens no WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     NotHttp,
     TooLong,
-    /// An answer in HTTP, with this status instead of 101.
+    /// An HTTP answer with this status instead of 101.
     Status(u16),
     /// 101, but not to WebSocket.
     Upgrade,
     /// Its `Sec-WebSocket-Accept` is missing, or belongs to another key.
     Accept,
-    /// It uses an extension, and none was on offer.
+    /// It uses an extension, although none was offered.
     Extension,
-    /// It speaks a subprotocol that was not on offer.
+    /// It uses a subprotocol that was not offered.
     Protocol,
 }
 
@@ -69,7 +70,8 @@ impl Opening<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The length of the answer that these bytes, all that came so far, start with; none while it is incomplete.
+    /// The length of the answer at the start of these bytes, which are all received so far; None while it is
+    /// incomplete.
     pub fn check(&self, key: &Key, bytes: &[u8]) -> Result<Option<usize>, Rejected> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);

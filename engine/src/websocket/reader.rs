@@ -1,57 +1,58 @@
-//! Messages out of frames that arrive in pieces. Bytes enter and are unmasked in place; whole messages and control frames
-//! leave, those that came in one piece without a copy. Fragments are joined under a limit, text is checked as it comes.
-//! Answering pings and closes is the caller's business.
+//! Assembles messages from frames that arrive in pieces. In: bytes, which are unmasked in place. Out: whole messages
+//! and control frames, without a copy if they arrived in one piece. Fragments are joined up to a limit, text is
+//! validated as it arrives. The caller answers pings and closes.
 
 use super::Violation;
 use super::frame::{self, HEADER_BYTES_MAX, Header, Opcode, apply_mask};
 
-/// The room that is kept from message to message; an idle connection costs no more than this beside the reader itself.
+/// Capacity kept from message to message; an idle connection uses no more than this beside the reader itself.
 const KEPT_BYTES_MAX: usize = 512;
 
-/// What is asked of the peer's frames: the same for all connections of a kind.
+/// Requirements on the peer's frames: equal for all connections of a kind.
 pub struct Rules {
-    /// The peer is a client, and masks; otherwise it is a server, and must not.
+    /// The peer is a client, which must mask; otherwise it is a server, which must not.
     pub peer_masks: bool,
     pub message_bytes_max: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A whole message that is UTF-8.
+    /// A whole message that is valid UTF-8.
     Text(&'a [u8]),
     Binary(&'a [u8]),
     Ping(&'a [u8]),
     Pong(&'a [u8]),
-    /// Whatever follows it is to be ignored.
+    /// All later bytes are to be ignored.
     Close {
         code: Option<u16>,
         reason: &'a str,
     },
 }
 
-/// Where one connection is within a frame and a message.
+/// The position of one connection within a frame and a message.
 #[derive(Default)]
 pub struct Reader {
-    /// The start of a header that came in part.
+    /// The first bytes of an incomplete header.
     head: [u8; HEADER_BYTES_MAX],
     head_bytes: u8,
-    /// The frame whose payload is being read: with the length still to come, and the mask as that will need it.
+    /// The frame whose payload is being read: with the remaining length, and the mask rotated to match.
     frame: Option<Header>,
-    /// Text or binary: the message of which some frame has come.
+    /// Text or binary: the message that has begun.
     message: Option<Opcode>,
     /// The message so far, then the payload so far of a control frame within it.
     buffer: Vec<u8>,
-    /// How much of the buffer is the message.
+    /// The length of the message within the buffer.
     message_bytes: usize,
-    /// How much of that is known to be UTF-8; the rest is the start of a character.
+    /// The length of its valid UTF-8; the rest is the start of a character.
     valid_bytes: usize,
     /// The caller has seen the buffer beyond `message_bytes`.
     delivered: bool,
 }
 
 impl Reader {
-    /// Uses bytes up to the end of a message or control frame: how many, and the event; without one, all of them.
-    /// After a violation the connection must be ended, with the violation's close code.
+    /// Consumes bytes up to the end of a message or control frame. Returns the number consumed and the event; without
+    /// an event, all bytes are consumed. After a violation the connection must be closed, with the violation's close
+    /// code.
     pub fn read<'a>(&'a mut self, rules: &Rules, bytes: &'a mut [u8]) -> Result<(usize, Option<Event<'a>>), Violation> {
         self.recycle();
         let mut used = 0;
@@ -79,12 +80,12 @@ impl Reader {
         }
     }
 
-    /// Nothing has come of the next frame or message.
+    /// True if no byte of the next frame or message has arrived.
     pub fn is_between_messages(&self) -> bool {
         self.head_bytes == 0 && self.frame.is_none() && self.message.is_none()
     }
 
-    /// Forgets what the caller has seen.
+    /// Discards data that the caller has seen.
     fn recycle(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.buffer.truncate(self.message_bytes);
@@ -94,7 +95,7 @@ impl Reader {
         }
     }
 
-    /// A whole header, and how many of these bytes were used for it.
+    /// A whole header, and the number of these bytes used for it.
     fn read_header(&mut self, bytes: &[u8]) -> Result<Option<(Header, usize)>, Violation> {
         let before = usize::from(self.head_bytes);
         let more = bytes.len().min(HEADER_BYTES_MAX - before);
@@ -104,7 +105,7 @@ impl Reader {
         Ok(parsed.map(|(header, length)| (header, length - before)))
     }
 
-    /// Whether a frame may come here.
+    /// Checks that a frame is allowed at this point.
     fn check(&self, rules: &Rules, header: &Header) -> Result<(), Violation> {
         match (header.mask, rules.peer_masks) {
             (None, true) => return Err(Violation::Unmasked),
@@ -123,7 +124,7 @@ impl Reader {
         if header.payload_bytes > room { Err(Violation::MessageTooBig) } else { Ok(()) }
     }
 
-    /// A frame that is an event by itself.
+    /// True for a frame that is an event by itself.
     fn is_whole(&self, header: &Header) -> bool {
         header.opcode.is_control() || (header.fin && self.message.is_none())
     }
@@ -136,7 +137,7 @@ impl Reader {
         self.frame = Some(header);
     }
 
-    /// Takes what there is of the frame's payload; how much, and whether the frame is complete with it.
+    /// Takes the available part of the frame's payload; returns its length, and true if the frame is now complete.
     fn take_payload(&mut self, bytes: &mut [u8]) -> Result<(usize, bool), Violation> {
         let frame = self.frame.as_mut().expect("a frame has begun");
         let taken = frame.payload_bytes.min(bytes.len() as u64) as usize;
@@ -147,7 +148,7 @@ impl Reader {
             key.rotate_left(taken % 4);
         }
         let (complete, control) = (frame.payload_bytes == 0, frame.opcode.is_control());
-        // Room is made for what has come, never for what a header promises.
+        // Reserve memory for received bytes only, never for the length in a header.
         self.buffer.extend_from_slice(piece);
         if !control {
             self.message_bytes += taken;
@@ -167,7 +168,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What a frame completes, and where in the buffer that starts.
+    /// The message or control frame that is now complete, and its start in the buffer.
     fn end_frame(&mut self) -> Result<Option<(Opcode, usize)>, Violation> {
         let frame = self.frame.take().expect("a frame has begun");
         if frame.opcode.is_control() {
@@ -187,7 +188,7 @@ impl Reader {
     }
 }
 
-/// The event of a frame that is complete where it lies.
+/// The event of a frame that is complete in the input.
 fn event_in_place<'a>(header: &Header, payload: &'a mut [u8]) -> Result<Event<'a>, Violation> {
     if let Some(key) = header.mask {
         apply_mask(payload, key);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 const KEY: MaskKey = [0x37, 0xfa, 0x21, 0x3d];
 const LIMIT: usize = 1000;
 
-/// An event that owns what it says.
+/// An event that owns its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Text(Vec<u8>),
@@ -27,7 +27,7 @@ impl From<Event<'_>> for Seen {
     }
 }
 
-/// Everything that a stream holds when it arrives in these pieces, and what ended it.
+/// All events of a stream that arrives in these pieces, and the violation that ended it.
 fn read(peer_masks: bool, pieces: &[&[u8]]) -> (Vec<Seen>, Option<Violation>) {
     let rules = Rules { peer_masks, message_bytes_max: LIMIT };
     let (mut reader, mut seen) = (Reader::default(), Vec::new());
@@ -52,7 +52,7 @@ fn read(peer_masks: bool, pieces: &[&[u8]]) -> (Vec<Seen>, Option<Violation>) {
     (seen, None)
 }
 
-/// As a server's client sees them: unmasked frames.
+/// Frames as a server's client sees them: unmasked.
 fn events(bytes: &[u8]) -> (Vec<Seen>, Option<Violation>) {
     read(false, &[bytes])
 }
@@ -135,7 +135,7 @@ fn a_message_beyond_the_limit_is_refused_by_its_header() {
     let whole = |bytes: usize| events(&frame(true, Opcode::Binary, None, &vec![1; bytes]));
     assert_eq!(whole(LIMIT), (vec![Seen::Binary(vec![1; LIMIT])], None));
     assert_eq!(whole(LIMIT + 1).1, Some(Violation::MessageTooBig));
-    // The largest length there is, and nothing after it: no room is made for it.
+    // The largest possible length, and nothing after it: no memory is reserved for it.
     let promise = [&[0x82, 127][..], &i64::MAX.to_be_bytes()].concat();
     assert_eq!(events(&promise), (vec![], Some(Violation::MessageTooBig)));
     assert_eq!(events(&[&[0x82, 127][..], &u64::MAX.to_be_bytes()].concat()).1, Some(Violation::ImpossibleLength));
@@ -236,7 +236,7 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![6 => data, 3 => control, 1 => noise], 0..8).prop_map(|parts| parts.concat())
 }
 
-/// A message, how it is cut into fragments, and whether a ping comes between them.
+/// A message, its fragments, and true if a ping comes between them.
 fn messages() -> impl Strategy<Value = Vec<(Seen, Vec<usize>, bool)>> {
     let message = prop_oneof![
         "\\PC{0,100}".prop_map(|text| Seen::Text(text.into_bytes())),

@@ -1,4 +1,4 @@
-//! What a peer can do wrong after the handshake, with the close code and the words it is told.
+//! Protocol violations of a peer after the handshake, with the close code and the reason for each.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
@@ -37,7 +37,7 @@ impl Violation {
         }
     }
 
-    /// In words, short enough for a close frame.
+    /// The reason in words, short enough for a close frame.
     pub fn text(self) -> &'static str {
         match self {
             Violation::ReservedBits => "reserved bits are set, but no extension was agreed on",

@@ -1,7 +1,7 @@
 """A metric of every setting as a figure of matplotlib, which is imported only here.
 
-An Analysis enters, a figure leaves that a notebook shows by itself, without pyplot and its windows; nothing is computed
-but the change of unit. Texts from outside are never read as formulas."""
+In: an Analysis. Out: a figure that a notebook displays by itself, without pyplot and its windows; nothing is computed
+but the change of unit. Texts from outside are never interpreted as formulas."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import short_id
 
 LINES_MAX = 8
-_LOG_FROM = 8  # levels that differ by this factor stand at equal distances on a log scale
+_LOG_FROM = 8  # values that differ by this factor are spaced evenly on a log scale
 _NAME_MAX = 32  # letters in a line
 _READABLE = FuncFormatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.4g}")
 _SUFFIX = {"/s": "per second", "": ""}
 
 
 class NotebookFigure(Figure):
-    """Shown by a notebook as the picture that it is."""
+    """A figure that notebooks display as a PNG image."""
 
     def _repr_png_(self) -> bytes:
         out = io.BytesIO()
@@ -39,8 +39,8 @@ class NotebookFigure(Figure):
 
 
 def metric_figure(analysis: Analysis, name: str) -> Figure:
-    """Points with intervals, across the factor that has most levels of numbers, with a line for each combination of the
-    others; a row for each setting where there is no such factor. Raises UsageError where nothing was measured."""
+    """Points with intervals across the factor with the most numeric levels, and a line for each combination of the
+    others; if there is no such factor, a row for each setting. Raises UsageError if nothing was measured."""
     try:
         metric = metric_named(name)
     except ValueError as error:
@@ -66,14 +66,15 @@ def metric_figure(analysis: Analysis, name: str) -> Figure:
 
 
 def _size(points: Sequence[_Point], across: str | None) -> tuple[float, float]:
-    """Inches: of a row for each setting, as high as its names need."""
+    """The size in inches; with a row for each setting, tall enough for the names."""
     lines = sum(1 + _row_name(point).count("\n") for point in points)
     return (7.2, 4.2) if across is not None else (7.2, min(40.0, 1.4 + 0.22 * lines + 0.1 * len(points)))
 
 
 @dataclass(frozen=True)
 class _Point:
-    """In the unit that is shown; `below` and `above`: how far the interval reaches, 0 where there is none."""
+    """A point in the displayed unit; `below` and `above`: the lengths of the interval to each side, 0 without an
+    interval."""
 
     of: SettingResult
     name: str
@@ -96,8 +97,8 @@ def _point(row: SettingResult, found: Estimate, scale: float, analysis: Analysis
 
 
 def _across(analysis: Analysis) -> str | None:
-    """The factor of the axis; None where none has two numbers, or too many lines would cross."""
-    if analysis.changes:  # each factor alone: they do not cross
+    """The factor of the axis; None if no factor has two numeric levels, or if there would be too many lines."""
+    if analysis.changes:  # each factor varies alone: there are no combinations
         return None
     levels: dict[str, set[Any]] = {}
     for row in analysis.settings:
@@ -157,7 +158,7 @@ def _as_rows(axes: Axes, points: Sequence[_Point]) -> None:
 
 
 def _row_name(point: _Point) -> str:
-    """The setting, in lines of a length that leaves room for the figure."""
+    """The setting, in lines short enough to leave room for the figure."""
     lines = [""]
     for part in point.name.split(","):
         if lines[-1] and len(lines[-1]) + len(part) >= _NAME_MAX:

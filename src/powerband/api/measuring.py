@@ -1,8 +1,8 @@
-"""The commands as functions: run, tune, resume, read, compare. Arguments enter, a `Run` or a `Comparison` leaves.
+"""The commands as functions: run, tune, resume, read, compare. In: arguments. Out: a `Run` or a `Comparison`.
 
 They raise powerband's own errors with the command line's sentences. The first Ctrl-C (in a notebook: interrupt) drains
 and saves, the second quits at once; either raises UserInterruptError, and leaves no process behind. Outside the main
-thread no signal is looked at."""
+thread signals are ignored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Levels = str | Level | Iterable[Level]
 
 
 class TuneOptions(TypedDict, total=False):
-    """The options of `powerband tune`, by their names with `_` for `-`; docs/reference/cli.md tells what each means."""
+    """The options of `powerband tune`, by their names with `_` for `-`; docs/reference/cli.md explains them."""
 
     name: str
     url: str
@@ -81,8 +81,8 @@ class TuneOptions(TypedDict, total=False):
 
 
 def read(directory: str | Path) -> Run:
-    """A run directory, analysed anew from its raw files; nothing is started or written. Raises UsageError where it is
-    none, or where another version of powerband wrote it."""
+    """Reads a run directory and analyses it anew from its raw files; nothing is started or written. Raises UsageError
+    if it is no run directory, or if another version of powerband wrote it."""
     run = RunDir.open(Path(directory))
     experiment = load_experiment(run.experiment)
     return Run(run, experiment, analyse_run(experiment, run))
@@ -92,16 +92,16 @@ def run(
     experiment: str | Path | Mapping[str, Any] | Experiment,
     *,
     profile: str | None = None,
-    set: Mapping[str, Any] | None = None,  # noqa: A002 - as the command line calls it
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - the command line's name
     seed: int | None = None,
     runs: str | Path = "runs",
     progress: bool = True,
 ) -> Run:
-    """Runs an experiment as `powerband run` does, and returns it with its answer.
+    """Runs an experiment like `powerband run`, and returns it with its answer.
 
-    `experiment`: a file, the name of one that comes with powerband, or what a file would hold: YAML text, a mapping, or
-    an `Experiment`. `set`: keys to override, `{"load.users": 8, "factors.threads": [1, 2]}`. `runs`: the folder that
-    the run directory is made in. `progress`: lines on stderr while it runs; on a terminal a table."""
+    `experiment`: a file, the name of one that comes with powerband, or the content of a file: YAML text, a mapping, or
+    an `Experiment`. `set`: keys to override, `{"load.users": 8, "factors.threads": [1, 2]}`. `runs`: the folder in
+    which the run directory is made. `progress`: lines on stderr during the run; on a terminal a table."""
     overrides = {
         key: value if isinstance(value, str) else json.dumps(_plain(value)) for key, value in (set or {}).items()
     }
@@ -118,16 +118,16 @@ def tune(
     progress: bool = True,
     **options: Unpack[TuneOptions],
 ) -> Run:
-    """Finds the best setting of a server, as `powerband tune` does.
+    """Finds the best setting of a server, like `powerband tune`.
 
-    `command` starts it: `{port}` is a free port, `{NAME}` a level of the parameter of this name; no shell is used.
-    `parameters`: each one's levels, `{"threads": "1..64", "mode": ["sync", "async"]}`; a text is read as `-P` reads it.
-    `options`: those of the command line, as `TuneOptions` names them."""
+    `command` starts it: `{port}` is a free port, `{NAME}` the value of the parameter of this name; no shell is used.
+    `parameters`: the values of each, `{"threads": "1..64", "mode": ["sync", "async"]}`; a text is read like the
+    argument of `-P`. `options`: those of the command line, as named in `TuneOptions`."""
     return _measured(_tuned(command, parameters, options), runs, progress=progress)
 
 
 def resume(directory: str | Path, *, progress: bool = True) -> Run:
-    """Goes on with a run that was interrupted or killed; finished trials are kept."""
+    """Continues a run that was interrupted or killed; finished trials are kept."""
     run_directory = RunDir.open(Path(directory))
     return _go_on(load_experiment(run_directory.experiment), run_directory, progress=progress)
 
@@ -142,9 +142,9 @@ def compare(
     progress: bool = True,
     **options: Unpack[TuneOptions],
 ) -> Comparison:
-    """Two runs, or with a `command` two revisions of a server: OLD and NEW, which `{revision}` stands for in it; they
-    are measured now, in the same blocks, with the options of `tune`. Raises UsageError for runs that cannot be
-    compared."""
+    """Compares two runs, or with a `command` two revisions of a server. The revisions are OLD and NEW, inserted for
+    `{revision}`; they are measured now, in the same blocks, with the options of `tune`. Raises UsageError for runs that
+    cannot be compared."""
     if command is None:
         if parameters or options:
             given = ", ".join([*(["parameters"] if parameters else []), *options])
@@ -161,7 +161,8 @@ def _told(run: Run) -> ToldRun:
 
 
 def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
-    """In a new run directory. Its host.json holds no command: what Python was started with repeats nothing."""
+    """Runs the experiment in a new run directory. Its host.json holds no command: the command that started Python would
+    not repeat the run."""
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
     facts = {**host.host_facts(engine_fleet.find_engine()), "command": []}
     made = RunDir.create(Path(runs), seeded.name, resolved_yaml(seeded), facts)
@@ -213,14 +214,14 @@ def _tuned(
 
 
 def _text(value: Any) -> str | None:
-    """As it would be typed."""
+    """The value as it would be typed."""
     if value is None or isinstance(value, bool):
         return None if value is None else str(value).lower()
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 
 def _levels(levels: Levels) -> str | tuple[Level, ...]:
-    """A text as it is, for `-P` to read; levels as they are."""
+    """The levels for `-P` to read if they are a text; otherwise the levels unchanged."""
     if isinstance(levels, str):
         return levels
     return tuple(_plain(list(levels))) if isinstance(levels, Iterable) else (_plain(levels),)
@@ -241,7 +242,8 @@ _FORMS: dict[str, Callable[[Any], list[str]]] = {
 
 
 def _plain(value: Any) -> Any:
-    """As a file would hold it: mappings, lists and scalars; numbers and arrays of numpy and pandas as Python's own."""
+    """The value as a file would hold it: mappings, lists and scalars; numbers and arrays of numpy and pandas become
+    Python's own."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | range):

@@ -1,4 +1,5 @@
-"""What Python gets of a run, or of a comparison: the values of the analysis, its tables as data frames, its figures.
+"""The results of a run, or of a comparison, in Python: the values of the analysis, its tables as data frames, its
+figures.
 
 Immutable; nothing is started here. A notebook shows the answer and the table of settings, every name escaped."""
 
@@ -40,7 +41,7 @@ _ROWS_SHOWN = 12
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run: what was asked, what came of it. `directory`: where it lies on disk."""
+    """One run with its results. `directory`: its files on disk."""
 
     directory: RunDir
     experiment: Experiment
@@ -53,7 +54,7 @@ class Run:
 
     @property
     def answer(self) -> Answer:
-        """What to use, how sure that is, and why."""
+        """The recommended setting, with confidence and reason."""
         return self.analysis.answer
 
     @property
@@ -63,7 +64,7 @@ class Run:
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
-        """Every trial, in the order they ran; those that do not count too."""
+        """Every trial in the order of execution, including excluded ones."""
         return self.analysis.trials
 
     @property
@@ -75,8 +76,8 @@ class Run:
         return self.analysis.warnings
 
     def setting(self, **levels: Level) -> SettingResult:
-        """The one setting that has these levels: `run.setting(threads=8)`. Raises UsageError where none has, or more
-        than one."""
+        """The single setting that has these levels: `run.setting(threads=8)`. Raises UsageError if none or more than
+        one has."""
         found = [row for row in self.settings if levels.items() <= row.setting.as_dict().items()]
         if len(found) == 1:
             return found[0]
@@ -91,26 +92,26 @@ class Run:
     @overload
     def frame(self, what: What = "trials", *, library: None = None) -> Any: ...
     def frame(self, what: What = "trials", *, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """A table as a data frame: `settings`, `trials`, `estimates`, `series` or `intervals`; its columns are those of
-        docs/reference/tables.md. `library`: None: pandas where it is installed, else polars.
+        """A table as a data frame: `settings`, `trials`, `estimates`, `series` or `intervals`; docs/reference/tables.md
+        describes its columns. `library` None: pandas if it is installed, else polars.
 
-        Raises UsageError where there is no such table, or the library is not installed."""
+        Raises UsageError for an unknown table, or if the library is not installed."""
         return frame(self._table(what), library)
 
     def rows(self, what: What = "trials") -> Iterator[dict[str, Any]]:
-        """The same without any library: each row by its columns' names, made while it is read."""
+        """The rows of the same tables without any library: each row by its columns' names, made while it is read."""
         table = self._table(what)
         names = [column.name for column in table.columns]
         return (dict(zip(names, row, strict=True)) for row in table.rows)
 
     def export(self, what: What, file: str | Path) -> Path:
-        """Writes a table as csv or Parquet, by the end of the file's name, and returns the file; a table longer than
-        the memory too. Raises UsageError as `frame`, and where the file cannot be written."""
+        """Writes a table as csv or Parquet, by the end of the file's name, and returns the file; the table may be
+        larger than the memory. Raises UsageError like `frame`, and if the file cannot be written."""
         return export(self._table(what), Path(file))
 
     def figure(self, metric: str = "goodput") -> Figure:
         """A metric of every setting with its interval, drawn by matplotlib: `throughput`, `p99`, `cpu`, `memory`, or
-        any metric by its name. Raises UsageError where there is no such metric, or no matplotlib."""
+        any metric by its name. Raises UsageError for an unknown metric, or if matplotlib is missing."""
         try:
             from powerband.api.matplotlib_figures import metric_figure  # noqa: PLC0415 - matplotlib is an extra
         except ModuleNotFoundError as error:
@@ -161,14 +162,15 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Two runs, or two revisions of a server, setting by setting. `run`: in which the revisions were measured."""
+    """Two runs, or two revisions of a server, setting by setting. `run`: the run in which the revisions were
+    measured."""
 
     result: RunComparison
     run: Run | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """On the second as a whole."""
+        """The verdict on the second as a whole."""
         return self.result.verdict
 
     @property
@@ -194,7 +196,7 @@ class Comparison:
         return frame(changes_table(self.result), library)
 
     def export(self, file: str | Path) -> Path:
-        """The same as csv or Parquet, by the end of the file's name."""
+        """Writes this table as csv or Parquet, by the end of the file's name."""
         return export(changes_table(self.result), Path(file))
 
     def markdown(self) -> str:
@@ -212,7 +214,7 @@ class Comparison:
 def _html(
     sentences: Sequence[str], heads: Sequence[str], rows: Iterable[Row | Sequence[str]], more: str, foot: str = ""
 ) -> str:
-    """A few lines for a notebook: no style of its own, nothing that is not escaped."""
+    """A few lines for a notebook: no style of its own, everything escaped."""
     first, *rest = sentences or ("No answer.",)
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)

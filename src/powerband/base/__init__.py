@@ -1,1 +1,1 @@
-"""What every other room may use: units, errors, host names, YAML with places, the cache folder."""
+"""Shared basics for all other packages: units, errors, host names, YAML with positions, the cache folder."""

@@ -1,10 +1,10 @@
-"""The arithmetic that the expressions of claims and of own metrics share: text in, a small tree out, and its value.
+"""The arithmetic shared by the expressions of claims and of own metrics. In: text. Out: a small tree, and its value.
 
-    sum     = product { ( "+" | "-" ) product }
-    product = operand { ( "*" | "/" ) operand }
-    operand = number | leaf | "(" sum ")"
+  sum     = product { ( "+" | "-" ) product }
+  product = operand { ( "*" | "/" ) operand }
+  operand = number | leaf | "(" sum ")"
 
-What a number looks like and what a leaf is, each language says in its own subclass of `Parser`.
+Each language defines its numbers and leaves in a subclass of `Parser`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Term = Union[Number, Arithmetic[Leaf], Leaf]  # noqa: UP007  # `|` takes no type
 
 
 def value(term: Term[Leaf], value_of: Callable[[Leaf], float]) -> float:
-    """With a value for each leaf. ZeroDivisionError is the caller's to catch."""
+    """The value of a term; `value_of` returns the value of each leaf. The caller must handle ZeroDivisionError."""
     if isinstance(term, Number):
         return term.value
     if isinstance(term, Arithmetic):
@@ -50,7 +50,7 @@ def value(term: Term[Leaf], value_of: Callable[[Leaf], float]) -> float:
 
 
 def leaves(term: Term[Leaf]) -> Iterator[Leaf]:
-    """From left to right; a leaf that stands twice comes twice."""
+    """The leaves from left to right, with repetitions."""
     if isinstance(term, Arithmetic):
         yield from leaves(term.left)
         yield from leaves(term.right)
@@ -59,17 +59,17 @@ def leaves(term: Term[Leaf]) -> Iterator[Leaf]:
 
 
 class Parser(Generic[Leaf]):
-    """Recursive descent over the tokens; one method a rule of the grammar. Every error is a ValueError that names the
-    column within the text."""
+    """Recursive descent over the tokens, with one method for each rule of the grammar. Every error is a ValueError with
+    the column within the text."""
 
     token: ClassVar[re.Pattern[str]]
     """Matches one token in one named group, and the space before it."""
     name_start: ClassVar[str] = "A-Za-z_"
-    """What a leaf may begin with, as a class of characters."""
+    """The characters that a leaf may begin with, as a character class."""
     kind: ClassVar[str]
-    """What the text is, after `a simpler`."""
+    """The kind of the text, after `a simpler`."""
     place: ClassVar[str]
-    """Where an unknown character has no meaning."""
+    """The place in which an unknown character has no meaning."""
     operand_words: ClassVar[str]
 
     def __init__(self, text: str) -> None:
@@ -115,7 +115,7 @@ class Parser(Generic[Leaf]):
         return ValueError(f"at character {self.column(self.at - back)} of `{self.text}`: {what}")
 
     def column(self, at: int | None = None) -> int:
-        """Where a token begins, from 1; the end of the text after the last. None: the next one."""
+        """The column of a token, from 1; the end of the text after the last. None: the next one."""
         at = self.at if at is None else at
         return self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
 

@@ -1,13 +1,14 @@
-"""Every error that a user can cause, and the exit code that it ends a command with.
+"""The errors that a user can cause, and the exit code of each.
 
-    PowerbandError
-      UsageError          2    the command line, or a path that is no run directory
-      ExperimentError     3    an experiment or subject file is not valid
-      SubjectError        4    the server did not start, get ready, or stay alive
-      MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
-      UserInterruptError 130    Ctrl-C
+  PowerbandError
+   UsageError          2    the command line, or a path that is no run directory
+   ExperimentError     3    an experiment or subject file is not valid
+   SubjectError        4    the server did not start, get ready, or stay alive
+   MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
+   UserInterruptError 130    Ctrl-C
 
-Exit code 1 is no error: a claim or threshold failed. A message says what, where, why and what to do next.
+Exit code 1 is no error: a claim or threshold failed. A message has four parts: the problem, the place, the reason and
+the remedy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class PowerbandError(Exception):
     exit_code = 5
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows in place of a traceback."""
+        """The text that a notebook shows in place of a traceback."""
         return [f"powerband: {self}"]
 
 
@@ -48,7 +49,7 @@ class Position:
 
 @dataclass(frozen=True)
 class FileProblem:
-    """One thing that is wrong in a file: where, under which key (or in which option), and what to do about it."""
+    """One mistake in a file: its place, its key (or option), and the remedy."""
 
     message: str
     key: str = ""
@@ -60,7 +61,7 @@ class FileProblem:
 
 
 class ExperimentError(PowerbandError):
-    """An experiment or subject file is not valid; `position` is None where the error has no single place.
+    """An experiment or subject file is not valid; `position` is None if the error has no single place.
 
     `problems` holds every error of the file in the order of its lines; `key` and `position` are those of the first."""
 
@@ -89,7 +90,7 @@ def _place(problem: FileProblem) -> tuple[str, int, int]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the nearest right spelling, or else all that would be right."""
+    """The end of a sentence about an unknown word: the nearest correct spelling, or a list of all known words."""
     names = list(known)
     close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.6)
     if close:

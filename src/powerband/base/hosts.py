@@ -1,6 +1,6 @@
-"""URLs of servers, and which of them may be loaded: this machine, and hosts that a person named. Pure, no resolver.
+"""URLs of servers, and the hosts that may be loaded: this machine, and hosts that the user named. Pure, no resolver.
 
-Checked where an experiment is built and where `powerband load` begins, so that no load ever goes astray.
+Hosts are checked when an experiment is built and when `powerband load` begins, so that no load goes to a wrong server.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w.-]*\}")
 
 
 def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
-    """The parts of `http://host:port/path`, of which scheme, host and port are such that a server can be asked.
+    """The parts of `http://host:port/path`, with valid scheme, host and port.
 
-    A placeholder may stand anywhere after the scheme; in the parts it is 1. Raises ValueError with a sentence."""
+    A placeholder may occur anywhere after the scheme; in the parts it becomes 1. Raises ValueError with a sentence."""
     filled = _PLACEHOLDER.sub("1", url)
     if not filled.isascii() or not filled.isprintable() or " " in filled:
         raise ValueError(f"{url!r} holds a character that a URL cannot: percent-encode it (a blank is %20)")
@@ -42,18 +42,18 @@ def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
 
 
 def is_websocket(url: str) -> bool:
-    """Whether a load of this URL is one of WebSockets."""
+    """True if a load of this URL uses WebSockets."""
     return url.partition("://")[0].lower() in WEBSOCKET
 
 
 def http_url(url: str) -> str:
-    """The same place asked over HTTP: `http` for `ws`, `https` for `wss`; any other URL as it is."""
+    """The URL for HTTP: `http` for `ws`, `https` for `wss`; other URLs are unchanged."""
     scheme, separator, rest = url.partition("://")
     return {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme) + separator + rest
 
 
 def is_loopback(host: str) -> bool:
-    """By name or address, without asking a resolver."""
+    """True if the host is this machine, by name or address, without a resolver."""
     if host == "localhost":
         return True
     try:
@@ -63,7 +63,7 @@ def is_loopback(host: str) -> bool:
 
 
 def loadable_host(url: str, allow_hosts: Collection[str]) -> str:
-    """The host of a URL that may be loaded. Raises ValueError whose text says why it may not, and what to do."""
+    """The host of a URL that may be loaded. Raises ValueError with the reason and the remedy if it may not."""
     host = split_url(url, LOADABLE).hostname or ""
     if not is_loopback(host) and host not in allow_hosts:
         raise ValueError(
@@ -74,8 +74,8 @@ def loadable_host(url: str, allow_hosts: Collection[str]) -> str:
 
 
 def request_target(url: str) -> str:
-    """Path and query of a URL, which a load without a scenario requests; `/` where the text is no URL (which
-    `loadable_host` says)."""
+    """Path and query of a URL, which a load without a scenario requests; `/` if the text is no URL (`loadable_host`
+    reports that)."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the end of a subject's log says, for whoever asks: its text, that a JVM ran out of memory, its last figures."""
+"""Reads the end of a server's log: its text, a JVM's out-of-memory error, its last figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?
 
 
 def end_of(log: Path, bytes_max: int) -> str:
-    """The last bytes as text; empty where there is no log."""
+    """The last bytes as text; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -23,13 +23,14 @@ def end_of(log: Path, bytes_max: int) -> str:
 
 
 def out_of_memory(text: str) -> str:
-    """What a JVM said when its memory was full; empty where it did not."""
+    """A JVM's out-of-memory message; empty if there is none."""
     said = _OUT_OF_MEMORY.search(text)
     return said[0] if said else ""
 
 
 def final_figures(log: Path, pattern: str | None) -> dict[str, float]:
-    """All `name=number` of the last line that matches, of the last 64 KiB of a subject's log; empty where none does."""
+    """All `name=number` pairs of the last matching line in the last 64 KiB of a server's log; empty if no line
+    matches."""
     if pattern is None:
         return {}
     wanted = re.compile(pattern)

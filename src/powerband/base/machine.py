@@ -1,7 +1,7 @@
-"""What is remembered of this machine between runs: how much equal trials differ on it, as `powerband doctor` found.
+"""Remembers the noise of this machine between runs: how much equal trials differ, as `powerband doctor` measured it.
 
-A small file under $XDG_CACHE_HOME/powerband, one for each machine. It may vanish at any time: then a usual noise is
-assumed, and whoever asks is told that it is an assumption."""
+A small file under $XDG_CACHE_HOME/powerband, one for each machine. It may be deleted at any time: then a usual noise is
+assumed, and reported as an assumption."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ASSUMED_SD = 0.02
 
 @dataclass(frozen=True)
 class Noise:
-    """`sd`: standard deviation of the log of a result between equal trials (0.02: some 2 %). `measured_on`: the day,
-    as 2026-11-21; None: nobody measured it here, it is assumed."""
+    """`sd`: standard deviation of the log of a result between equal trials (0.02: about 2 %). `measured_on`: the day,
+    as 2026-11-21; None: assumed, not measured on this machine."""
 
     sd: float
     measured_on: str | None = None
@@ -36,7 +36,7 @@ class Noise:
 
 
 def known_noise() -> Noise:
-    """As last remembered for this machine, else an assumption."""
+    """The noise last remembered for this machine, else an assumption."""
     try:
         found = json.loads(_file().read_text())
         sd, day = float(found["sd"]), str(found["measured_on"])
@@ -46,7 +46,7 @@ def known_noise() -> Noise:
 
 
 def remember_noise(sd: float) -> bool:
-    """Keeps it for later runs; whether that was possible."""
+    """Keeps the noise for later runs; returns False if that failed."""
     file = _file()
     text = json.dumps({"sd": sd, "measured_on": time.strftime("%Y-%m-%d")})
     try:
@@ -60,9 +60,9 @@ def remember_noise(sd: float) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where what may vanish at any time is kept between runs; it need not exist."""
+    """The folder for files that may be deleted at any time; it need not exist."""
     home = os.environ.get("XDG_CACHE_HOME", "")
-    # The standard has relative paths ignored.
+    # The standard requires relative paths to be ignored.
     if home.startswith("/"):
         return Path(home) / "powerband"
     try:
@@ -76,7 +76,7 @@ def _file() -> Path:
 
 
 def _machine() -> str:
-    """The machine's id, or its name where it has none (containers often)."""
+    """The machine's id, or its name if it has none (often in containers)."""
     try:
         found = Path("/etc/machine-id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Durations, rates, shares and sizes: from what people write to numbers with a fixed unit, and back. Pure."""
+"""Durations, rates, shares and sizes: converts human notation to numbers with a fixed unit, and back. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NS = {
     "h": 3600 * 10**9,
 }
 
-# No trial lasts longer; above it times would not fit the integers of the wire contract.
+# No trial lasts longer; larger times would not fit the integers of the wire contract.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
 
 RATIO_SHOWN_MAX = 10.0
-"""Beyond this a ratio's digits say nothing."""
+"""Beyond this a ratio's digits mean nothing."""
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
@@ -43,9 +43,9 @@ _BYTE_UNITS: dict[str | None, int] = {
 
 
 def parse_duration_ns(value: Any) -> Any:
-    """`"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (how resolved values are stored).
+    """Converts `"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (the form of resolved values).
 
-    Raises ValueError for a number without a unit written as text, and for an unknown unit."""
+    Raises ValueError for a text without a unit, and for an unknown unit."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     match = _DURATION.match(str(value))
@@ -60,7 +60,8 @@ def parse_duration_ns(value: Any) -> Any:
 
 
 def duration_text(ns: int) -> str:
-    """Exact, as a whole number with the largest unit that `parse_duration_ns` reads back: `1500ms`, `3s`, `0s`."""
+    """The exact duration, as a whole number with the largest unit that `parse_duration_ns` reads back: `1500ms`, `3s`,
+    `0s`."""
     for unit in ("h", "m", "s", "ms", "us"):
         if ns % _NS[unit] == 0:
             return f"{ns // _NS[unit]}{unit}" if ns else "0s"
@@ -68,7 +69,7 @@ def duration_text(ns: int) -> str:
 
 
 def parse_rate(value: Any) -> Any:
-    """`100`, `"100/s"` or `"6000/min"` to a rate per second. Raises ValueError."""
+    """Converts `100`, `"100/s"` or `"6000/min"` to a rate per second. Raises ValueError."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     match = _RATE.match(str(value))
@@ -78,7 +79,7 @@ def parse_rate(value: Any) -> Any:
 
 
 def parse_bytes(value: Any) -> Any:
-    """`"512MiB"`, `"1.5GB"` or a plain number of bytes. Raises ValueError."""
+    """Converts `"512MiB"`, `"1.5GB"` or a plain number to bytes. Raises ValueError."""
     match = _BYTES.match(str(value))
     if match is None:
         raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
@@ -86,7 +87,7 @@ def parse_bytes(value: Any) -> Any:
 
 
 def parse_bit_rate(value: Any) -> int | None:
-    """`"100mbit"`, `"1 Gbit/s"` to bits per second; `"unlimited"` to None. Raises ValueError."""
+    """Converts `"100mbit"`, `"1 Gbit/s"` to bits per second; `"unlimited"` to None. Raises ValueError."""
     if str(value).strip().lower() == "unlimited":
         return None
     match = _BIT_RATE.match(str(value))
@@ -116,7 +117,7 @@ def parse_quantity(text: str, unit: str) -> float:
 
 
 def parse_share(value: Any) -> Any:
-    """`"1%"` or `0.01` to 0.01. Raises ValueError."""
+    """Converts `"1%"` or `0.01` to 0.01. Raises ValueError."""
     text = str(value).strip()
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
@@ -157,8 +158,8 @@ def format_bytes(value: float) -> str:
 
 
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
-    """`+2.3`, `−4.1`: the change that a ratio says, in percent of `base`. What is beyond ten times reads `over +900`:
-    the end of an interval from few noisy trials, whose digits say nothing."""
+    """`+2.3`, `−4.1`: the change of a ratio, in percent of `base`. Ratios beyond ten become `over +900`: they are ends
+    of intervals from few noisy trials, whose digits mean nothing."""
     if ratio > RATIO_SHOWN_MAX:
         return f"over +{100 * (RATIO_SHOWN_MAX - 1) * base:.3g}"
     return f"{100 * (ratio - 1) * base:+.{places}f}".replace("-", "−")
@@ -170,7 +171,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """`a request`, `an operation`: by the sound that a noun begins with, as far as its letters tell."""
+    """`a request`, `an operation`: by the first sound of the noun, as far as its letters show it."""
     vowel = noun[:1].lower() in "aeiou" and not re.match(r"(?i)(uni|use|user|usu|eu|one\b)", noun)
     return f"{'an' if vowel else 'a'} {noun}"
 
@@ -181,7 +182,7 @@ def capital(text: str) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """`a, b and c`; not of nothing."""
+    """`a, b and c`; `parts` must not be empty."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

@@ -1,3 +1,3 @@
-"""The version of powerband; pyproject.toml has the same."""
+"""The version of powerband; pyproject.toml must have the same."""
 
 __version__ = "0.1.0"

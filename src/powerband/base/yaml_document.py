@@ -1,6 +1,6 @@
-"""YAML text in, a tree of nodes out, in which every value knows its file, line, column and full key.
+"""Reads YAML. In: text. Out: a tree of nodes, each with its file, line, column and full key.
 
-YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are problems here; what keys mean is decided elsewhere.
+YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are problems here; the meaning of keys is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from powerband.base.errors import ExperimentError, FileProblem, Position, UsageError
 
 Scalar = bool | int | float | str | None
-_FOLD_MARK = "\a"  # what the reader leaves where it folded a line, to write the text back the same
-_NODES_MAX = 100_000  # a file of aliases of aliases must not eat the memory
+_FOLD_MARK = "\a"  # the reader's mark where it folded a line, which allows writing the same text again
+_NODES_MAX = 100_000  # limits a file of aliases of aliases, which could exhaust the memory
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it came from. `key` is the full path for people (`load.scenario[0].get`), or an option.
+    """A value with its position. `key` is the full path for people (`load.scenario[0].get`), or an option.
 
-    `key_position` is where the key itself stands, which is what an error about the key points at."""
+    `key_position` is the position of the key itself, for errors about the key."""
 
     value: Any  # None | bool | int | float | str | tuple[Node, ...] | dict[str, Node]
     key: str = ""
@@ -51,7 +51,7 @@ class Node:
         return node
 
     def plain(self) -> Any:
-        """The bare value, positions dropped."""
+        """The bare value, without positions."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, tuple):
@@ -59,12 +59,12 @@ class Node:
         return self.value
 
     def with_children(self, changes: Mapping[str, Node | None]) -> Node:
-        """The same mapping with entries replaced, added, or (None) left out."""
+        """The mapping with entries replaced, added, or (None) removed."""
         merged = {**self.children, **changes}
         return replace(self, value={key: child for key, child in merged.items() if child is not None})
 
     def child(self, key: str, value: Any) -> Node:
-        """A new entry that stands where this node stands."""
+        """A new entry at the position of this node."""
         return from_plain(value, join(self.key, key), self.position)
 
     def problem(self, message: str) -> FileProblem:
@@ -88,7 +88,7 @@ def read_file(path: Path) -> str:
 
 
 def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
-    """The tree of a document. Raises ExperimentError where it is no YAML; adds a problem for each duplicate key."""
+    """The tree of a document. Raises ExperimentError if it is no YAML; adds a problem for each duplicate key."""
     yaml = YAML(typ="rt", pure=True)
     try:
         root = yaml.compose(text)
@@ -107,7 +107,7 @@ def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
 
 
 def from_plain(value: Any, key: str, position: Position | None) -> Node:
-    """A tree of plain values that all stand at one place."""
+    """A tree of plain values, all at one position."""
     if isinstance(value, Node):
         return value
     if isinstance(value, Mapping):
@@ -118,7 +118,7 @@ def from_plain(value: Any, key: str, position: Position | None) -> Node:
 
 
 def merge(base: Node, over: Node) -> Node:
-    """`over` laid over `base`: mappings merge key by key at every depth, anything else is replaced."""
+    """`over` merged into `base`: mappings merge key by key at every depth, anything else is replaced."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
     merged = dict(base.value)

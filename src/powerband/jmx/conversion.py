@@ -26,7 +26,7 @@ from powerband.jmx.plan_findings import Findings, ImportRefused
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
-STEPS_MAX = 1000  # of a scenario written out; nobody would read a longer file
+STEPS_MAX = 1000  # of a scenario written out; a longer file would be unreadable
 SCOPE_MAX = 300  # elements that apply to one request; each is checked for each request
 S_NS = 1_000_000_000
 

@@ -1,7 +1,7 @@
-"""Turns the lines of a trial's load generators and monitor into figures second by second, as they arrive.
+"""Turns the lines of a trial's load generators and probe into figures second by second, as they arrive.
 
-In: lines of events.jsonl and probe.jsonl, in order. Out: the figures of load and monitor for each whole second since
-go, as `analyze/trial/series.py` would compute them for the finished trial. The monitor takes ten samples a second; only
+In: lines of events.jsonl and probe.jsonl, in order. Out: the figures of load and probe for each whole second since
+go, as `analyze/trial/series.py` would compute them for the finished trial. The probe takes ten samples a second; only
 one is decoded, since its counters only grow and the others would add nothing. No file is read here.
 """
 
@@ -26,7 +26,7 @@ SECOND_NS = 1_000_000_000
 LAG_SECONDS = 3  # a load generator that is silent for longer is not waited for
 GAUGES_MAX = 48
 SECONDS_MAX = 7 * 86_400  # longer than any trial: a line beyond it is invalid
-_EARLY_LINES = 400  # of the monitor before go is known: rates start from the last of them
+_EARLY_LINES = 400  # of the probe before go is known: rates start from the last of them
 _AT = b'"at_ns":'
 EVERYTHING = 1 << 62
 
@@ -115,7 +115,7 @@ class LoadSeconds:
 
 @dataclass
 class ProbeSecond:
-    """The monitor's figures for one second; see `state.Figures`."""
+    """The probe's figures for one second; see `state.Figures`."""
 
     cpu_cores: dict[str, float] = field(default_factory=dict)
     rss_bytes: dict[str, float] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class ProbeSecond:
 
 
 class ProbeSeconds:
-    """The figures of the monitor."""
+    """The figures of the probe."""
 
     def __init__(self, own: Mapping[str, OwnExpression]) -> None:
         """`own`: the metrics that the experiment defines from the server's series."""
@@ -159,7 +159,7 @@ class ProbeSeconds:
             self.take(line)
 
     def take(self, line: bytes) -> None:
-        """Processes one line. Raises ValueError, KeyError, TypeError or AttributeError for a line that no monitor
+        """Processes one line. Raises ValueError, KeyError, TypeError or AttributeError for a line that no probe
         writes."""
         kind = kind_of(line)
         if kind in ("hello", "launched"):

@@ -1,6 +1,6 @@
 """Follows one trial. In: its files, while they grow. Out: a `TrialState`. A finished trial is read in the same way.
 
-Lines that no load generator or monitor writes are skipped and counted. `seconds.py` turns lines into figures.
+Lines that no load generator or probe writes are skipped and counted. `seconds.py` turns lines into figures.
 """
 
 from __future__ import annotations

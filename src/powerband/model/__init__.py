@@ -1,1 +1,1 @@
-"""The values that all other rooms exchange: experiment, load, plan, metrics, results. No I/O, nothing is run."""
+"""Values that all other packages exchange: experiment, load, plan, metrics, results. No I/O, nothing is run."""

@@ -1,13 +1,14 @@
-"""Claims as expressions over metrics by setting: text in, a small tree out, and the value of a side for given metrics.
+"""Parses claims, which are expressions over metrics by setting. In: text. Out: a small tree, and the value of a side
+for given metrics.
 
-    claim      = comparison { "and" comparison }
-    comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
-    number     = digits [ unit ]
-    leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
+  claim      = comparison { "and" comparison }
+  comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
+  number     = digits [ unit ]
+  leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
 
-and `sum` is that of `arithmetic.py`. All metrics of one claim name the same factors; the factors that they leave out
-run over all their levels, and the claim must hold for each combination. Whether a claim holds is not here
-(`analyze/settings/claims.py`): measured values are uncertain, so that takes more than a comparison.
+`arithmetic.py` defines `sum`. All metrics of one claim name the same factors; the factors that they leave out run over
+all their levels, and the claim must hold for each combination. `analyze/settings/claims.py` decides if a claim holds:
+measured values are uncertain, so that takes more than a comparison.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A metric (its full name), at the settings that have these levels; levels are kept as written."""
+    """A metric (its full name), at the settings with these values; values are kept as written."""
 
     metric: str
     levels: tuple[tuple[str, str], ...]
@@ -51,7 +52,7 @@ Term = AnyTerm[Reference]
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """`text`: as written."""
+    """One comparison of a claim. `text`: as written."""
 
     op: str
     left: Term
@@ -75,7 +76,8 @@ class Claimed:
 
 
 def parse_claim(text: str) -> Claimed:
-    """Raises ValueError, with the column within the text, for what is not in the grammar, and for unknown metrics."""
+    """Parses a claim. Raises ValueError, with the column within the text, for text outside the grammar and for unknown
+    metrics."""
     parser = _ClaimParser(text)
     comparisons = [parser.comparison()]
     while parser.take("and"):
@@ -91,7 +93,7 @@ def parse_claim(text: str) -> Claimed:
 
 
 def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> None:
-    """Raises ValueError where a claim names a factor or a level that the experiment does not have."""
+    """Raises ValueError if a claim names a factor or a level that the experiment does not have."""
     for reference in claimed.references:
         for name, level in reference.levels:
             if name not in factors:
@@ -140,7 +142,7 @@ class _ClaimParser(Parser[Reference]):
 
 
 def _number(text: str) -> float:
-    """A number in the unit that metrics have: times in ns, sizes in bytes, shares as ratios, rates per second."""
+    """A number in the unit of metrics: times in ns, sizes in bytes, shares as ratios, rates per second."""
     if text.endswith("%"):
         return float(parse_share(text))
     if text.endswith("/s"):

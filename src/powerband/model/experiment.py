@@ -1,8 +1,8 @@
-"""What an experiment is, once resolved: frozen models, every default filled in, times in integer ns, rates per second.
+"""A resolved experiment: frozen models, every default filled in, times in integer ns, rates per second.
 
-Each value also reads its short form (`3s`, `100/s`, `{exponential: 3s}`, `error_rate < 1%`).
-In a file durations carry a unit (`3s`, `100ms`) under a key without one (`duration: 60s`); here the field says the unit
-(`duration_ns`). Reading files and pointing at errors in them is `experiment_file.py`.
+Each value also accepts its short form (`3s`, `100/s`, `{exponential: 3s}`, `error_rate < 1%`). In a file, durations
+have a unit in the value (`duration: 60s`); here the field's name has it (`duration_ns`). `experiment_file.py` reads
+files and locates errors in them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def _pattern(value: str | None) -> str | None:
 
 
 class Ready(Frozen):
-    """How a subject says that it can serve; exactly one of http, log, or tcp (the default)."""
+    """The readiness check of a server; exactly one of http, log, or tcp (the default)."""
 
-    http: str | None = None  # path or URL that must answer with a status below 500
-    log: str | None = None  # regular expression searched in the subject's log
-    tcp: bool = True  # the port accepts a connection; of a self-driven subject: its counter is seen
+    http: str | None = None  # path or URL that must return a status below 500
+    log: str | None = None  # regular expression searched in the server's log
+    tcp: bool = True  # the port accepts a connection; for a no-load server: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
 
     @field_validator("log")
@@ -69,7 +69,7 @@ class SubjectStop(Frozen):
 
 
 class Parameter(Frozen):
-    """One knob of a subject."""
+    """One configurable parameter of a server."""
 
     type: Literal["int", "float", "duration", "string", "choice", "bool"]
     default: Level
@@ -78,14 +78,14 @@ class Parameter(Frozen):
 
 
 class Service(Frozen):
-    """What a subject needs beside it; `when`: only where these parameters or factors have these values."""
+    """A service that a server depends on; `when`: needed only if these parameters or factors have these values."""
 
     when: dict[str, Level] = {}
 
 
 class WorkCounter(Frozen):
-    """What a self-driven subject does, and tells by a counter of its metrics page, or one that it sends to the StatsD
-    sink. Written `counts: messages_total`, or with the word for one of them, which reports use."""
+    """The work of a no-load server, reported by a counter of its metrics page, or one that it sends to the StatsD sink.
+    Written `counts: messages_total`, or with a noun for one unit of work, which reports use."""
 
     series: str
     noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
@@ -109,9 +109,9 @@ class WorkCounter(Frozen):
 class Subject(Frozen):
     """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
 
-    `parameters` is empty for a server written inline: then every factor must occur in a template.
-    `set` are values fixed by the experiment. With `counts` it is no server but drives itself: nothing is sent to it,
-    `url` is not used, and it is ready, where `ready` says no more, once its counter is seen."""
+    `parameters` is empty for a server written inline: then every factor must occur in a template. `set`: values fixed
+    by the experiment. With `counts` the server generates its own work: it gets no requests, `url` is not used, and,
+    unless `ready` says more, it is ready once its counter is seen."""
 
     name: str
     about: str = ""
@@ -126,12 +126,12 @@ class Subject(Frozen):
     metrics_url: str | None = None
     visitor_url: str | None = None  # a page for a real browser, which prints its visits to its console
     build: Argv | None = None  # run once, before the first trial
-    folder: str | None = None  # where its subject.yaml lies
-    jdk: int | None = Field(default=None, ge=8, le=99)  # the least version of the JDK that fills in {java}
+    folder: str | None = None  # the folder of its subject.yaml
+    jdk: int | None = Field(default=None, ge=8, le=99)  # minimum version of the JDK that fills in {java}
     services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
-    apply: tuple[Step, ...] = ()  # requests that set live knobs, made once the subject is ready
-    counts: WorkCounter | None = None  # self-driven: nothing loads it, this counter says how much it does
-    last_words: str | None = None  # regular expression of the line of its log whose name=number pairs are kept
+    apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
+    counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work
+    last_words: str | None = None  # regular expression of the log line whose name=number pairs are kept
 
     @field_validator("last_words")
     @classmethod
@@ -152,18 +152,20 @@ class Subject(Frozen):
         return value
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
-        """What parameters and factors are: a factor's level, else what the experiment has set, else the default."""
+        """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the
+        default."""
         defaults = {name: parameter.default for name, parameter in self.parameters.items()}
         return {**defaults, **self.set, **setting.as_dict()}
 
 
 class Acknowledged(Section):
-    """After the load: write, and read from its acknowledgement on until all is seen."""
+    """A check after the load: writes, then reads repeatedly after the acknowledgement until the whole write is
+    visible."""
 
     write: Step
     read: Step
-    reset: Step | None = None  # made before each write
-    expect: int = Field(ge=1)  # how many things a whole write adds
+    reset: Step | None = None  # sent before each write
+    expect: int = Field(ge=1)  # number of items that a complete write adds
     count: str = "json"  # json: elements of an array, or a number; lines; else matches of a regular expression
     rounds: int = Field(default=10, ge=1, le=10_000)
     timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
@@ -184,12 +186,12 @@ def _warmup(value: Any) -> Any:
 
 FOREIGN_CPU_MAX = 0.10
 STEAL_MAX = 0.02
-# Of capacity trials.
-CAPACITY_USERS = 64  # of the first look, where no users are named
+# For capacity trials.
+CAPACITY_USERS = 64  # in the first round, if no users are given
 CAPACITY_WARMUP_NS = 2_000_000_000
 CAPACITY_PATIENCE_NS = 2_000_000_000
 CAPACITY_IN_FLIGHT_MIN = 256
-CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: what the descriptors of one engine process hold
+CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 
 
 class Constraint(Frozen):
@@ -210,7 +212,8 @@ _CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
 
 
 def parse_constraint(text: str) -> dict[str, Any]:
-    """`p99 < 50ms` to the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong unit."""
+    """Parses `p99 < 50ms` to the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong
+    unit."""
     match = _CONSTRAINT.match(text)
     if match is None:
         raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
@@ -223,7 +226,8 @@ def parse_constraint(text: str) -> dict[str, Any]:
 
 
 class Measure(Section):
-    """`warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most `warmup_max_ns`."""
+    """How each trial is measured. `warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most
+    `warmup_max_ns`."""
 
     warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
     warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
@@ -231,17 +235,25 @@ class Measure(Section):
     repeats: int = Field(default=5, ge=1)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
-    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's; above it: invalid
-    steal_max: Share = STEAL_MAX  # the same of what the hypervisor gives to other machines
-    metrics: dict[str, str] = {}  # the subject's own, by name: expressions over its metrics page
+    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's CPUs; above it: invalid
+    steal_max: Share = (
+        STEAL_MAX  # CPU time that the hypervisor gives to other machines, as such a share; above it: invalid
+    )
+    metrics: dict[str, str] = {}  # the server's own, by name: expressions over its metrics page
     series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
-    burst_ns: Ns = Field(default=0, alias="burst")  # the first moments of the load, told apart; 0: not
-    rate_counter: bool = False  # also what a counter of 3 s windows would print
-    acknowledged: Acknowledged | None = None  # what an acknowledgement is worth, after the load
-    visitor: bool = False  # a real browser keeps the subject's page for it open meanwhile
-    snapshots: bool = False  # what lives on the heaps of its JVMs, before and after the measured window
+    burst_ns: Ns = Field(
+        default=0, alias="burst"
+    )  # length of the first moments of the load, measured separately; 0: off
+    rate_counter: bool = False  # also what a counter with windows of 3 s would print
+    acknowledged: Acknowledged | None = None  # check of write visibility, after the load
+    visitor: bool = False  # a real browser keeps the server's page for it open during the load
+    snapshots: bool = (
+        False  # snapshots of the live objects on the heaps of its JVMs, before and after the measured window
+    )
     bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
-    invariants: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = ()  # of each trial; broken: it is invalid
+    invariants: Annotated[
+        tuple[Constraint, ...], BeforeValidator(listed)
+    ] = ()  # conditions on each trial; a violation makes it invalid
 
     @field_validator("metrics")
     @classmethod
@@ -266,15 +278,17 @@ class Measure(Section):
 
     @property
     def scraped(self) -> tuple[str, ...]:
-        """The series of the subject's page that are kept: those that its own metrics are made of, and those named."""
+        """The series of the server's metrics page that are kept: those used by its own metrics, and those in
+        `series`."""
         named = {series.name for own in self.own_metrics().values() if not own.is_final for series in own.series}
         return tuple(sorted(named | set(self.series)))
 
 
 class Design(Section):
-    """`blocks`: every setting as often as `measure.repeats` says. `race`: settings shown worse by more than the margin
-    leave after each block, and `measure.repeats` is the most blocks. `vary` all: every combination of levels;
-    one-at-a-time: the first level of every factor, and from there each other level of each factor alone."""
+    """The plan of a run. `blocks`: every setting runs `measure.repeats` times. `race`: settings shown worse than the
+    leader by more than the margin are eliminated after each block, and `measure.repeats` is the maximum number of
+    blocks. `vary` all: every combination of levels; one-at-a-time: the first level of every factor, and from there each
+    other level of each factor alone."""
 
     order: Literal["blocks", "race"] = "blocks"
     vary: Literal["all", "one-at-a-time"] = "all"
@@ -295,7 +309,7 @@ class Objective(Section):
 
     @property
     def is_capacity(self) -> bool:
-        """Each setting's highest rate is searched for, instead of measuring all under one load."""
+        """True if each setting's highest rate is searched for, instead of measuring all under one load."""
         return self.metric == "capacity_per_s"
 
     @field_validator("metric")
@@ -305,7 +319,7 @@ class Objective(Section):
 
 
 class Pinning(Frozen):
-    """CPU lists as the kernel writes them (`0-3,6`); `probe` None: the engine's."""
+    """CPU lists in the kernel's format (`0-3,6`); `probe` None: those of the engine."""
 
     subject: str
     engine: str
@@ -313,7 +327,7 @@ class Pinning(Frozen):
 
 
 class HostUse(Frozen):
-    """How this machine's CPUs are dealt out. `auto`: disjoint sets where there are cores enough; `off`: no pinning."""
+    """The allocation of this machine's CPUs. `auto`: disjoint sets if there are enough cores; `off`: no pinning."""
 
     pinning: Literal["auto", "off"] | Pinning = "auto"
 
@@ -343,7 +357,7 @@ class Published(Frozen):
     @field_validator("by", mode="before")
     @classmethod
     def _in_its_unit(cls, by: Any, info: ValidationInfo) -> Any:
-        """`13.9s`, `15%`, `250MB`: as in a condition."""
+        """Converts values such as `13.9s`, `15%`, `250MB` to the metric's unit, as in a condition."""
         if not isinstance(by, Mapping) or "metric" not in info.data:
             return by
         unit = metric_named(info.data["metric"]).unit
@@ -356,7 +370,7 @@ class Published(Frozen):
 
 
 def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
-    """How many settings there are, without making them."""
+    """The number of settings, without making them."""
     sizes = [len(levels) for levels in factors.values()]
     return 1 + sum(size - 1 for size in sizes) if vary == "one-at-a-time" else math.prod(sizes)
 
@@ -379,38 +393,39 @@ class Experiment(Frozen):
 
     @property
     def is_race(self) -> bool:
-        """Settings leave on the way, judged after each block; a capacity is searched for in a way of its own."""
+        """True if settings are eliminated during the run, judged after each block. A capacity search has its own
+        procedure."""
         return self.design.order == "race" and not self.objective.is_capacity
 
     def settings(self) -> list[Setting]:
-        """Every setting, in grid order; one factor at a time, the baseline first."""
+        """Every setting, in grid order; if factors vary one at a time, the baseline first."""
         return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
 
     @property
     def is_self_driven(self) -> bool:
-        """Nothing loads the subject: of the load only its duration is looked at."""
+        """True if the server gets no requests; of the load only its duration is used."""
         return self.subject.counts is not None
 
     @property
     def noun(self) -> str:
-        """What is counted, one of them: a request, or what a self-driven subject does."""
+        """The noun for one counted unit: a request, or a unit of work of a no-load server."""
         return "request" if self.subject.counts is None else self.subject.counts.noun
 
     @property
     def scraped(self) -> tuple[str, ...]:
-        """Names of the series of the subject's page that are kept."""
+        """Names of the series of the server's metrics page that are kept."""
         counted = set() if self.subject.counts is None else {self.subject.counts.wanted.name}
         return tuple(sorted({*self.measure.scraped, *counted}))
 
     @property
     def explores(self) -> bool:
-        """Whether the space is too large to be raced whole: a race of its finalists follows."""
-        whole = self.design.vary == "all"  # changes of one factor are each wanted
+        """True if the space is too large to race whole, so that only finalists of an exploration race."""
+        whole = self.design.vary == "all"  # with one factor changed at a time, each change is wanted
         return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
-        """With the folder in which the subject is started, where it has none of its own: a run that is gone on with
-        from elsewhere starts the same server."""
+        """The experiment with the folder in which the server is started, unless it has one of its own. A run resumed
+        from another folder then starts the server in the same place."""
         if self.subject.cwd is not None:
             return self
         cwd = folder.replace("{", "{{").replace("}", "}}")
@@ -426,9 +441,9 @@ class Experiment(Frozen):
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and
         parameters are filled into the dialect of a WebSocket.
 
-        `rate_per_s`: of a capacity trial: Poisson arrivals at this rate take the place of users and rate, with a short
-        drain and room for some seconds of arrivals in flight. Without it, where the objective is capacity: what the
-        server gives its users at most, so they do not think."""
+        `rate_per_s`: for a capacity trial: Poisson arrivals at this rate replace users and rate, with a short drain and
+        room for some seconds of arrivals in flight. Without it, if the objective is capacity: a closed load without
+        think time, which measures the server's maximum."""
         changes: dict[str, Level | Constant | WebSocket | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
@@ -446,15 +461,15 @@ class Experiment(Frozen):
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
 
     def warmup_ns_of(self, stage: Stage) -> int | None:
-        """None: until steady. Capacity trials have a fixed one: overload is never steady, and how much has piled up
-        when the window begins must not depend on the trial."""
+        """The warm-up of a stage; None: until steady. Capacity trials have a fixed warm-up: an overloaded server never
+        becomes steady, and the backlog at the start of the window must not depend on the trial."""
         if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
             return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns)
         return self.measure.warmup_ns
 
     def _overload_bounds(self, rate_per_s: float) -> dict[str, int | None]:
-        """Drain and in-flight bound of a capacity trial: what is later than several times the slowest time allowed
-        misses the conditions anyway, and is not waited for."""
+        """Drain and in-flight bound of a capacity trial. Requests later than several times the largest allowed time
+        violate the conditions anyway, so the trial does not wait for them."""
         patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
         bounds: dict[str, int | None] = {"drain_ns": min(self.load.drain_ns, round(patience_ns))}
         held = max(CAPACITY_IN_FLIGHT_MIN, self.load.engine_threads, math.ceil(rate_per_s * patience_ns / 1e9))

@@ -1,6 +1,6 @@
-"""What the parts of an experiment are made of: durations, rates and shares as people write them, and base classes.
+"""Field types of an experiment: durations, rates and shares in human notation, and base classes.
 
-A value that a person wrote without a unit is an error; one that was resolved before is a number already. Pure.
+A value written by a user without a unit is an error; a resolved value is already a number. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from powerband.base.units import LONGEST_NS, parse_duration_ns, parse_rate, parse_share
 
-# Validation context of values that a person wrote: a duration without a unit is an error there, never taken as ns.
+# Validation context of values written by a user: there, a duration without a unit is an error, never taken as ns.
 AS_WRITTEN = "as written"
 
 
@@ -24,7 +24,7 @@ def _duration(value: Any, info: ValidationInfo) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """One value stands for a list of one."""
+    """Turns a single value into a list of one."""
     return [value] if isinstance(value, int | str) else value
 
 
@@ -37,7 +37,7 @@ def pairs(value: Any) -> Any:
 
 
 Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
-# The load engine's own limits (its check.rs), so that `check` refuses what it would refuse.
+# The load engine's own limits (its check.rs), so that `check` refuses the same values.
 DAY_NS = 24 * 3600 * 10**9
 RATE_MAX_PER_S = 1e8
 WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
@@ -50,13 +50,13 @@ Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
 
 
 class Frozen(BaseModel):
-    """Base of all: unknown keys are errors, values never change."""
+    """Base of all models: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, coerce_numbers_to_str=True)
 
 
 class Section(Frozen):
-    """A part with numbers of its own: `users: true` is an error there, where Python would take it for 1."""
+    """A part with numbers of its own: `users: true` is an error there, although Python would accept it as 1."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -68,5 +68,5 @@ class Section(Frozen):
 
 
 def field_named(model: type[BaseModel], key: str) -> str:
-    """The field that a key of a file stands for: its alias, or its own name. An unknown key comes back as it is."""
+    """The field for a key of a file: by its alias, or its own name. An unknown key is returned unchanged."""
     return next((name for name, field in model.model_fields.items() if key == (field.alias or name)), key)

@@ -1,6 +1,6 @@
-"""The load of an experiment: who asks for what, when, and what counts as answered. Frozen models with short forms.
+"""The load of an experiment: users or arrivals, requests, and checks of responses. Frozen models with short forms.
 
-Here is what one trial's load is; how it is dealt out to engine processes is `loads/engine_specs.py`.
+This module describes one trial's load; `loads/engine_specs.py` splits it into engine processes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Exponential(Frozen):
 
 
 def _distribution(value: Any) -> Any:
-    """`3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
+    """Converts `3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return {"kind": "constant", "ns": value}
     match value:
@@ -83,7 +83,7 @@ def mean_ns(time: Distribution) -> int:
 
 
 def _pace(value: Any) -> Any:
-    """`1700/s` is a constant time too."""
+    """Converts `1700/s` to a constant time."""
     if not isinstance(value, str) or "/" not in value:
         return value
     rate_per_s = parse_rate(value)
@@ -104,15 +104,15 @@ Pace = Annotated[Distribution, BeforeValidator(_pace), AfterValidator(_passes)]
 
 
 class Checks(Frozen):
-    """What makes a response right; no status named: 200 to 399."""
+    """Checks of a response; if no status is given: 200 to 399."""
 
     status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(listed)] = ()
     body_contains: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(default=(), alias="contains")
 
 
 class Step(Frozen):
-    """One request, or of a WebSocket load one message; in a file also as `{get: /test}`, `{message: ping}`. `answered`
-    False: the message is done once it is written."""
+    """One request, or one message of a WebSocket load; in a file also as `{get: /test}`, `{message: ping}`. `answered`
+    False: the message is complete once it is written."""
 
     name: str
     method: str = Field(default="GET", pattern=r"^[A-Z]+$")
@@ -133,15 +133,15 @@ class Step(Frozen):
 
 
 def _flag(value: Any) -> Any:
-    """true and false as JMeter writes them."""
+    """Writes true and false as JMeter does."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 class Load(Section):
     """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set. With `websocket` each user holds one, and
-    steps are messages. With `jmeter`, the path of a plan, neither is: JMeter runs the plan with these `properties`.
+    steps are messages. With `jmeter`, the path of a plan, neither is set: JMeter runs the plan with these `properties`.
 
-    `ramp_ns`: users start over this time (closed; `join_per_s` says the same as a rate), or the rate grows over it from
+    `ramp_ns`: users start over this time (closed; `join_per_s` is the same as a rate), or the rate grows over it from
     `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
 
     users: int | None = Field(default=None, ge=1, lt=2**32)
@@ -205,7 +205,7 @@ class Load(Section):
 
     @model_validator(mode="after")
     def _messages_or_requests(self) -> Self:
-        """What a file may say wrong here is found on its tree, with its place (`checks.py`)."""
+        """Rejects invalid combinations. In files, `checks.py` finds these mistakes earlier, with their position."""
         if self.websocket is None and any(step.message is not None or not step.answered for step in self.scenario):
             raise ValueError("messages need a WebSocket load, that is a url with ws:// or wss://")
         if self.websocket is not None and any(step.message is None for step in self.scenario):
@@ -220,14 +220,14 @@ class Load(Section):
 
     @property
     def joining_ns(self) -> int:
-        """From the start until the last user begins (closed), or until the rate has grown (open)."""
+        """Time from the start until the last user begins (closed), or until the rate has grown (open)."""
         if self.join_per_s is None or self.users is None:
             return self.ramp_ns
         return round(self.users / self.join_per_s * 1e9)
 
     @property
     def longest_pause_ns(self) -> int:
-        """The longest of the mean times between a user's sends that are pauses, and not answers."""
+        """The longest mean pause between a user's sends, not counting waits for responses."""
         if self.pace is not None:
             return mean_ns(self.pace)
         return max(mean_ns(step.think or self.think) for step in self.scenario)

@@ -1,7 +1,7 @@
-"""The vocabulary of what one trial yields: each metric's name, unit and meaning.
+"""The metrics of one trial: name, unit and meaning of each.
 
 A trial's measurement is a mapping from these names to floats; a metric that could not be measured is absent, never 0.
-Objectives, claims, tables and plots name metrics by these names; `?` in a pattern is not supported: names are exact.
+Objectives, claims, tables and plots name metrics by these exact names; patterns with `?` are not supported.
 """
 
 from __future__ import annotations
@@ -217,13 +217,13 @@ _ALL = [
     ),
 ]
 
-# Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
+# Names of the server's own metrics, which an experiment defines (`measure.metrics`), begin with this.
 OWN = "app_"
 _OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
 
 
 class _Registry(dict[str, Metric]):
-    """By name; one of a subject's own is made up from its name."""
+    """Metrics by name; one of the server's own is derived from its name."""
 
     def __missing__(self, name: str) -> Metric:
         if not name.startswith(OWN):
@@ -234,7 +234,7 @@ class _Registry(dict[str, Metric]):
 
 METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _ALL})
 
-# Short names that people write in objectives and claims.
+# Short names for objectives and claims.
 ALIASES: dict[str, str] = {
     "goodput": "goodput_per_s",
     "throughput": "goodput_per_s",
@@ -254,7 +254,7 @@ ALIASES: dict[str, str] = {
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of this name or alias. Raises ValueError with the nearest right spelling."""
+    """The metric of this name or alias. Raises ValueError with the nearest correct spelling."""
     try:
         return METRICS[ALIASES.get(name, name)]
     except KeyError:

@@ -1,14 +1,15 @@
-"""A subject's own metrics as expressions over the series of its Prometheus page: text in, a small tree out.
+"""Parses a server's own metrics, which are expressions over the series of its Prometheus page. In: text. Out: a small
+tree.
 
-    metric   = function "(" sum ")"
-    function = "mean" | "max" | "min" | "last" | "rate" | "increase" | "final"
-    leaf     = name [ "{" label "=" "\"" value "\"" { "," ... } "}" ]
+  metric   = function "(" sum ")"
+  function = "mean" | "max" | "min" | "last" | "rate" | "increase" | "final"
+  leaf     = name [ "{" label "=" "\"" value "\"" { "," ... } "}" ]
 
-and `sum` is that of `arithmetic.py`; a leaf is a series, which stands for the sum of all whose labels include the ones
-named. `mean`, `max`, `min` and `last` are of the values that the expression has at each scrape of the measured window.
-`increase` puts into it by how much each counter grew over the window, and `rate` divides that by the window's seconds.
-`final` is of what the subject said last (`subject.last_words`): then a leaf is a name of that line, without labels.
-Reading the scrapes is not here (`analyze/trial/own_metrics.py`).
+`arithmetic.py` defines `sum`. A leaf is a series: the sum of all series whose labels include the named ones. `mean`,
+`max`, `min` and `last` use the expression's values at each scrape of the measured window. `increase` inserts the growth
+of each counter over the window, and `rate` divides that by the window's seconds. `final` uses the server's last log
+lines (`subject.last_words`): then a leaf is a name in that line, without labels. Scrapes are read elsewhere
+(`analyze/trial/own_metrics.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Series:
     labels: tuple[tuple[str, str], ...] = ()
 
     def covers(self, field: str) -> bool:
-        """Whether this is the series that a page calls `field` (`name{a="x"}`), or one of those it adds up."""
+        """True if a page's `field` (`name{a="x"}`) is this series, or one of those that it adds up."""
         name, _, labels = field.partition("{")
         return name == self.name and set(self.labels) <= labels_of(labels)
 
@@ -61,12 +62,12 @@ class OwnExpression:
 
     @property
     def is_final(self) -> bool:
-        """Of the subject's last words, and not of its page."""
+        """True if the expression uses the server's last log lines, not its metrics page."""
         return self.function == FINAL
 
 
 def parse_own(text: str) -> OwnExpression:
-    """Raises ValueError, with the column within the text, for what is not in the grammar."""
+    """Parses an expression. Raises ValueError, with the column within the text, for text outside the grammar."""
     parser = _SeriesParser(text)
     function = parser.next()
     known = (*GAUGES, *COUNTERS, FINAL)
@@ -92,7 +93,7 @@ def parse_own(text: str) -> OwnExpression:
 
 
 def parse_series(text: str) -> Series:
-    """`messages_total` or `messages_total{actor="a"}`. Raises ValueError."""
+    """Parses `messages_total` or `messages_total{actor="a"}`. Raises ValueError."""
     parser = _SeriesParser(text)
     name = parser.next()
     if not re.match(f"[{_SeriesParser.name_start}]", name):
@@ -103,7 +104,7 @@ def parse_series(text: str) -> Series:
 
 
 def labels_of(text: str) -> frozenset[tuple[str, str]]:
-    """Of what stands behind the brace of a series on a page; none where that is damaged."""
+    """The labels in the text after the brace of a series on a page; none if the text is damaged."""
     try:
         return frozenset(parse_labels(text.removesuffix("}")))
     except ValueError:
@@ -111,7 +112,7 @@ def labels_of(text: str) -> frozenset[tuple[str, str]]:
 
 
 def parse_labels(text: str) -> tuple[tuple[str, str], ...]:
-    """`a="x",b="y"` by name. Raises ValueError."""
+    """The labels of `a="x",b="y"`, sorted by name. Raises ValueError."""
     labels: dict[str, str] = {}
     at = 0
     while text[at:].strip():

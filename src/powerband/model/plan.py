@@ -1,4 +1,4 @@
-"""From an experiment's factors to settings, and the trials of a plan. Values only: nothing is run or read here."""
+"""Settings made from an experiment's factors, and the trials of a plan. Values only: nothing is run or read here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REVISION = "revision"
 
 
 class Stage(StrEnum):
-    """What a trial is for. Only `COMPARE` trials are compared with each other."""
+    """The purpose of a trial. Only `COMPARE` trials are compared with each other."""
 
-    EXPLORE = "explore"  # a first look at a large space, outside of any block
+    EXPLORE = "explore"  # exploration of a large space, outside of any block
     COMPARE = "compare"  # a block of the plan or of the race
     CONFIRM = "confirm"  # the winner and its nearest rival once more, after the race
-    SATURATE = "saturate"  # before a capacity search: how much does the setting serve at most?
+    SATURATE = "saturate"  # before a capacity search: the setting's maximum throughput
     CAPACITY = "capacity"  # one offered rate of a capacity search
 
 
@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def id(self) -> str:
-        """`threads=4,queue=100`: unique within an experiment; `default` where there are no factors."""
+        """`threads=4,queue=100`: unique within an experiment; `default` if there are no factors."""
         return ",".join(f"{name}={format_level(level)}" for name, level in self.levels) or "default"
 
     def as_dict(self) -> dict[str, Level]:
@@ -40,7 +40,7 @@ class Setting:
 
 
 def format_level(level: Level) -> str:
-    """As a person would type it: true/false in lower case, floats without a trailing .0 where they are whole."""
+    """The level as a user would type it: true/false in lower case, whole floats without a trailing .0."""
     if isinstance(level, bool):
         return "true" if level else "false"
     if isinstance(level, float) and level.is_integer():
@@ -63,11 +63,11 @@ def one_at_a_time(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One fresh start of the subject that is to be measured.
+    """One fresh start of the server to be measured.
 
     `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
-    `seed` decides every random choice of the load, and is the same for all settings of a block. `rate_per_s`: the
-    offered rate of this trial (Poisson arrivals) in place of the experiment's load; None: the load as it is.
+    `seed` determines every random choice of the load; all settings of a block share it. `rate_per_s`: the offered rate
+    of this trial (Poisson arrivals) in place of the experiment's load; None: the load unchanged.
     """
 
     number: int
@@ -97,7 +97,8 @@ class TrialSpec:
 
 
 def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:
-    """Those that `core=20,max=100` stands for: every level that it names is theirs; or the one with this id."""
+    """The settings that match `core=20,max=100`: they have every level that it names. If a setting has this id, only
+    that one."""
     if whole := [setting for setting in settings if setting.id == name]:
         return whole
     wanted = [tuple(part.strip() for part in word.partition("=")[::2]) for word in name.split(",")]

@@ -1,7 +1,6 @@
-"""What analysis says, as values: trial results, estimates with intervals, verdicts, the answer.
+"""Results of the analysis, as values: trial results, estimates with intervals, verdicts, the answer.
 
-`to_json` is the documented
-shape of `analysis.json` and of `--format json`. No computing and no I/O here."""
+`to_json` is the documented form of `analysis.json` and of `--format json`. No computing and no I/O here."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ FORMAT = 1
 
 
 class Verdict(StrEnum):
-    """On a pair of settings, seen from the first: is it better, worse, the same within the margin, or not yet known?"""
+    """Comparison of two settings, seen from the first: better, worse, equivalent within the margin, or inconclusive."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -27,8 +26,8 @@ class Verdict(StrEnum):
 
 class AnswerKind(StrEnum):
     BEST = "best"  # one setting beats all others
-    EQUIVALENT_SET = "equivalent_set"  # several serve equally well within the margin; the cheapest is named
-    NOT_ENOUGH_DATA = "not_enough_data"  # intervals too wide to say; the candidates are named
+    EQUIVALENT_SET = "equivalent_set"  # several are equivalent within the margin; the cheapest is named
+    NOT_ENOUGH_DATA = "not_enough_data"  # intervals too wide for an answer; the candidates are named
     NONE_FEASIBLE = "none_feasible"  # no setting meets the constraints
     NONE_VALID = "none_valid"  # no trial could be measured
 
@@ -41,7 +40,7 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; low and high are None where fewer than two trials back it."""
+    """A value with its interval; low and high are None if fewer than two trials back it."""
 
     value: float
     low: float | None
@@ -52,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """`evidence`: the two or three figures that prove it, each a clause with its number; `advice`: what to do."""
+    """`evidence`: the two or three figures that prove it, each a clause with its number; `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]
@@ -62,11 +61,11 @@ class Bottleneck:
 @dataclass(frozen=True)
 class PoolUse:
     """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
-    (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by what
-    they wait on (`lock`, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as the kernel tells; an idle
-    thread of a pool waits on a condition, which is `lock` too. `held_ns`: Little's law for the pool: how long a request
-    holds one of its threads, by those that certainly work (not blocked as an idle one is); None where no request
-    ended."""
+    (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by the
+    cause of the wait (`lock`, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as the kernel shows it; an
+    idle thread of a pool waits on a condition, which is `lock` too. `held_ns`: the time that a request holds a thread,
+    by Little's law for the pool, counting only threads that certainly work (not blocked like an idle one); None if no
+    request ended."""
 
     pool: str
     threads: float
@@ -79,7 +78,7 @@ class PoolUse:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a trial is invalid (`fatal`), or what a reader should know about it."""
+    """The reason why a trial is invalid (`fatal`), or a remark about it."""
 
     code: str
     message: str
@@ -88,9 +87,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; and users
-    who could not join (`join connect_timeout`) or were lost (`lost closed`). `cause`: what tells why, empty where
-    nothing does."""
+    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; also
+    users who could not join (`join connect_timeout`) or were lost (`lost closed`). `cause`: the reason, if a log or
+    counter shows it, else empty."""
 
     kind: str
     count: int
@@ -99,7 +98,7 @@ class ErrorKind:
 
 @dataclass(frozen=True)
 class TypeGrowth:
-    """A type of a JVM's heap, of which more bytes lived after the measured window than before it."""
+    """A type on a JVM's heap with more live bytes after the measured window than before it."""
 
     type: str
     instances_before: int
@@ -110,8 +109,8 @@ class TypeGrowth:
 
 @dataclass(frozen=True)
 class HeapGrowth:
-    """What lived on the heaps of the subject's JVMs before and after the measured window, all types together, and the
-    `types` that grew most, the first by most bytes; `types_grown`: how many did. `jvms`: that told both times."""
+    """Live objects on the heaps of the server's JVMs before and after the measured window, all types together, and the
+    `types` that grew most, the first by most bytes; `types_grown`: how many did. `jvms`: those with both snapshots."""
 
     jvms: int
     bytes_before: int
@@ -122,7 +121,7 @@ class HeapGrowth:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial measured. `metrics` holds names of `powerband.model.metrics`; it is empty where the trial failed."""
+    """One trial measured. `metrics` holds names of `powerband.model.metrics`; it is empty if the trial failed."""
 
     number: int
     block: int
@@ -135,12 +134,12 @@ class TrialResult:
     warmup_ended_by: str | None = None
     stage: Stage = Stage.COMPARE
     rate_per_s: float | None = None  # the offered rate of a capacity trial
-    took_s: float | None = None  # from the first process to the last, as far as the record tells
-    steady: bool | None = None  # whether the window was steady; None: too short to say. False: it never stabilised
-    pools: tuple[PoolUse, ...] = ()  # the subject's, the busiest first
-    bottleneck: Bottleneck | None = None  # None: the trial does not count, or the probe saw too little
+    took_s: float | None = None  # from the first process to the last, as far as the record shows
+    steady: bool | None = None  # True if the window was steady; None: too short to decide. False: it never stabilised
+    pools: tuple[PoolUse, ...] = ()  # the server's, the busiest first
+    bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
-    heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM told both times
+    heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
 
     @property
     def valid(self) -> bool:
@@ -162,8 +161,8 @@ class CapacityPoint:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The highest Poisson rate at which the SLO holds. `estimate` is None where it holds at no rate that was
-    tried, or at all of them (`note` says which, and what to change). `curve`: by rate, ascending."""
+    """The highest Poisson rate at which the SLO holds. `estimate` is None if it holds at no rate that was tried, or at
+    all of them (`note` says which, and what to change). `curve`: by rate, ascending."""
 
     estimate: Estimate | None
     curve: tuple[CapacityPoint, ...]
@@ -172,9 +171,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting that left a race: after which block (from 0), and why in words. `worse`: it was shown worse than the
-    leader, else it failed or broke a constraint. `effect`: its ratio to the leader then; None where there is none, as
-    with a leader at 0."""
+    """A setting eliminated from a race: after which block (from 0), and the reason in words. `worse`: it was shown
+    worse than the leader; otherwise it failed or violated a constraint. `effect`: its ratio to the leader then; None if
+    there is none, as with a leader at 0."""
 
     setting: Setting
     block: int
@@ -190,14 +189,14 @@ class Look:
     block: int
     leader: Setting
     effects: Mapping[str, Estimate]  # by setting id
-    left: tuple[Setting, ...]  # those that left now
+    left: tuple[Setting, ...]  # those eliminated now
 
 
 @dataclass(frozen=True)
 class Confirmation:
     """Fresh starts of the winner after the race. `race` and `confirmed`: its objective in the race and afterwards;
-    `shrinkage`: 1 - confirmed / race (above 0: the race flattered it). `rival`: the nearest other setting, run
-    beside it in the same blocks, None where there is none; `advantage`: winner / rival in these blocks."""
+    `shrinkage`: 1 - confirmed / race (above 0: the race overestimated it). `rival`: the nearest other setting, run in
+    the same blocks, None if there is none; `advantage`: winner / rival in these blocks."""
 
     setting: Setting
     rival: Setting | None
@@ -207,16 +206,16 @@ class Confirmation:
     shrinkage: Estimate
     advantage: Estimate | None
     upheld: bool  # the fresh starts do not contradict the race
-    agrees: bool  # as they came out they speak for it: not to contradict it may only mean that they were too noisy
+    agrees: bool  # their point estimates support it; without this, `upheld` may only mean that they were too noisy
     sentence: str
 
 
 @dataclass(frozen=True)
 class Race:
-    """How a race went. `blocks`: those that are over; `trials`: all that it took, with the confirmation and what was
-    repeated; `grid_trials`: what the full grid would have taken, every setting in as many blocks as the race might
-    have had. `ended_by`: `decided`, `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of
-    the winner counts, None where one does or none was made."""
+    """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
+    `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
+    `ended_by`: `decided`, `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner
+    is valid, None if one is or none was made."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -229,7 +228,7 @@ class Race:
 
     @property
     def under_way(self) -> bool:
-        """It has not ended; what half a block says is no look, and does not count yet."""
+        """True if it has not ended; half a block is no look, and does not count yet."""
         return self.ended_by in ("running", "stopped")
 
 
@@ -244,9 +243,9 @@ class Exploration:
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes, None where it
-    is `refused` (why, in words). `setting`: the tried setting nearest to it; `cost`: that setting's objective as a
-    ratio to the answer's (0.8: following the rule costs 20 %), None where there is none."""
+    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes, None if the rule
+    is `refused` (the reason, in words). `setting`: the tried setting nearest to it; `cost`: that setting's objective as
+    a ratio to the answer's (0.8: following the rule costs 20 %), None if there is none."""
 
     name: str
     formula: str  # with the figures filled in: `2 cores x (1 + 18.2 ms / 1.1 ms)`
@@ -255,15 +254,15 @@ class RuleVerdict:
     setting: Setting | None
     cost: Estimate | None
     refused: str | None = None
-    factor: str | None = None  # whose levels count the threads
+    factor: str | None = None  # the factor whose levels count the threads
 
 
 @dataclass(frozen=True)
 class SettingResult:
     """One setting over its valid trials. `effect` is the ratio objective(this) / objective(leader) with its
-    simultaneous interval, None where the leader's is 0; verdict is seen from this setting towards the leader (the
-    leader itself: equivalent). `feasible`: it has data and breaks no constraint for certain. `invalid`: trials that
-    failed or do not count; interrupted ones are none of them."""
+    simultaneous interval, None if the leader's is 0; `verdict` compares this setting with the leader (the leader
+    itself: equivalent). `feasible`: it has data and certainly violates no constraint. `invalid`: trials that failed or
+    are excluded, without interrupted ones."""
 
     setting: Setting
     trials: int
@@ -273,33 +272,33 @@ class SettingResult:
     verdict: Verdict
     feasible: bool
     infeasible_because: tuple[str, ...] = ()
-    uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or break
+    uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or violate
     bottleneck: Bottleneck | None = (
-        None  # the one that most of its valid trials name, with the evidence of the middle one
+        None  # the most frequent one among its valid trials, with the evidence of the median trial
     )
-    capacity: Capacity | None = None  # where the objective is capacity
+    capacity: Capacity | None = None  # if the objective is capacity
 
 
 @dataclass(frozen=True)
 class Answer:
     kind: AnswerKind
-    setting: Setting | None  # what to use: the best, or the cheapest of the equivalent best
+    setting: Setting | None  # the recommended one: the best, or the cheapest of the equivalent best
     leader: Setting | None  # highest point estimate
-    equivalent: tuple[Setting, ...]  # all that serve as well within the margin, the answer included
-    undecided: tuple[Setting, ...]  # settings that could still be better: more trials would tell
-    sentences: tuple[str, ...]  # the answer in words: the setting; how sure; why and at what cost
+    equivalent: tuple[Setting, ...]  # all that are equivalent within the margin, including the answer
+    undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
+    sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
 
 
 @dataclass(frozen=True)
 class ClaimPart:
     """One comparison of a claim, at one combination of the factors that the claim leaves out.
 
-    `left` and `right` are means over blocks in `unit` (see `model/metrics.py`; empty for a number); None where
-    they cannot be had. `interval` is what the verdict rests on: left / right where `scale` is `ratio`, left - right
-    where it is `difference`; None where zeros were counted (`scale` is `count`) or nothing could be said."""
+    `left` and `right` are means over blocks in `unit` (see `model/metrics.py`; empty for a number); None if
+    unavailable. `interval` is the basis of the verdict: left / right if `scale` is `ratio`, left - right if it is
+    `difference`; None if zeros were counted (`scale` is `count`) or no verdict was possible."""
 
     comparison: str
-    where: str  # `queue=100`; empty where the claim names a level of every factor
+    where: str  # `queue=100`; empty if the claim names a level of every factor
     verdict: ClaimVerdict
     left: float | None
     right: float | None
@@ -312,7 +311,7 @@ class ClaimPart:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim of the experiment: held where all its parts are, refuted where any is."""
+    """One claim of the experiment: confirmed if all its parts are, refuted if any is."""
 
     id: str
     says: str
@@ -325,8 +324,8 @@ class ClaimResult:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published figure beside ours. `setting` None: not among this run's; `ours` None: not measured. Ratios are to
-    the base of the table; ours is paired within blocks, with an interval of its own."""
+    """One published figure beside the measured one. `setting` None: not in this run; `ours` None: not measured. Ratios
+    are to the base of the table; the measured one is paired within blocks, with an interval of its own."""
 
     name: str
     setting: Setting | None
@@ -338,7 +337,8 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Published figures of one metric, in its `unit`; `base`: the row that ratios are to, None where we have none."""
+    """Published figures of one metric, in its `unit`; `base`: the row of the denominator of ratios, None if it was not
+    measured."""
 
     metric: str
     unit: str
@@ -349,9 +349,9 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class ChangeCost:
-    """What one change of the baseline does, the first level of one factor changed to another. `ratio`: objective
-    (changed) / objective(baseline), paired within blocks, with an interval that holds for all changes together; None
-    where it cannot be had. The verdict is the change's towards the baseline; `because`: why there is no ratio."""
+    """The effect of one change of the baseline: the first level of one factor changed to another. `ratio`: objective
+    (changed) / objective(baseline), paired within blocks, with an interval that holds for all changes together; None if
+    unavailable. The verdict compares the change with the baseline; `because`: why there is no ratio."""
 
     setting: Setting
     factor: str
@@ -378,14 +378,14 @@ class Analysis:
     claims: tuple[ClaimResult, ...] = field(default=())  # in the experiment's order
     race: Race | None = None
     exploration: Exploration | None = None
-    rules: tuple[RuleVerdict, ...] = ()  # empty where no factor counts threads
+    rules: tuple[RuleVerdict, ...] = ()  # empty if no factor counts threads
     published: tuple[PublishedTable, ...] = ()
-    found: tuple[str, ...] = ()  # what we found, in sentences; empty where nothing is claimed and no figures are cited
-    noun: str = "request"  # what the rate is of, one of them: of a self-driven subject what it counts
-    changes: tuple[ChangeCost, ...] = ()  # the dearest first; empty unless factors vary one at a time
+    found: tuple[str, ...] = ()  # findings, in sentences; empty if nothing is claimed and no figures are cited
+    noun: str = "request"  # the noun for one unit of the rate: for a no-load server the unit that it counts
+    changes: tuple[ChangeCost, ...] = ()  # the most expensive first; empty unless factors vary one at a time
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only; settings appear as {factor: level} with their id beside."""
+        """Plain JSON types only; settings appear as {factor: level} with their id."""
         data: dict[str, Any] = _plain(asdict(self))
         return {"format": FORMAT, **data}
 

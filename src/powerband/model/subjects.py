@@ -1,7 +1,7 @@
-"""From a subject and a setting to the command that starts it: templates filled in, parameters checked. Pure.
+"""Makes the command that starts a server with a setting: fills in templates, checks parameters. Pure.
 
-`{name}` stands for a parameter, a factor, or one of `BUILT_IN`, which powerband fills in (`templates.py` has the
-rules of the form). Nothing is ever given to a shell.
+`{name}` is a parameter, a factor, or one of `BUILT_IN`, which powerband fills in (`templates.py` has the syntax). No
+text is passed to a shell.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.templates import fill, placeholders
 
-# Ports that are free, where the StatsD sink of a trial listens, the engine, the JDK that was found, the subject's own
-# folder, the one that its build fills, and what the services of the run are reached by.
+# Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK that was found, the server's
+# own folder, the folder of its build, and the addresses of the run's services.
 POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
-SERVICES = (*POSTGRESQL, *LINK)  # empty where a setting uses no such service
+SERVICES = (*POSTGRESQL, *LINK)  # empty if a setting uses no such service
 LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
-"""The parameters or factors that say what a link is like."""
-STATSD = ("statsd_port", "statsd_socket")  # of UDP, and a path
+"""The parameters or factors that describe a link."""
+STATSD = ("statsd_port", "statsd_socket")  # a UDP port, and a path
 BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
 STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80")}
@@ -31,37 +31,37 @@ STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0])
 
 
 def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. `given`: what the names of `BUILT_IN` stand for, as far as they are used.
-    Raises ExperimentError for a placeholder that stands for nothing."""
+    """The program and its arguments. `given`: the values of the names in `BUILT_IN`, as far as they are used. Raises
+    ExperimentError for an unknown placeholder."""
     values = values_of(subject, setting, given)
     return [fill(part, values, "subject.command") for part in subject.command]
 
 
 def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
-    """What is added to the environment. Raises ExperimentError."""
+    """The variables added to the environment. Raises ExperimentError."""
     values = values_of(subject, setting, given)
     return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items()}
 
 
 def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
-    """Any other template of a subject, such as its url or metrics_url. Raises ExperimentError."""
+    """Any other template of a server, such as its url or metrics_url. Raises ExperimentError."""
     return fill(text, values_of(subject, setting, given), "subject")
 
 
 def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
-    """What each placeholder stands for: a factor's level, else what the experiment has set, else the default."""
+    """The value of each placeholder: a factor's level, else the experiment's `set` value, else the default."""
     return {**{name: format_level(level) for name, level in subject.levels_at(setting).items()}, **given}
 
 
 def templates_of(subject: Subject) -> list[str]:
-    """Every text of a subject in which placeholders are filled in."""
+    """Every text of a server in which placeholders are filled in."""
     optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
     given = [text for text in optional if text is not None]
     return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
 
 
 def is_told_statsd(subject: Subject) -> bool:
-    """Whether its command or env names the StatsD sink, so that each trial has one."""
+    """True if its command or env names the StatsD sink, so that each trial has one."""
     return bool(placeholders([*subject.command, *subject.env.values()]) & set(STATSD))
 
 
@@ -81,13 +81,13 @@ def check_metrics_page(experiment: Experiment) -> None:
 
 
 def asked_by_services(subject: Subject) -> set[str]:
-    """Parameters and factors that say which service is used and what it is like: they need occur in no template."""
+    """Parameters and factors that choose or configure a service; they need not occur in a template."""
     asked = {name for service in subject.services.values() for name in service.when}
     return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())
 
 
 def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:
-    """The link that a setting asks for: its delay one way in ns, its rate in bits per second (None: no limit). Raises
+    """The link that a setting requires: its delay one way in ns, its rate in bits per second (None: no limit). Raises
     ValueError."""
     levels = subject.levels_at(setting)
     return parse_duration_ns(levels[LINK_DELAY]), parse_bit_rate(levels[LINK_RATE])
@@ -110,7 +110,7 @@ def _texts_of(step: Step) -> str:
 
 
 def check_level(parameter: Parameter, level: Level) -> None:
-    """Raises ValueError where a value is not of the parameter's type."""
+    """Raises ValueError if a value is not of the parameter's type."""
     shown = format_level(level)
     match parameter.type:
         case "int" if isinstance(level, bool) or not isinstance(level, int):

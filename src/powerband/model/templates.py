@@ -1,7 +1,7 @@
-"""Texts with `{name}` in them, and what stands for each name. Pure.
+"""Fills in texts that contain `{name}`. Pure.
 
-`{{` and `}}` are the braces themselves, and a brace that does not enclose a name stays as it is, so JSON can be written
-plainly. What the names are is decided by those who call (`subjects.py`, `experiment.py`).
+`{{` and `}}` are literal braces, and a brace that does not enclose a name is unchanged, so JSON needs no escapes. The
+callers define the names (`subjects.py`, `experiment.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The WebSocket side of a load: what a user joins with, and the messages it sends. Frozen models with short forms.
+"""The WebSocket part of a load: how a user joins, and the messages it sends. Frozen models with short forms.
 
-Which of these go together is checked on the tree (`checks.py`), where every mistake has its place; what they
-mean on the wire is the engine's.
+`checks.py` validates their combinations on the tree, where every mistake has its position; the engine defines their
+meaning on the wire.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from powerband.model.fields import Frozen, HeaderName, HeaderValue, Section, Wit
 from powerband.model.templates import fill, placeholders
 from powerband.wire.specs import DIALECTS, Dialect
 
-# What the engine puts in while it sends: a number of the request, the instant in ns, the user's index.
+# Placeholders that the engine fills in while it sends: the number of the request, the time in ns, the user's index.
 TOKENS = ("{id}", "{stamp}", "{user}")
 _TOKEN = re.compile("|".join(re.escape(token) for token in TOKENS))
 MESSAGE_BYTES_MAX = 16 * 2**20
-# The load engine's own limits, so that `check` refuses what it would refuse.
+# The load engine's own limits, so that `check` refuses the same values.
 MESSAGE_BYTES_MOST = 2**30
 REJOIN_MIN_NS = 1_000_000
 OWN_HEADERS = ("host", "upgrade", "connection")
 
 
 def _json_text(value: Any) -> Any:
-    """Data of an event: JSON as text, in which tokens stand for numbers, or the value itself."""
+    """The data of an event: JSON as text, in which tokens stand for numbers, or the value itself."""
     if not isinstance(value, str):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
@@ -91,7 +91,7 @@ class Binary(Frozen):
 
 
 class Event(Frozen):
-    """`answer`: the name of the event that answers it; None of a one-way event."""
+    """`answer`: the name of the event that answers it; None for a one-way event."""
 
     kind: Literal["event"] = "event"
     event: Word
@@ -115,21 +115,22 @@ Message = Annotated[Text | Binary | Event | Call | Publish, Field(discriminator=
 
 
 class IdAfter(Frozen):
-    """Answers hold the number of their request after this text."""
+    """Responses contain the number of their request after this text."""
 
     id_after: Word
 
 
 class Tally(Frozen):
-    """Every answer holds, after `count_after`, how many messages its worker has received so far; after `label_after`,
-    which worker that is."""
+    """Every response contains, after `count_after`, the number of messages that its worker has received so far; after
+    `label_after`, the name of that worker."""
 
     count_after: Word
     label_after: Word | None = None
 
 
 class WebSocket(Section):
-    """Each user holds one WebSocket. In `dialect` names of parameters and factors stand for their values."""
+    """Each user holds one WebSocket. In `dialect`, placeholders are replaced by the values of parameters and
+    factors."""
 
     path: str | None = Field(default=None, pattern=r"^/[^\x00-\x20\x7f]*$")  # None: that of subject.url
     headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(pairs)] = ()
@@ -165,8 +166,8 @@ class WebSocket(Section):
         return value if placeholders([value]) else dialect_named(value)
 
     def with_values(self, values: Mapping[str, str]) -> WebSocket:
-        """With a dialect of its own name. Raises ExperimentError for a placeholder that stands for nothing, ValueError
-        for a dialect that there is not."""
+        """The load with placeholders in its dialect replaced. Raises ExperimentError for an unknown placeholder,
+        ValueError for an unknown dialect."""
         if not placeholders([self.dialect]):
             return self
         filled = fill(self.dialect, values, "load.websocket.dialect")
@@ -177,7 +178,7 @@ class WebSocket(Section):
 
 
 def dialect_named(name: str) -> Dialect:
-    """Raises ValueError with the nearest right spelling."""
+    """The dialect of this name. Raises ValueError with the nearest correct spelling."""
     for dialect in DIALECTS:
         if dialect == name:
             return dialect

@@ -1,1 +1,1 @@
-"""Reads what engines and probe wrote of one trial: merged summaries, histograms, samples."""
+"""Reads the output of load generators and probe for one trial: merged summaries, histograms, samples."""

@@ -1,7 +1,7 @@
-"""Merges the `summary` events of a fleet of engine processes into one: counts are added, histograms are merged.
+"""Merges the `summary` events of all engine processes of a trial: counts are added, histograms are merged.
 
-In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are taken of merged histograms only, never averaged.
-Not here: any judgement of the numbers (`honesty.py`), the probe (`probe_samples.py`).
+In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are computed from merged histograms only, never
+averaged. Not here: any judgement of the numbers (`honesty.py`), the probe (`probe_samples.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MergedTimes:
         return int(self._passed[-1]) if self._passed.size else 0
 
     def quantile(self, q: float) -> float:
-        """The value that at least a share `q` in [0, 1] of all values does not exceed; 0 where there are none."""
+        """The smallest value not exceeded by at least a share `q` in [0, 1] of all values; 0 if there are none."""
         if not self._passed.size:
             return 0.0
         rank = max(1, math.ceil(q * self.count - 1e-9))
@@ -46,13 +46,13 @@ class MergedTimes:
         return self.quantile(1.0)
 
     def moment(self, order: int) -> float:
-        """The mean of value ** order, each value taken at the middle of its cell; 0 where there are no values."""
+        """The mean of value ** order, with each value at the middle of its cell; 0 if there are no values."""
         return float(np.dot(self._middle**order, self._counts) / self.count) if self.count else 0.0
 
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Conservation says: scheduled == sent + dropped; sent == sum of outcomes."""
+    """Counts of requests. Conservation: scheduled == sent + dropped; sent == sum of outcomes."""
 
     scheduled: int
     sent: int
@@ -70,9 +70,10 @@ class RequestCounts:
 
 @dataclass(frozen=True)
 class MergedFleet:
-    """All engines of one trial as one. Windows that end by time differ by microseconds; each rate is taken over its
-    engine's own window and then added; `start_ns`, `end_ns`: the part common to all. Where an engine ended because its
-    users had done their work, everything is taken over the whole span: who is done early goes on without load."""
+    """All engine processes of one trial merged into one. Windows that end by time differ by microseconds; each rate is
+    taken over its engine's own window and then added; `start_ns`, `end_ns`: the part common to all. If an engine ended
+    because its users had done their work, everything is taken over the whole span: a process that finishes early sends
+    no more load."""
 
     start_ns: int
     end_ns: int
@@ -84,13 +85,14 @@ class MergedFleet:
     offered_per_s: float
     users_mean: float
     busy_users_mean: float
-    """Mean requests in the system by Little's sum: time in system per second of window."""
+    """Mean requests in the system by Little's law: time in system per second of window."""
     thinking_users_mean: float
-    """Mean users thinking by Little's sum."""
+    """Mean users thinking by Little's law."""
     carried_users_mean: float
-    """What the window's edges cut of both sums: the ages, at each edge, of requests in flight and of pauses."""
+    """The part of both sums that the window's edges cut off: the ages, at each edge, of requests in flight and of
+    pauses."""
     unanswered: int
-    """Requests intended before the window and still without an answer at its end."""
+    """Requests scheduled before the window and still without an answer at its end."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""
@@ -109,7 +111,7 @@ class MergedFleet:
 
     @property
     def rejected_statuses(self) -> Counter[str]:
-        """Of the whole run, requests that were rejected by their status, by status."""
+        """Number of requests rejected by their status over the whole run, by status."""
         return sum((Counter(summary.get("rejected_statuses", {})) for summary in self.summaries), Counter())
 
     def times(self, name: str) -> MergedTimes:
@@ -121,7 +123,7 @@ class MergedFleet:
 
 
 def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> MergedFleet | None:
-    """None where no engine reported, or none reached its measured window."""
+    """The merged summaries; None if no engine reported, or none reached its measured window."""
     reached = [s for s in summaries if s["measure_end_ns"] > s["measure_start_ns"] > 0]
     if not reached:
         return None

@@ -1,8 +1,8 @@
-"""Decodes HdrHistograms as the engine writes them: text in, occupied cells with their counts out, as arrays.
+"""Decodes the engine's HdrHistograms. In: text. Out: occupied cells with their counts, as arrays.
 
 The format is HdrHistogram's V2 with zlib, in base64: a header, then for each cell in turn its count, or a negative
-number that skips so many empty ones; each number zigzag-coded in groups of 7 bits (LEB128). The library hdrh reads it
-too, but lays out all 33,000 cells each time, and a run has thousands of histograms; the tests hold the two together."""
+number that skips so many empty ones; each number is zigzag-coded in groups of 7 bits (LEB128). The library hdrh reads
+it too, but allocates all 33,000 cells each time, and a run has thousands of histograms; the tests compare the two."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 HALF_MAGNITUDE = 10  # of the cells in a bucket: 3 significant digits are 2 x 1,024 cells
 _COMPRESSED_COOKIE, _COOKIE = 0x1C849304, 0x1C849303
-_COOKIE_MASK = ~0xF0  # the word size, which says nothing in V2
+_COOKIE_MASK = ~0xF0  # the word size, which has no meaning in V2
 _HEADER = struct.Struct(">IIiIQQd")
 _NO_CELLS: Ints = np.empty(0, dtype=np.int64)
 
 
 def decode(text: str) -> tuple[Ints, Ints]:
-    """(cells, counts) of the cells that hold anything, cells ascending. Raises ValueError for any other format than the
-    engine's: times from 1 ns, 3 significant digits."""
+    """(cells, counts) of the occupied cells, cells ascending. Raises ValueError for any format other than the engine's:
+    times from 1 ns, 3 significant digits."""
     packed = base64.b64decode(text)
     cookie, length = struct.unpack_from(">II", packed)
     if cookie & _COOKIE_MASK != _COMPRESSED_COOKIE & _COOKIE_MASK:
@@ -34,7 +34,8 @@ def decode(text: str) -> tuple[Ints, Ints]:
     if cookie & _COOKIE_MASK != _COOKIE & _COOKIE_MASK or (offset, digits, lowest) != (0, 3, 1):
         raise ValueError(f"not the engine's HdrHistogram: offset {offset}, {digits} digits, lowest {lowest}")
     numbers = _numbers(np.frombuffer(payload, np.uint8, length, _HEADER.size))
-    # A count moves on by its own cell, a negative number by the cells it skips; what it counts lies where it began.
+    # A count advances by one cell, a negative number by the cells it skips; a count belongs to the cell at its
+    # beginning.
     steps = np.where(numbers < 0, -numbers, 1)
     counted = numbers > 0
     cells = np.cumsum(steps) - steps
@@ -42,7 +43,7 @@ def decode(text: str) -> tuple[Ints, Ints]:
 
 
 def merge(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-    """All of them in one, without loss."""
+    """The sum of all histograms, without loss."""
     if len(parts) < 2:
         return parts[0] if parts else (_NO_CELLS, _NO_CELLS)
     cells, place = np.unique(np.concatenate([cells for cells, _ in parts]), return_inverse=True)
@@ -61,7 +62,8 @@ def bounds(cells: Ints) -> tuple[Ints, Ints]:
 
 
 def _numbers(data: np.ndarray[Any, np.dtype[np.uint8]]) -> Ints:
-    """Zigzag LEB128; all numbers at once. Nine bytes, the format's longest, never occur: they begin at 2 ** 56."""
+    """Decodes zigzag LEB128, all numbers at once. Nine bytes, the format's longest, never occur: they begin at 2 **
+    56."""
     ends = np.flatnonzero(data < 0x80)
     if not ends.size:
         return _NO_CELLS

@@ -1,10 +1,10 @@
-"""Reads the probe's samples of one trial and answers two questions about any stretch of time: by how much did a
-cumulative counter grow, and what levels did a gauge have? Counters are interpolated linearly between readings.
+"""Reads the probe's samples of one trial, and computes two things for any period: the growth of a cumulative counter,
+and the levels of a gauge. Counters are interpolated linearly between readings.
 
-Of a tree with many threads the probe reads what it counts per thread about once a second only, and repeats it in
-between (see TreeSample in the wire contract). A repeated value is no reading: it is taken out here, once for everyone.
+For a tree with many threads the probe reads per-thread counts only about once a second, and repeats them in between
+(see TreeSample in the wire contract). A repeated value is no reading: it is removed here, once for all callers.
 
-Not here: what the figures mean (`measure.py`), the per-second series for plots (`series.py`).
+Not here: the meaning of the figures (`measure.py`), the per-second series for plots (`series.py`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Counters:
-    """One source (a process tree, or the host): the samples' times and each field's values, NaN where absent or
-    only repeated."""
+    """One source (a process tree, or the host): the samples' times and each field's values, NaN if absent or only
+    repeated."""
 
     at_ns: Array
     fields: Mapping[str, Array]
 
     def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
-        """By how much a cumulative counter grew from start to end. Where its readings begin later or end earlier, the
-        rate over what they cover stands for the whole; None where they cover less than `covered_least` of it."""
+        """The growth of a cumulative counter from start to end. If its readings begin later or end earlier, the rate
+        over the covered part is extrapolated; None if they cover less than `covered_least` of it."""
         at, values = self._readings(name)
         if at.size < 2 or end_ns <= start_ns:
             return None
@@ -48,7 +48,8 @@ class Counters:
         return float(high - low) / covered
 
     def slopes(self, name: str) -> tuple[float | None, ...]:
-        """Growth per ns from each sample to the next, level between two readings; None where there is none around."""
+        """Growth per ns from each sample to the next, constant between two readings; None without readings around
+        it."""
         at, values = self._readings(name)
         if at.size < 2:
             return (None,) * (self.at_ns.size - 1)
@@ -58,7 +59,7 @@ class Counters:
         return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
 
     def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
-        """The values of a gauge within the stretch; None where there are none."""
+        """The values of a gauge within the period; None if there are none."""
         values = self.fields.get(name)
         if values is None:
             return None
@@ -67,7 +68,7 @@ class Counters:
         return inside if inside.size else None
 
     def _readings(self, name: str) -> tuple[Array, Array]:
-        """The instants at which a field was read, and its values then."""
+        """The times at which a field was read, and its values then."""
         values = self.fields.get(name)
         if values is None:
             return np.empty(0), np.empty(0)
@@ -77,7 +78,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class ProbeSamples:
-    """What one probe process saw in a trial."""
+    """The data of one probe process in a trial."""
 
     trees: Mapping[str, Counters]
     host: Counters
@@ -86,21 +87,21 @@ class ProbeSamples:
     own_cores: float
     """The probe's own CPU over its life, in cores."""
     jvms: tuple[Counters, ...] = ()
-    """Each JVM of the subject; `gc_count` and `gc_ns` are of all its collectors together."""
+    """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors."""
     scrapes: Counters | None = None
-    """The subject's own series, of its metrics page and of what it sent to the StatsD sink: a field for each, called as
-    on the page."""
+    """The server's own series, from its metrics page and from the StatsD sink: a field for each, with its name on the
+    page."""
     scrapes_failed: tuple[Mapping[str, Any], ...] = ()
     on_page: frozenset[str] = frozenset()
-    """Of the subject's own series those that its page has; the others it sends."""
+    """The own series that are on the server's page; the others arrive by StatsD."""
 
     def matching(self, prefix: str) -> list[Counters]:
-        """The trees named `prefix` or `prefix-...`, e.g. every engine of a fleet."""
+        """The trees named `prefix` or `prefix-...`, e.g. every engine of a trial."""
         return [tree for name, tree in self.trees.items() if name.split("-")[0] == prefix]
 
 
 def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
-    """None where the probe took no sample."""
+    """The probe's samples; None if it took none."""
     trees: dict[str, _Readings] = {}
     host = _Readings()
     threads: list[Mapping[str, Any]] = []
@@ -143,7 +144,8 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
 
 
 class _Readings:
-    """The samples of one source, kept as bare numbers: an hour of them is 36,000. Its fields are those of the first."""
+    """The samples of one source, kept as bare numbers: an hour has 36,000 of them. The first sample defines the
+    fields."""
 
     def __init__(self) -> None:
         self.at_ns = array("d")
@@ -171,21 +173,22 @@ def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
     gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
     fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in gauges}
     used = fields["heap_used_bytes_now"]
-    used[used == 0] = np.nan  # not told yet: some collectors do so at their first collection
+    used[used == 0] = np.nan  # not reported yet: some collectors report only at their first collection
     for name, key in (("gc_count", "count"), ("gc_ns", "time_ns")):
         fields[name] = np.array([sum(each[key] for each in row["collectors"]) for _, row in rows], dtype=float)
     return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
 
 
 def own_readings(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
-    """Of `scrape` and `statsd` events: the page's series, and the sink's. Where both tell of a series, the page's word
-    counts."""
+    """The series of `scrape` and `statsd` events: those of the page, and those of the sink. If both have a series, the
+    page's values count."""
     parts = [_read(mine) for kind in ("scrape", "statsd") if (mine := [r for r in readings if r["type"] == kind])]
     return _merged(parts) if parts else None
 
 
 def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
-    """A page is made somewhere between being asked for and being there. The sink's own figures are series too."""
+    """The readings of one source. A page is timed at the middle between request and response. The sink's own figures
+    become series too."""
     rows = [
         {**each["values"], **{f"statsd_{name}_total": each[name] for name in SINK_FIGURES if name in each}}
         for each in readings
@@ -197,7 +200,7 @@ def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
 
 
 def _merged(parts: Sequence[Counters]) -> Counters:
-    """One source of several: at the readings of the others a series lies between its own."""
+    """Merges several sources into one: at the readings of the others, a series is interpolated between its own."""
     if len(parts) == 1:
         return parts[0]
     at = np.concatenate([part.at_ns for part in parts])
@@ -217,7 +220,8 @@ def _merged(parts: Sequence[Counters]) -> Counters:
 
 
 def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which samples of a tree with many threads only repeat what is counted per thread: nothing of it has changed."""
+    """Marks the samples of a tree with many threads that only repeat the per-thread counts: none of them has
+    changed."""
     threads = fields.get("threads_now")
     if threads is None:
         return np.zeros(0, dtype=bool)

@@ -20,7 +20,7 @@ from powerband.search.pilot import blocks_to_find, smallest_difference
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
-_SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the monitor
+_SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
 _STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
 
 

@@ -203,7 +203,7 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
 
 
 def series_table(run: RunDir, experiment: Experiment) -> Table:
-    """All time series, one value a row: the load per second, and the monitor's samples."""
+    """All time series, one value a row: the load per second, and the probe's samples."""
     records = run.records()
     factors = _Factors("series", (record.spec.setting for record in records))
 
@@ -343,7 +343,7 @@ def _recorded(
 
 
 def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
-    """Raises UsageError for lines that are complete but not in the format of this version's engine and monitor."""
+    """Raises UsageError for lines that are complete but not in the format of this version's engine and probe."""
     try:
         yield from rows
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -152,7 +152,7 @@ class _Progress:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
-        # Nobody knows when a race or search will end early: the plan holds the most trials it can take.
+        # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
         most = "at most " if self._may_end_early() else ""
         return f"{most}about {_rough_time(left_s)} left"
 
