@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from powerband.loads.kind import LoadKind
+from powerband.loads.http.kind import Http
 
 
-class WebSocketUsers(LoadKind):
+class WebSocketUsers(Http):
     """Users who each hold a WebSocket and send messages."""
 
     name = "websocket"
+    users_join = True
