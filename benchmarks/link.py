@@ -19,7 +19,7 @@ from pathlib import Path
 
 from powerband.processes.engine_process import Pump
 from powerband.processes.stop_request import StopRequest
-from powerband.trials.link_service import Link, link_up
+from powerband.trials.instruments.link import Link, link_up
 from powerband.wire.link import LinkSpec
 
 TRIPS = 400

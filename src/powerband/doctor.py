@@ -15,7 +15,7 @@ from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.host import engine_version, host_facts
 from powerband.search.noise import MachineNoise, probe_noise
-from powerband.trials.link_service import check_link
+from powerband.trials.instruments.link import check_link
 
 _DESCRIPTORS_WANTED = 10_000
 PARANOID_MAX = 1  # context switches happen in the kernel, which a stricter setting hides

@@ -12,8 +12,8 @@ from powerband.base.errors import MeasurementError, SubjectError
 from powerband.loads.jmeter.install import installed_jmeter
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.jdk import find_jdk
+from powerband.trials.instruments.link import check_link
 from powerband.trials.instruments.visitor import find_browser
-from powerband.trials.link_service import check_link
 from powerband.trials.postgresql import find_binaries
 
 

@@ -175,6 +175,10 @@ class EngineFleet:
     def look(self) -> None:
         """Its lines come by themselves."""
 
+    def record(self) -> dict[str, Any]:
+        """It adds no more than its summaries."""
+        return {}
+
     def send(self, command: Wire) -> None:
         for process in self._processes:
             process.send(command)

@@ -122,6 +122,11 @@ class Pump:
         with contextlib.suppress(KeyError):
             self._selector.unregister(process)
 
+    def check_stop(self) -> None:
+        """Raises TrialInterrupted on a stop request."""
+        if self._stop.requested:
+            raise TrialInterrupted
+
     def wait(
         self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True, gather_s: float = 0.0
     ) -> bool:
@@ -131,8 +136,8 @@ class Pump:
         """
         deadline = time.monotonic() + timeout_s
         while not done():
-            if stoppable and self._stop.requested:
-                raise TrialInterrupted
+            if stoppable:
+                self.check_stop()
             left = deadline - time.monotonic()
             if left <= 0:
                 return False

@@ -93,6 +93,7 @@ class RunningSubject:
     rendered: Rendered
     probe: RunningProbe
     log_file: Path
+    counter: SubjectCounter | None = None
 
     def thread_names(self) -> dict[int, str]:
         """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
@@ -170,6 +171,12 @@ class SubjectCounter(Protocol):
 
     page: str | None
 
+    def forget(self) -> None:
+        """The subject is started anew: what was read before does not count."""
+
+    def on_series(self, line: bytes) -> None:
+        """Takes a reading of the subject's own series, as the probe reports it."""
+
     @property
     def is_told(self) -> bool: ...
 
@@ -188,12 +195,12 @@ def subject_up(
     on_launched: Callable[[RunningProbe], None],
     scraped: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
-    counted: SubjectCounter | None = None,
+    counter: SubjectCounter | None = None,
 ) -> Iterator[RunningSubject]:
     """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
 
-    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counted`: the
-    counter of a self-driven subject, which needs to listen nowhere. A subject that ends because another program took
+    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counter`: of a
+    self-driven subject, which needs to listen nowhere. A subject that ends because another program took
     its port meanwhile is started again on another port.
     Raises TrialFailed with any of the codes of a subject that does not start."""
     with _statsd_folder(subject) as socket:
@@ -211,18 +218,19 @@ def subject_up(
             spec = probe_spec(subject, rendered, cpus, files.log, scraped)
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
-                if counted is not None:
-                    counted.page = rendered.metrics_url
+                if counter is not None:
+                    counter.forget()
+                    counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
-                    _wait_ready(rendered, probe, files.log, pump, counted)
+                    _wait_ready(rendered, probe, files.log, pump, counter)
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and rendered.own_port:
                         continue
                     raise
-                if counted is None:
+                if counter is None:
                     check_listener(rendered, probe)
                 apply_knobs(rendered)
-                yield RunningSubject(rendered, probe, files.log)
+                yield RunningSubject(rendered, probe, files.log, counter)
                 return
 
 

@@ -16,6 +16,7 @@ from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.steady import is_steady
 from powerband.base.errors import UsageError
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, TrialSpec
 from powerband.model.results import Analysis, TrialResult
@@ -23,7 +24,7 @@ from powerband.processes.stop_request import StopRequest
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
-from powerband.trials.opening import build_subject, check_first_trial, fetch_jmeter
+from powerband.trials.opening import build_subject, check_first_trial
 from powerband.trials.services import check_services, services_up
 from powerband.trials.trial import run_trial
 
@@ -59,7 +60,7 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     _mend_plan(run)
     planned = len(run.planned())
     check_services(experiment)
-    fetch_jmeter(experiment)
+    kind_of(experiment).prepare(experiment)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
     with services_up(experiment, run, given) as services:
         while not stop.requested and (spec := planner.ask()) is not None:

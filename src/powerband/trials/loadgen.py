@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.hosts import loadable_host, request_target
+from powerband.loads import kind_of_load
 from powerband.loads.engine_specs import fleet_specs
 from powerband.model.load import Load, Step
 from powerband.processes.engine_fleet import EngineFleet, FleetInterval, descriptor_limit, find_engine, fleet_up
@@ -24,10 +24,9 @@ from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import local_ports
 from powerband.processes.stop_request import StopRequest
-from powerband.trials.trial import GATHER_S, REPORT_SLACK_S
-from powerband.wire.specs import Drain, Go
+from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
+from powerband.wire.specs import Drain
 
-GO_LEAD_NS = 5_000_000
 _DEFAULT_SCENARIO = Load(users=1).scenario
 
 
@@ -58,8 +57,7 @@ def run_load(
     is not allowed, MeasurementError where the engine is missing or gives up."""
     host = check_url(url, allow_hosts)
     load = _with_path(load, url)
-    if load.websocket is not None:
-        warmup_ns += load.joining_ns
+    warmup_ns += kind_of_load(load).joining_ns(load)
     engine = find_engine()
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
@@ -108,24 +106,16 @@ def _drive(
     pump: Pump, fleet: EngineFleet, load: Load, warmup_ns: int, on_interval: Callable[[FleetInterval], None]
 ) -> bool:
     """From go to the last summary; whether it was interrupted."""
-    shown = 0
-
-    def finished() -> bool:
-        nonlocal shown
-        for interval in fleet.intervals[shown:]:
-            on_interval(interval)
-        shown = len(fleet.intervals)
-        return fleet.finished
-
-    fleet.send(Go(at_ns=time.monotonic_ns() + GO_LEAD_NS))
+    loop = DriveLoop(pump, fleet, on_intervals=lambda intervals: on_interval(intervals[0]))
+    loop.go()
     drain_s = load.drain_ns / 1e9 + REPORT_SLACK_S
     interrupted = False
     try:
-        done = pump.wait(finished, (warmup_ns + load.duration_ns) / 1e9 + drain_s, gather_s=GATHER_S)
+        done = loop.wait_for_end((warmup_ns + load.duration_ns) / 1e9 + drain_s)
     except TrialInterrupted:
         interrupted = True
         fleet.send(Drain())
-        done = pump.wait(finished, drain_s, stoppable=False)
+        done = loop.wait_for_end(drain_s, stoppable=False)
     if not done:
         raise MeasurementError("the engine did not report the end of the run in time")
     return interrupted

@@ -13,9 +13,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from powerband.base.errors import ExperimentError, MeasurementError, PowerbandError, SubjectError
-from powerband.loads.jmeter.checks import check_plan_file
-from powerband.loads.jmeter.install import installed_jmeter
+from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting
 from powerband.model.subjects import render_text
@@ -28,7 +27,6 @@ from powerband.processes.subject_process import LAST_WORDS_LINES, last_words
 from powerband.processes.toolchain import built_once, given_values, mark_built
 from powerband.store import RunDir, TrialRecord, disk_error
 
-_OF_A_PLAN = (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED)
 _POLL_S = 0.1
 _LOG_LINES_MAX = 100_000
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
@@ -49,19 +47,6 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
         if not is_built and _build(subject, subject.build, given, run, stop):
             mark_built(given)
     return given
-
-
-def fetch_jmeter(experiment: Experiment) -> None:
-    """Where the load is a JMeter plan: it can be run, and the JMeter that runs it is there, fetched now if need be.
-
-    Raises ExperimentError for a plan that cannot be run, and what `installed_jmeter` raises."""
-    if experiment.load.jmeter is None:
-        return
-    try:
-        check_plan_file(experiment)
-    except ValueError as error:
-        raise ExperimentError(str(error), key="load.jmeter") from None
-    installed_jmeter()
 
 
 def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:
@@ -108,24 +93,24 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
     """Raises SubjectError, or MeasurementError for a limit of the bench, where the first trial of a run, or of one of
     two revisions in it, failed as every other must; then it is removed, so that the run can be gone on with once that
     is mended."""
-    if record.failure is None or not _shared_by_all(experiment, record.failure.code):
+    if record.failure is None:
+        return
+    error: type[PowerbandError]
+    if kind_of(experiment).fails_every_trial(experiment, record.failure.code):
+        error = MeasurementError
+    elif _command_fails_always(experiment, record.failure.code):
+        error = SubjectError
+    else:
         return
     run.trial(record.spec.number).record.unlink()
-    limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT, *_OF_A_PLAN)
-    error: type[PowerbandError] = MeasurementError if record.failure.code in limits else SubjectError
     raise error(f"{record.failure.message}\nNothing was measured; once that is mended, `powerband resume {run.path}`")
 
 
-def _shared_by_all(experiment: Experiment, code: str) -> bool:
-    match code:
-        case Code.COMMAND_NOT_FOUND | Code.NOT_EXECUTABLE:
-            return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
-        case Code.DESCRIPTOR_LIMIT | Code.PORT_LIMIT:
-            return not any(name.startswith("load.") for name in experiment.factors)
-        case code if code in _OF_A_PLAN:
-            told = placeholders((experiment.load.properties or {}).values())
-            return not told & set(experiment.factors)
-    return False
+def _command_fails_always(experiment: Experiment, code: str) -> bool:
+    """True where the command cannot be started and no factor changes the program that it names."""
+    if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
+        return False
+    return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
 
 
 def _wait(build: subprocess.Popen[bytes], stop: StopRequest) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powerband.base.errors import SubjectError
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Service, Subject
 from powerband.model.plan import Setting, format_level
 from powerband.model.subjects import link_of, values_of
@@ -21,7 +22,7 @@ from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.host import usable_cores
 from powerband.store import RunDir
-from powerband.trials.link_service import Link, check_link, link_up
+from powerband.trials.instruments.link import Link, check_link, link_up
 from powerband.trials.postgresql import DATABASE, USER, Cluster, cluster_up
 from powerband.wire.link import LinkSpec
 
@@ -109,7 +110,7 @@ def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -
     if not users:
         yield Services(subject, given)
         return
-    driving = 0 if experiment.is_self_driven else experiment.load_for(users[0]).engine_threads
-    cpus = cpu_split(usable_cores(), experiment.host, driving).subject
+    threads = kind_of(experiment).engine_threads(experiment.load_for(users[0]))
+    cpus = cpu_split(usable_cores(), experiment.host, threads).subject
     with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
         yield Services(subject, given, cluster)

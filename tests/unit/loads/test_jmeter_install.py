@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from powerband.base.errors import ExperimentError, MeasurementError, SubjectError
+from powerband.loads import kind_of
 from powerband.loads.jmeter.install import ARTIFACTS, VERSION, installed_jmeter
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.processes.jdk import find_jdk
-from powerband.trials.opening import fetch_jmeter
 
 MAVEN = """#!/bin/sh
 echo "$@" >> {calls}
@@ -107,5 +107,6 @@ def test_the_jdk_is_neither_too_old_nor_too_new(tmp_path: Path, version: str, *,
 def test_a_run_is_not_begun_without_its_plan(machine: Path) -> None:
     case = Experiment(name="x", subject=Subject(name="s", command=("x",)), load=Load(jmeter=str(machine / "gone.jmx")))
     with pytest.raises(ExperimentError, match="there is no JMeter plan"):
-        fetch_jmeter(case)
-    fetch_jmeter(case.model_copy(update={"load": Load(users=1)}))
+        kind_of(case).prepare(case)
+    plain = case.model_copy(update={"load": Load(users=1)})
+    kind_of(plain).prepare(plain)

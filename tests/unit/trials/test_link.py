@@ -15,8 +15,8 @@ from powerband.model.plan import Setting
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
 from powerband.processes.stop_request import StopRequest
-from powerband.trials import link_service as link
-from powerband.trials.link_service import check_link, link_up
+from powerband.trials.instruments import link
+from powerband.trials.instruments.link import check_link, link_up
 from powerband.trials.services import Services
 from powerband.wire.link import LinkSpec
 

@@ -9,7 +9,8 @@ import pytest
 from powerband.processes.answered import check_answered, check_joined
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
-from powerband.trials.trial import over, pinned_to, series_of
+from powerband.trials.driving import over, series_of
+from powerband.trials.trial import pinned_to
 
 NAN = float("nan")
 

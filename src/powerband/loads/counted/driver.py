@@ -19,6 +19,7 @@ from typing import Any
 from powerband.base.errors import did_you_mean
 from powerband.base.hosts import request_target
 from powerband.base.units import plural
+from powerband.loads.driver import DriverSetup
 from powerband.model.experiment import WorkCounter
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
@@ -41,8 +42,20 @@ class _Reading:
     value: float
 
 
+def counted_by(setup: DriverSetup) -> Counted:
+    """The counter of this trial's subject."""
+    trial = setup.trial
+    assert trial.experiment.subject.counts is not None
+    return Counted(
+        trial.experiment.subject.counts,
+        setup.events,
+        warmup_ns=setup.warmup.driver_ns,
+        duration_ns=trial.load.duration_ns,
+    )
+
+
 class Counted:
-    """Drives nothing: a self-driven subject works by itself. Takes the place of a `Fleet` in a trial.
+    """The driver of a self-driven subject, which works by itself: it only counts.
 
     `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
 
@@ -112,6 +125,9 @@ class Counted:
             self._on_page = event["type"] == "scrape"
             # A page is made somewhere between being asked for and being there.
             self._read(_Reading(event["at_ns"] + event.get("took_ns", 0) // 2, math.fsum(found)))
+
+    def record(self) -> dict[str, Any]:
+        return {}
 
     def check_begun(self) -> None:
         """Raises TrialFailed where there is nothing to measure: the counter is unknown, or stands still."""

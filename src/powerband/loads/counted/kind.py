@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven, with_stand_in
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
 from powerband.model.metrics import METRICS
+
+if TYPE_CHECKING:
+    from powerband.loads.counted.driver import Counted
+    from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.subject_process import RunningSubject
 
 
 class SelfDriven(LoadKind):
@@ -40,3 +48,17 @@ class SelfDriven(LoadKind):
 
     def goodput_words(self, experiment: Experiment) -> str:
         return f"{experiment.noun}s"
+
+    def engine_threads(self, load: Load) -> int:
+        return 0
+
+    def counter(self, setup: DriverSetup) -> Counted:
+        from powerband.loads.counted.driver import counted_by
+
+        return counted_by(setup)
+
+    def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
+        from powerband.loads.counted.driver import Counted
+
+        assert isinstance(subject.counter, Counted), "subject_up was given the counter"
+        return nullcontext(subject.counter)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
 from powerband.loads.http.checks import check_http, with_scenario
 from powerband.loads.kind import LoadKind
-from powerband.model.experiment import Subject
+from powerband.model.experiment import Experiment, Subject
+from powerband.processes.failures import Code
+
+if TYPE_CHECKING:
+    from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.subject_process import RunningSubject
 
 
 class Http(LoadKind):
@@ -30,3 +36,13 @@ class Http(LoadKind):
         path, method = Node(request_target(url), f"--url {url}"), Node("GET", "--method GET")
         request = Node({"path": path, "headers": headers, "method": method, **step}, "--url")
         return {"scenario": Node((request,), "--url")}
+
+    def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
+        from powerband.loads.http.driver import engines_up
+
+        return engines_up(setup, subject)
+
+    def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
+        """A limit of this machine, where no factor changes the load."""
+        limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)
+        return code in limits and not any(name.startswith("load.") for name in experiment.factors)

@@ -21,7 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from powerband.base.errors import ExperimentError
 from powerband.base.logs import end_of, out_of_memory
+from powerband.loads.driver import DriverSetup
+from powerband.loads.jmeter.checks import check_plan_file
 from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter
 from powerband.loads.jmeter.jtl import JtlReader
 from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
@@ -30,9 +33,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.subjects import render_text
 from powerband.processes.answered import check_answered
-from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_fleet import FleetInterval
-from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_udp_port
@@ -121,27 +122,29 @@ def own_jvm_args() -> list[str]:
         raise TrialFailed(Code.JMETER_FAILED, f"the environment's JVM_ARGS cannot be read: {error}") from None
 
 
+def prepare_plan(experiment: Experiment) -> None:
+    """Checks that the plan can be run, and installs JMeter where it is not installed yet.
+
+    Raises ExperimentError for a plan that cannot be run, and what `installed_jmeter` raises."""
+    try:
+        check_plan_file(experiment)
+    except ValueError as error:
+        raise ExperimentError(str(error), key="load.jmeter") from None
+    installed_jmeter()
+
+
 @contextmanager
-def jmeter_up(
-    experiment: Experiment,
-    setting: Setting,
-    *,
-    engine: Path,
-    cpus: CpuSplit,
-    subject: RunningSubject,
-    directory: TrialDir,
-    events: LineFile,
-    pump: Pump,
-    warmup_ns: int | None,
-) -> Iterator[JMeterLoad]:
-    """Starts the plan, and yields once its first request was answered; on leaving, JMeter has ended. `warmup_ns`: a
-    fixed one, from the first request on; None: until the `measure` command.
+def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoad]:
+    """Starts the plan, and yields once its first request was answered; on leaving, JMeter has ended. A fixed warm-up
+    counts from the first request on.
 
     Raises TrialFailed(jmeter_failed, no_samples, plan_ended), and what `installed_jmeter` raises."""
-    load = experiment.load_for(setting)
+    trial, pump = setup.trial, setup.pump
+    experiment, directory = trial.experiment, trial.directory
+    load = experiment.load_for(trial.spec.setting)
     assert load.jmeter is not None
     jmeter, file = installed_jmeter(), Path(load.jmeter)
-    properties = filled(experiment, setting, subject)
+    properties = filled(experiment, trial.spec.setting, subject)
     try:
         plan = read_plan(file)
         check_hosts(plan, properties, experiment.allow_hosts)
@@ -155,25 +158,25 @@ def jmeter_up(
             argv=argv,
             cwd=str(file.parent),
             log_file=str(directory.jmeter_output.absolute()),
-            cpus=cpus.engine,
+            cpus=trial.cpus.engine,
             stop_signal=signal.SIGTERM,
             grace_ns=_GRACE_NS,
         ),
         interval_ns=_PROBED_EVERY_NS,
-        cpus=cpus.probe,
+        cpus=trial.cpus.probe,
     )
     with (
         LineFile(Path(os.devnull)) as unread,  # all that it samples, the trial's own probe samples too
-        probe_up(engine, spec, unread, directory.engine_log, pump) as keeper,
+        probe_up(trial.engine, spec, unread, directory.engine_log, pump) as keeper,
     ):
         running = JMeterLoad(
             keeper,
             jmeter,
             plan,
-            events,
+            setup.events,
             directory,
             port=port,
-            warmup_ns=warmup_ns,
+            warmup_ns=setup.warmup.driver_ns,
             duration_ns=load.duration_ns,
             drain_ns=load.drain_ns,
         )
@@ -197,7 +200,7 @@ def filled(experiment: Experiment, setting: Setting, subject: RunningSubject) ->
 
 
 class JMeterLoad:
-    """A JMeter that runs; make one with `jmeter_up`. Takes the place of a `Fleet` in a trial."""
+    """The driver that is a running JMeter; make one with `jmeter_up`."""
 
     def __init__(
         self,
@@ -253,6 +256,9 @@ class JMeterLoad:
             "thread_groups": self._plan.thread_groups,
             "transactions_alone": self._account.transactions_alone,
         }
+
+    def record(self) -> dict[str, Any]:
+        return {"jmeter": self.facts()}
 
     def send(self, command: Wire) -> None:
         """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.templates import placeholders
+from powerband.processes.failures import Code
+
+if TYPE_CHECKING:
+    from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.subject_process import RunningSubject
+
 
 _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
-"""Beginnings of metrics that JMeter's results lack, or tell in whole milliseconds."""
+"""Beginnings of metrics that JMeter's results lack, or report in whole milliseconds."""
 
 
 class JMeterPlan(LoadKind):
@@ -38,3 +47,19 @@ class JMeterPlan(LoadKind):
         if metric.startswith(_BY_ITS_CLOCK):
             return "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
         return None
+
+    def prepare(self, experiment: Experiment) -> None:
+        from powerband.loads.jmeter.driver import prepare_plan
+
+        prepare_plan(experiment)
+
+    def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
+        from powerband.loads.jmeter.driver import jmeter_up
+
+        return jmeter_up(setup, subject)
+
+    def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
+        """A failure of the plan, where no factor changes its properties."""
+        if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
+            return False
+        return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)

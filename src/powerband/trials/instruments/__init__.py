@@ -1,1 +1,35 @@
-"""Extra observations that a trial may take: heap snapshots, a real browser, acknowledged writes."""
+"""The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names, the
+last words of the subject's log.
+
+A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from powerband.loads.driver import TrialSetup
+from powerband.model.plan import Stage
+from powerband.trials.instruments.acknowledged_writes import AcknowledgedWrites
+from powerband.trials.instruments.heap_snapshots import HeapSnapshots
+from powerband.trials.instruments.instrument import Instrument
+from powerband.trials.instruments.last_words import LastWords
+from powerband.trials.instruments.link import Linked, LinkInstrument
+from powerband.trials.instruments.thread_names import ThreadNames
+from powerband.trials.instruments.visitor import BrowserVisitor
+
+
+def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], None]) -> list[Instrument]:
+    """Those that the experiment asks for, in the order of their hooks. `linked`: opens the link that the setting uses;
+    `announce`: gets the name of a phase that takes time."""
+    measure = setup.experiment.measure
+    # Fresh starts that are compared with others; those that only search take no time for more.
+    compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM)
+    return [
+        LinkInstrument(linked),
+        *([BrowserVisitor(setup)] if measure.visitor else []),
+        *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
+        *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
+        ThreadNames(),
+        LastWords(setup),
+    ]

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from powerband.model.experiment import Acknowledged
+from powerband.processes.engine_process import Pump
 from powerband.processes.requests import Client, HttpAnswer, RequestFailedError
+from powerband.processes.subject_process import RunningSubject
+from powerband.trials.instruments.instrument import Instrument
 
 _PAUSE_FIRST_S = 0.001
 _PAUSE_LONGEST_S = 0.05
@@ -39,6 +42,28 @@ class Round:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+class AcknowledgedWrites(Instrument):
+    """Makes its rounds after the load, so that what is timed is the subject's own work."""
+
+    name = "acknowledged"
+
+    def __init__(self, asked: Acknowledged, announce: Callable[[str], None]) -> None:
+        self._asked = asked
+        self._announce = announce
+        self._rounds: list[Round] = []
+
+    def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        def go_on() -> None:
+            subject.check_alive()
+            pump.check_stop()
+
+        self._announce("acknowledged")
+        self._rounds = check_acknowledged(self._asked, subject.rendered.url, go_on)
+
+    def record(self) -> dict[str, Any]:
+        return {"acknowledged": tuple(row.to_json() for row in self._rounds)}
 
 
 def check_acknowledged(of: Acknowledged, url: str, go_on: Callable[[], None]) -> list[Round]:

@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import disk_error, snapshot_file
+from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
 
@@ -44,6 +46,31 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+class HeapSnapshots(Instrument):
+    """Takes a snapshot of each JVM just before the measured window and just after it."""
+
+    name = "snapshots"
+    pause_ns = round(LONGEST_S * 1e9)
+
+    def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:
+        self._folder = setup.directory.snapshots
+        self._announce = announce
+        self._taken: list[Snapshot] = []
+
+    def before_window(self, subject: RunningSubject, pump: Pump) -> None:
+        self._take("before", subject, pump)
+
+    def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        self._take("after", subject, pump)
+
+    def record(self) -> dict[str, Any]:
+        return {"snapshots": tuple(snapshot.to_json() for snapshot in self._taken)}
+
+    def _take(self, when: When, subject: RunningSubject, pump: Pump) -> None:
+        self._announce("snapshot")
+        self._taken += take_snapshots(when, subject, self._folder, pump)
 
 
 def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump) -> list[Snapshot]:

@@ -15,11 +15,15 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from powerband.loads.driver import TrialSetup
+from powerband.processes.subject_process import RunningSubject
+from powerband.trials.instruments.instrument import Instrument
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _END_S = 5.0
@@ -62,6 +66,37 @@ class Visitor:
         except OSError:
             return []
         return [visit for match in _VISIT.finditer(text) if (visit := _visit(match[1])) is not None]
+
+
+class BrowserVisitor(Instrument):
+    """Keeps `subject.visitor_url` open during the load, on the CPUs of the load engine. Where no browser starts, the
+    trial goes on, and its record says why."""
+
+    name = "visitor"
+
+    def __init__(self, setup: TrialSetup) -> None:
+        self._setup = setup
+        self._visits: list[Visit] = []
+        self._missing = ""
+
+    @contextmanager
+    def around_load(self, subject: RunningSubject) -> Iterator[None]:
+        page = subject.rendered.visitor_url
+        with ExitStack() as stack:
+            visitor = None
+            try:
+                if page is not None:
+                    up = visitor_up(page, self._setup.directory.visitor_log, self._setup.cpus.engine)
+                    visitor = stack.enter_context(up)
+                    subject.probe.watch("visitor", visitor.pid)
+            except NoVisitorError as missing:
+                self._missing = str(missing)
+            yield
+            if visitor is not None:
+                self._visits = visitor.visits()
+
+    def record(self) -> dict[str, Any]:
+        return {"visits": tuple(visit.to_json() for visit in self._visits), "no_visitor": self._missing}
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from pydantic import ValidationError
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.subject_process import RunningSubject
+from powerband.trials.instruments.instrument import Instrument
 from powerband.wire import link as wire
 from powerband.wire.message import ErrorEvent, encode
 from powerband.wire.specs import Stop
@@ -84,6 +86,35 @@ class Link:
                 Code.LINK_FAILED,
                 f"the link's process ended without a summary ({status}); its last words are in engine.log of the trial",
             )
+
+
+Linked = Callable[[Pump], AbstractContextManager[Link | None]]
+"""Opens the link of a setting; None where the setting uses none."""
+
+
+class LinkInstrument(Instrument):
+    """The link of a trial whose setting uses one. The probe watches the process that carries the packets."""
+
+    name = "link"
+
+    def __init__(self, linked: Linked) -> None:
+        self._linked = linked
+        self._link: Link | None = None
+
+    @contextmanager
+    def around_trial(self, pump: Pump) -> Iterator[None]:
+        with self._linked(pump) as self._link:
+            yield
+
+    def given(self) -> Mapping[str, str]:
+        return {} if self._link is None else self._link.given()
+
+    def when_ready(self, subject: RunningSubject) -> None:
+        if self._link is not None:
+            subject.probe.watch("link", self._link.pid)
+
+    def record(self) -> dict[str, Any]:
+        return {} if self._link is None else {"link": self._link.facts()}
 
 
 @contextmanager

@@ -1,0 +1,135 @@
+"""What a driver is, and what it is told of its trial. A driver is a fleet of engines (`loads/http/driver.py`), a JMeter
+that runs a plan, or the counter of a program that drives itself.
+
+Not here: the loop that takes a driver from go to its last word (`trials/driving.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from powerband.model.experiment import Experiment
+from powerband.model.load import Load
+from powerband.model.plan import Stage, TrialSpec
+from powerband.processes.cpus import CpuSplit
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialFailed
+from powerband.processes.line_file import LineFile
+from powerband.store import TrialDir
+from powerband.wire.message import Wire
+
+
+class Driver(Protocol):
+    """Drives the subject of one trial. It goes and measures when `send` says so; its attributes hold all that it has
+    reported so far, or by the last `look`."""
+
+    intervals: list[FleetInterval]
+    phases: dict[str, int]
+    """When each phase began, on the monotonic clock."""
+    seen: Counter[str]
+    """Requests by outcome."""
+
+    @property
+    def begun_ns(self) -> int | None:
+        """When it began, for a driver that begins by itself; None: it waits for go."""
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that the trial's probe watches as engines."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def summaries(self) -> tuple[Mapping[str, Any], ...]:
+        """The `summary` of each engine, where it has reported it."""
+
+    def look(self) -> None:
+        """Takes in reports that do not come through the pump. Raises TrialFailed."""
+
+    def send(self, command: Wire) -> None: ...
+
+    def check_begun(self) -> None:
+        """Raises TrialFailed where there is nothing to measure at the end of the warm-up."""
+
+    def check_ended(self) -> None:
+        """Raises TrialFailed where the whole run has nothing to measure."""
+
+    def overdue(self, what: str) -> TrialFailed:
+        """The failure of a driver that did not do `what` in time."""
+
+    def record(self) -> dict[str, Any]:
+        """The fields that it adds to the trial's record."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The time from go to the measured window.
+
+    `joining_ns`: users join first. `fixed_ns`: the whole of a fixed warm-up; None: it lasts until steady, at least
+    `least_ns` and at most `most_ns`. `pause_ns`: the longest time that instruments keep the window from beginning."""
+
+    joining_ns: int
+    fixed_ns: int | None
+    least_ns: int
+    most_ns: int
+    pause_ns: int
+
+    @classmethod
+    def of(cls, experiment: Experiment, stage: Stage, load: Load, *, joining_ns: int, pause_ns: int) -> WarmUp:
+        measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage)
+        if asked_ns is not None:
+            fixed_ns: int | None = joining_ns + asked_ns
+        else:  # where each user sends a set number of requests, none may be missed
+            fixed_ns = None if load.requests_per_user is None else 0
+        # Before each user has sent and paused once, a closed load is still building up, which no series shows.
+        built_up_ns = load.joining_ns + load.longest_pause_ns
+        return cls(
+            joining_ns=joining_ns,
+            fixed_ns=fixed_ns,
+            least_ns=max(joining_ns + measure.warmup_min_ns, built_up_ns),
+            most_ns=max(joining_ns + measure.warmup_max_ns, load.joining_ns, fixed_ns or 0),
+            pause_ns=pause_ns,
+        )
+
+    @property
+    def by_command(self) -> bool:
+        """True where the driver waits for the `measure` command: until steady, or until instruments are done."""
+        return self.fixed_ns is None or (self.pause_ns > 0 and self.fixed_ns > 0)
+
+    @property
+    def driver_ns(self) -> int | None:
+        """The warm-up that a driver ends by itself, from go on; None: at the `measure` command."""
+        return None if self.by_command else self.fixed_ns
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """What is settled before a trial's subject is launched. `engine`: the engine's binary."""
+
+    experiment: Experiment
+    spec: TrialSpec
+    directory: TrialDir
+    engine: Path
+    cpus: CpuSplit
+
+    @cached_property
+    def load(self) -> Load:
+        return self.experiment.load_for(self.spec.setting, self.spec.rate_per_s)
+
+
+@dataclass(frozen=True)
+class DriverSetup:
+    """What a driver is opened with, once the subject is ready or, for the counter of a subject, before it is launched.
+    `events`: gets each line that an engine says, with the engine's index."""
+
+    trial: TrialSetup
+    warmup: WarmUp
+    pump: Pump
+    events: LineFile

@@ -1,0 +1,29 @@
+"""Opens the fleet of engine processes that drives an HTTP or WebSocket load."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from urllib.parse import urlsplit
+
+from powerband.loads.driver import DriverSetup
+from powerband.loads.engine_specs import fleet_specs
+from powerband.processes.engine_fleet import EngineFleet, descriptor_limit, fleet_up
+from powerband.processes.ports import local_ports
+from powerband.processes.subject_process import RunningSubject
+
+
+def engines_up(setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[EngineFleet]:
+    """Yields the fleet once all of it is armed; on leaving, all engines have ended. Raises TrialFailed."""
+    trial, warmup, url = setup.trial, setup.warmup, subject.rendered.url
+    specs = fleet_specs(
+        trial.load,
+        url=url,
+        seed=trial.spec.seed,
+        descriptor_limit=descriptor_limit(),
+        local_ports=local_ports(),
+        cpus=trial.cpus.engine,
+        allow_remote=urlsplit(url).hostname in trial.experiment.allow_hosts,
+        warmup_ns=warmup.driver_ns,
+        warmup_max_ns=warmup.most_ns + warmup.pause_ns,
+    )
+    return fleet_up(trial.engine, specs, setup.events, trial.directory.engine_log, setup.pump)

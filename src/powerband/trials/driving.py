@@ -1,0 +1,116 @@
+"""Takes a driver from go to its last word: the loop of a trial and of `powerband load`.
+
+In: a driver that is ready to go. Out: its phases, and its intervals as they come. Not here: when a warm-up has lasted
+long enough (`trial.py`), and what a driver is (`loads/driver.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from powerband.loads.driver import Driver
+from powerband.model.warmup import WarmupSeries
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_process import Pump
+from powerband.wire.specs import Go, StartMeasure
+
+GO_LEAD_NS = 2_000_000
+GO_LEAD_PER_ENGINE_NS = 500_000
+REPORT_SLACK_S = 10.0  # for an event that is due: a busy machine reports late
+GATHER_S = 0.02  # lines are read so often: the control plane shares CPUs with the engines
+
+
+def go_lead_ns(engines: int) -> int:
+    """The time from a command to the instant that it names. Engines get a command one after the other, and the last
+    must have read it before that instant: 2 ms reach one engine on a busy machine, each further one takes 0.5 ms."""
+    return GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * engines
+
+
+class DriveLoop:
+    """Pumps the lines of a driver. `check` is called after each, and ends the loop by raising. `on_intervals` gets the
+    driver's intervals as they come, so many at once."""
+
+    def __init__(
+        self,
+        pump: Pump,
+        driver: Driver,
+        *,
+        on_intervals: Callable[[list[FleetInterval]], None],
+        intervals_at_once: int = 1,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.driver = driver
+        self._pump = pump
+        self._on_intervals = on_intervals
+        self._at_once = intervals_at_once
+        self._check = check
+        self._handed_on = 0
+
+    def go(self) -> int:
+        """Starts the load; returns the instant when it starts, or when it started by itself."""
+        go_ns = self.driver.begun_ns
+        if go_ns is None:
+            go_ns = self._soon_ns()
+        self.driver.send(Go(at_ns=go_ns))
+        return go_ns
+
+    def start_window(self) -> None:
+        self.driver.send(StartMeasure(at_ns=self._soon_ns()))
+
+    def wait(self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True) -> bool:
+        """Pumps until `done()` or the driver has finished; False if that took longer than `timeout_s`. Raises
+        TrialInterrupted on a stop request, TrialFailed."""
+
+        def passed() -> bool:
+            self._check()
+            self.driver.look()
+            self._hand_on()
+            return self.driver.finished or done()
+
+        return self._pump.wait(passed, timeout_s, stoppable=stoppable, gather_s=GATHER_S)
+
+    def wait_until(self, at_ns: int) -> None:
+        """Pumps until this instant of the monotonic clock, or until the driver has finished."""
+        self.wait(lambda: time.monotonic_ns() >= at_ns, (at_ns - time.monotonic_ns()) / 1e9)
+
+    def wait_for_phase(self, phase: str, timeout_s: float) -> int | None:
+        """When the phase began; None where the driver finished without it. Raises TrialFailed where it is overdue."""
+        if not self.wait(lambda: phase in self.driver.phases, timeout_s):
+            raise self.driver.overdue(f"enter the phase {phase}")
+        return self.driver.phases.get(phase)
+
+    def wait_for_end(self, timeout_s: float, *, stoppable: bool = True) -> bool:
+        """Pumps until the driver has said its last word; False where it did not in time."""
+        return self.wait(lambda: False, timeout_s, stoppable=stoppable)
+
+    def _soon_ns(self) -> int:
+        return time.monotonic_ns() + go_lead_ns(len(self.driver.pids))
+
+    def _hand_on(self) -> None:
+        intervals = self.driver.intervals
+        while len(intervals) - self._handed_on >= self._at_once:
+            recent = intervals[self._handed_on : self._handed_on + self._at_once]
+            self._handed_on += self._at_once
+            self._on_intervals(recent)
+
+
+def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
+    """Rate of ok requests per second, their mean response time in ns (None where none is known), in flight at the
+    end."""
+    length_ns = intervals[-1].end_ns - intervals[0].start_ns
+    ok = sum(interval.ok for interval in intervals)
+    timed = [each for each in intervals if each.ok and not math.isnan(each.response_time_ns_mean)]
+    time_ns = sum(interval.response_time_ns_mean * interval.ok for interval in timed)
+    return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
+
+
+def series_of(intervals: list[FleetInterval], go_ns: int) -> WarmupSeries:
+    last = intervals[-1]
+    return WarmupSeries(
+        interval_s=(last.end_ns - last.start_ns) / 1e9,
+        rate_per_s=tuple(interval.rate_per_s for interval in intervals),
+        response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
+        elapsed_s=(last.end_ns - go_ns) / 1e9,
+    )

@@ -1,0 +1,22 @@
+"""The numbers of the log line that `subject.last_words` matches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from powerband.base.logs import final_figures
+from powerband.loads.driver import TrialSetup
+from powerband.trials.instruments.instrument import Instrument
+
+
+class LastWords(Instrument):
+    """Reads the subject's log once the subject is gone."""
+
+    name = "last words"
+
+    def __init__(self, setup: TrialSetup) -> None:
+        self._setup = setup
+
+    def record(self) -> dict[str, Any]:
+        pattern = self._setup.experiment.subject.last_words
+        return {"last_words": final_figures(self._setup.directory.log, pattern)}

@@ -1,0 +1,121 @@
+"""The loop from go to the last word, with a driver whose reports are made up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.driving import GO_LEAD_NS, GO_LEAD_PER_ENGINE_NS, DriveLoop, go_lead_ns
+from powerband.wire.message import Wire
+from powerband.wire.specs import Go, StartMeasure
+
+MS = 1_000_000
+
+
+class FakeDriver:
+    """Reports all its intervals at the first look; with fewer than `lasts` it never finishes."""
+
+    def __init__(self, engines: int = 1, reports: int = 5, lasts: int = 5) -> None:
+        self.intervals: list[FleetInterval] = []
+        self.phases: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.summaries: tuple[dict[str, Any], ...] = ()
+        self.begun_ns: int | None = None
+        self.pids = list(range(engines))
+        self.sent: list[Wire] = []
+        self.reports = reports
+        self.lasts = lasts
+
+    @property
+    def finished(self) -> bool:
+        return len(self.intervals) >= self.lasts
+
+    def look(self) -> None:
+        for at in range(len(self.intervals), self.reports):
+            self.intervals.append(FleetInterval(at * 100 * MS, (at + 1) * 100 * MS, 1, 1, 1.0, 0))
+
+    def send(self, command: Wire) -> None:
+        self.sent.append(command)
+
+    def overdue(self, what: str) -> TrialFailed:
+        return TrialFailed(Code.ENGINE_FAILED, what)
+
+    def check_begun(self) -> None: ...
+
+    def check_ended(self) -> None: ...
+
+    def record(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.fixture
+def pump() -> Iterator[Pump]:
+    stop = StopRequest()
+    with Pump(stop) as made:
+        yield made
+    stop.close()
+
+
+def ignored(_intervals: list[FleetInterval]) -> None: ...
+
+
+def test_go_leaves_time_to_reach_each_engine() -> None:
+    assert go_lead_ns(1) == 2_500_000
+    assert go_lead_ns(64) - go_lead_ns(63) == GO_LEAD_PER_ENGINE_NS
+    assert go_lead_ns(0) == GO_LEAD_NS
+
+
+@pytest.mark.parametrize("engines", [1, 64])
+def test_commands_name_an_instant_that_lies_ahead_by_the_lead(pump: Pump, engines: int) -> None:
+    driver = FakeDriver(engines)
+    loop = DriveLoop(pump, driver, on_intervals=ignored)
+    before_ns = time.monotonic_ns()
+    go_ns = loop.go()
+    loop.start_window()
+    after_ns = time.monotonic_ns()
+    go, window = driver.sent
+    assert isinstance(go, Go) and isinstance(window, StartMeasure)
+    assert go.at_ns == go_ns
+    assert before_ns + go_lead_ns(engines) <= go.at_ns <= window.at_ns <= after_ns + go_lead_ns(engines)
+
+
+def test_a_driver_that_began_by_itself_keeps_its_beginning(pump: Pump) -> None:
+    driver = FakeDriver()
+    driver.begun_ns = 5
+    assert DriveLoop(pump, driver, on_intervals=ignored).go() == 5
+    assert driver.sent == [Go(at_ns=5)]
+
+
+def test_intervals_are_handed_on_so_many_at_once_and_in_order(pump: Pump) -> None:
+    driver, handed = FakeDriver(), []
+    loop = DriveLoop(pump, driver, on_intervals=handed.append, intervals_at_once=2)
+    assert loop.wait_for_end(5.0)
+    assert [[interval.start_ns // (100 * MS) for interval in each] for each in handed] == [[0, 1], [2, 3]]
+
+
+def test_a_phase_is_waited_for_and_a_late_one_is_a_failure(pump: Pump) -> None:
+    driver = FakeDriver(lasts=6)
+    driver.phases["measure"] = 7
+    loop = DriveLoop(pump, driver, on_intervals=ignored)
+    assert loop.wait_for_phase("measure", 1.0) == 7
+    with pytest.raises(TrialFailed, match="enter the phase drain"):
+        loop.wait_for_phase("drain", 0.01)
+    driver.lasts = 0
+    assert loop.wait_for_phase("drain", 1.0) is None, "it finished without that phase"
+
+
+def test_the_check_ends_the_loop(pump: Pump) -> None:
+    def check() -> None:
+        raise TrialFailed(Code.DIED, "gone")
+
+    loop = DriveLoop(pump, FakeDriver(), on_intervals=ignored, check=check)
+    with pytest.raises(TrialFailed, match="gone"):
+        loop.wait_for_end(1.0)
