@@ -20,7 +20,7 @@ from pathlib import Path
 from powerband.processes.engine_process import Pump
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.instruments.link import Link, link_up
-from powerband.wire.link import LinkSpec
+from powerband.wire.link_messages import LinkSpec
 
 TRIPS = 400
 STREAM_S = 2.0

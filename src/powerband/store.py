@@ -24,6 +24,7 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import TrialSpec
+from powerband.wire.load_events import RecordedSummary
 
 RECORD_FORMAT = 1
 _FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it are missing from older ones
@@ -78,7 +79,7 @@ class TrialRecord:
     monotonic_ns: int
     phases: Mapping[str, int]
     warmup_ended_by: str | None  # steady | limit | fixed
-    engines: tuple[Mapping[str, Any], ...] = ()
+    engines: tuple[RecordedSummary, ...] = ()
     subject: Mapping[str, Any] = field(default_factory=dict)
     cpus: Mapping[str, list[int]] = field(default_factory=dict)
     cpu_quota: float | None = None
@@ -178,10 +179,12 @@ class TrialDir:
                 "`powerband resume` runs that trial again"
             ) from error
 
-    def read_events(self) -> Iterator[dict[str, Any]]:
+    def read_events(self) -> Iterator[Any]:
+        """Events of engines; `wire/load_events.py` has the types of those that are read."""
         return read_json_lines(self.events)
 
-    def read_probe(self) -> Iterator[dict[str, Any]]:
+    def read_probe(self) -> Iterator[Any]:
+        """Events of the probe, as in `wire/probe_events.py`."""
         return read_json_lines(self.probe)
 
     def read_snapshots(self) -> dict[tuple[str, int], str]:

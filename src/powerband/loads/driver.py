@@ -7,7 +7,6 @@ Not here: the loop that takes a driver from go to its last word (`trials/driving
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.store import TrialDir
+from powerband.wire.load_events import RecordedSummary
 from powerband.wire.message import Wire
 
 
@@ -47,7 +47,7 @@ class Driver(Protocol):
     def finished(self) -> bool: ...
 
     @property
-    def summaries(self) -> tuple[Mapping[str, Any], ...]:
+    def summaries(self) -> tuple[RecordedSummary, ...]:
         """The `summary` of each engine, where it has reported it."""
 
     def look(self) -> None:

@@ -12,7 +12,7 @@ import resource
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from powerband.processes.answered import check_answered, check_joined, check_mea
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan
+from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan, RecordedSummary
 from powerband.wire.message import ErrorEvent, Wire, kind_of
 from powerband.wire.specs import LoadSpec
 
@@ -128,7 +128,7 @@ class EngineFleet:
         self._processes: list[EngineProcess] = []
         self._armed = [False] * size
         self._ended = [False] * size
-        self._summaries: list[Mapping[str, Any] | None] = [None] * size
+        self._summaries: list[RecordedSummary | None] = [None] * size
 
     def attach(self, process: EngineProcess, spec: LoadSpec, pump: Pump) -> None:
         index = len(self._processes)
@@ -150,7 +150,7 @@ class EngineFleet:
         return all(self._ended)
 
     @property
-    def summaries(self) -> tuple[Mapping[str, Any], ...]:
+    def summaries(self) -> tuple[RecordedSummary, ...]:
         """The `summary` events so far, in engine order."""
         return tuple(summary for summary in self._summaries if summary is not None)
 

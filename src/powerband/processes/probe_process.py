@@ -17,7 +17,7 @@ from powerband.processes.engine_process import EngineProcess, Pump, describe_sta
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.wire.message import ErrorEvent, kind_of
-from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Launched
+from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
 from powerband.wire.specs import ProbeSpec, Stop, WatchAlso
 
 LAUNCH_TIMEOUT_S = 20.0
@@ -49,12 +49,12 @@ class RunningProbe:
         """Of the process that all of the subject descends from."""
         return self._process.pid
 
-    def jvms(self) -> list[dict[str, Any]]:
+    def jvms(self) -> list[Jvm]:
         """What each JVM of the subject last told of itself (the probe's `jvm` event), the latest last. Those that have
         been silent while others told are gone."""
-        latest: dict[int, dict[str, Any]] = {}
+        latest: dict[int, Jvm] = {}
         for line in self._jvm_lines:
-            told = json.loads(line)
+            told: Jvm = json.loads(line)
             latest.pop(told["pid"], None)
             latest[told["pid"]] = told
         newest_ns = max((told["at_ns"] for told in latest.values()), default=0)

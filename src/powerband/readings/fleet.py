@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from powerband.readings.histogram import bounds, decode, merge
+from powerband.wire.load_events import RecordedCounts, RecordedSummary
 
 SECOND_NS = 1e9
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -99,7 +99,7 @@ class MergedFleet:
     threads: int
     """Engine threads, each an event loop."""
     connections_opened: int
-    summaries: tuple[Mapping[str, Any], ...]
+    summaries: tuple[RecordedSummary, ...]
 
     @property
     def window_s(self) -> float:
@@ -122,7 +122,7 @@ class MergedFleet:
         return MergedTimes(summary["connections"]["connect_time_ns"] for summary in self.summaries)
 
 
-def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> MergedFleet | None:
+def merge_fleet(summaries: Sequence[RecordedSummary]) -> MergedFleet | None:
     """The merged summaries; None if no engine reported, or none reached its measured window."""
     reached = [s for s in summaries if s["measure_end_ns"] > s["measure_start_ns"] > 0]
     if not reached:
@@ -163,7 +163,7 @@ def merge_fleet(summaries: Sequence[Mapping[str, Any]]) -> MergedFleet | None:
     )
 
 
-def _add(parts: Iterable[Mapping[str, Any]]) -> RequestCounts:
+def _add(parts: Iterable[RecordedCounts]) -> RequestCounts:
     parts = list(parts)
     return RequestCounts(
         scheduled=sum(part["scheduled"] for part in parts),

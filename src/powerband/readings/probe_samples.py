@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from powerband.wire.probe_events import Jvm, Sample, Scrape, ScrapeFailed, Statsd, Threads
+
 MANY_THREADS = 64
 PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
 READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
@@ -82,7 +84,7 @@ class ProbeSamples:
 
     trees: Mapping[str, Counters]
     host: Counters
-    threads: tuple[Mapping[str, Any], ...]
+    threads: tuple[Threads, ...]
     """The `threads` events, in order."""
     own_cores: float
     """The probe's own CPU over its life, in cores."""
@@ -91,7 +93,7 @@ class ProbeSamples:
     scrapes: Counters | None = None
     """The server's own series, from its metrics page and from the StatsD sink: a field for each, with its name on the
     page."""
-    scrapes_failed: tuple[Mapping[str, Any], ...] = ()
+    scrapes_failed: tuple[ScrapeFailed, ...] = ()
     on_page: frozenset[str] = frozenset()
     """The own series that are on the server's page; the others arrive by StatsD."""
 
@@ -100,14 +102,14 @@ class ProbeSamples:
         return [tree for name, tree in self.trees.items() if name.split("-")[0] == prefix]
 
 
-def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
+def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
     """The probe's samples; None if it took none."""
     trees: dict[str, _Readings] = {}
     host = _Readings()
-    threads: list[Mapping[str, Any]] = []
-    jvms: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
-    readings: list[Mapping[str, Any]] = []
-    failed: list[Mapping[str, Any]] = []
+    threads: list[Threads] = []
+    jvms: dict[int, list[Jvm]] = {}
+    readings: list[Scrape | Statsd] = []
+    failed: list[ScrapeFailed] = []
     hello_ns: int | None = None
     own_cores = 0.0
     for event in events:
@@ -115,13 +117,14 @@ def read_probe(events: Iterable[Mapping[str, Any]]) -> ProbeSamples | None:
             case "hello":
                 hello_ns = event["monotonic_ns"]
             case "sample":
-                for tree in event["trees"]:
-                    trees.setdefault(tree["name"], _Readings()).add(event["at_ns"], tree)
-                host.add(event["at_ns"], event["host"])
+                sample: Sample = event
+                for tree in sample["trees"]:
+                    trees.setdefault(tree["name"], _Readings()).add(sample["at_ns"], tree)
+                host.add(sample["at_ns"], sample["host"])
             case "threads":
                 threads.append(event)
             case "jvm":
-                jvms.setdefault(event["pid"], []).append((event["at_ns"], event))
+                jvms.setdefault(event["pid"], []).append(event)
             case "scrape" | "statsd":
                 readings.append(event)
             case "scrape_failed":
@@ -168,15 +171,15 @@ class _Readings:
         return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
 
 
-def _jvm(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Counters:
+def _jvm(rows: Sequence[Jvm]) -> Counters:
     """Figures of one JVM over time."""
     gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
-    fields = {name: np.array([row.get(name) for _, row in rows], dtype=float) for name in gauges}
+    fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in gauges}
     used = fields["heap_used_bytes_now"]
     used[used == 0] = np.nan  # not reported yet: some collectors report only at their first collection
-    for name, key in (("gc_count", "count"), ("gc_ns", "time_ns")):
-        fields[name] = np.array([sum(each[key] for each in row["collectors"]) for _, row in rows], dtype=float)
-    return Counters(at_ns=np.array([at for at, _ in rows], dtype=float), fields=fields)
+    fields["gc_count"] = np.array([sum(each["count"] for each in row["collectors"]) for row in rows], dtype=float)
+    fields["gc_ns"] = np.array([sum(each["time_ns"] for each in row["collectors"]) for row in rows], dtype=float)
+    return Counters(at_ns=np.array([row["at_ns"] for row in rows], dtype=float), fields=fields)
 
 
 def own_readings(readings: Sequence[Mapping[str, Any]]) -> Counters | None:

@@ -24,7 +24,7 @@ from powerband.processes.host import usable_cores
 from powerband.store import RunDir
 from powerband.trials.instruments.link import Link, check_link, link_up
 from powerband.trials.postgresql import DATABASE, USER, Cluster, cluster_up
-from powerband.wire.link import LinkSpec
+from powerband.wire.link_messages import LinkSpec
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,23 @@
-"""Events of `powerband-engine load`: what an engine process says of its load, a line each."""
+"""Events of `powerband-engine load`: what an engine process says of its load, a line each.
+
+Two drivers that stand in for engines make the models; the typed dicts below them are the same events as JSON, whose
+shape a type checker knows at no cost at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import (
+    Annotated,
+    Literal,
+    NotRequired,  # pydantic takes those of typing from Python 3.12 on only
+    cast,
+    get_args,
+)
 
 from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
 
-from powerband.wire.message import Count, ErrorEvent, Hello, Wire
+from powerband.wire.message import Count, ErrorEvent, Hello, Wire, as_message
 
 PhaseName = Literal["warmup", "measure", "drain"]
 Outcome = Literal[
@@ -29,6 +39,7 @@ Outcome = Literal[
     "violation",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OutcomeName = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 Outcomes = Mapping[Outcome, Count]
 
 
@@ -79,7 +90,8 @@ class Counts(Wire):
     outcomes: Outcomes
 
 
-class Times(Wire):
+@as_message
+class Times(TypedDict):
     """Histograms, base64 of HdrHistogram V2-deflate, ns."""
 
     response_time_ns: str
@@ -111,7 +123,8 @@ class Window(Wire):
     unanswered: Count
 
 
-class Connections(Wire):
+@as_message
+class Connections(TypedDict):
     opened: Count
     failed: Count
     closed_by_peer: Count
@@ -119,14 +132,15 @@ class Connections(Wire):
     connect_time_ns: str
 
 
-class WebSocketSummary(Wire):
+@as_message
+class WebSocketSummary(TypedDict):
     """Of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
     `tallies`: the highest count that an answer held, by label."""
 
     joins_started: Count
     joined: Count
     rejoined: Count
-    joins_failed: Outcomes
+    joins_failed: Mapping[OutcomeName, Count]
     join_time_ns: str
     drops: dict[str, Count]
     close_codes: dict[str, Count]
@@ -161,6 +175,88 @@ class Summary(Wire):
     max_rss_bytes: Count
     rejected_statuses: Mapping[str, Count] = {}
     websocket: WebSocketSummary | None = None
+    ended_by: str
+
+    def recorded(self) -> RecordedSummary:
+        return cast(RecordedSummary, self.model_dump(mode="json", exclude_none=True))
+
+
+# --- as they are read back: JSON, which is what events.jsonl and record.json hold ------------------------------------
+
+
+class RecordedInterval(TypedDict):
+    """An `Interval`, with the number of the engine that said it."""
+
+    engine: NotRequired[int]
+    type: Literal["interval"]
+    start_ns: int
+    end_ns: int
+    phase: PhaseName
+    scheduled: int
+    sent: int
+    dropped: int
+    outcomes: Mapping[str, int]
+    in_flight_now: int
+    connections_now: int
+    users_now: int
+    response_time_ns_sum: int
+    response_time_ns_max: int
+    service_time_ns_sum: int
+    send_lag_ns_max: int
+    cpu_ns: int
+    response_time_ns: NotRequired[str | None]
+    joined_now: NotRequired[int | None]
+    drops: NotRequired[int | None]
+    joins_failed: NotRequired[int | None]
+    delivered: NotRequired[int | None]
+
+
+class RecordedCounts(TypedDict):
+    scheduled: int
+    sent: int
+    dropped: int
+    outcomes: Mapping[str, int]
+
+
+class RecordedStep(TypedDict):
+    name: str
+    outcomes: Mapping[str, int]
+    response_time_ns: str
+    service_time_ns: str
+
+
+class RecordedWindow(TypedDict):
+    outcomes: Mapping[str, int]
+    bytes_received: int
+    bytes_sent: int
+    time_in_system_ns_sum: int
+    think_ns_sum: int
+    user_ns: int
+    carried_in_ns_sum: int
+    carried_out_ns_sum: int
+    unanswered: int
+
+
+class RecordedSummary(TypedDict):
+    """A `Summary`."""
+
+    type: Literal["summary"]
+    go_ns: int
+    measure_start_ns: int
+    measure_end_ns: int
+    end_ns: int
+    total: RecordedCounts
+    cohort: RecordedCounts
+    cohort_times: Mapping[str, str]
+    steps: list[RecordedStep]
+    window: RecordedWindow
+    connections: Connections
+    cpu_user_ns: int
+    cpu_system_ns: int
+    thread_cpu_ns: list[int]
+    max_rss_bytes: int
+    rejected_statuses: NotRequired[Mapping[str, int]]
+    websocket: NotRequired[WebSocketSummary]
     ended_by: str
 
 

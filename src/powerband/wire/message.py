@@ -7,17 +7,24 @@ which every process of one host shares.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, with_config
+from pydantic_core import to_json
 
 PROTOCOL = 1
 
 
-class Wire(BaseModel):
-    """Base of all messages: exact types, unknown keys refused, values never change."""
+_MESSAGE = ConfigDict(frozen=True, extra="forbid", strict=True)
+as_message = with_config(_MESSAGE)
+"""Makes a typed dict a message, or a part of one, that is validated like a `Wire`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+class Wire(BaseModel):
+    """Base of all messages that are decoded: exact types, unknown keys refused, values never change."""
+
+    model_config = _MESSAGE
 
 
 Count = Annotated[int, Field(ge=0, lt=2**64)]
@@ -52,6 +59,6 @@ def kind_of(line: bytes) -> str:
     return line[len(_TYPE) : line.find(b'"', len(_TYPE))].decode("ascii", "replace")
 
 
-def encode(message: Wire) -> bytes:
+def encode(message: Wire | Mapping[str, object]) -> bytes:
     """One line, newline included; absent values are left out."""
-    return message.model_dump_json(exclude_none=True).encode() + b"\n"
+    return to_json(message, exclude_none=True, inf_nan_mode="null") + b"\n"

@@ -1,13 +1,22 @@
-"""Events of `powerband-engine probe`: the life of a subject, and samples of its processes, threads, JVMs and series."""
+"""Events of `powerband-engine probe`: the life of a subject, and samples of its processes, threads, JVMs and series.
+
+The few events of its life are decoded; samples are read back as the JSON that they are, so they are typed dicts, which
+cost nothing at run time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import (
+    Annotated,
+    Literal,
+    NotRequired,  # pydantic takes those of typing from Python 3.12 on only
+)
 
 from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
 
-from powerband.wire.message import Count, ErrorEvent, Hello, Wire
+from powerband.wire.message import Count, ErrorEvent, Hello, Wire, as_message
 
 
 class Launched(Wire):
@@ -17,27 +26,29 @@ class Launched(Wire):
     at_ns: Count
 
 
-class TreeSample(Wire):
+@as_message
+class TreeSample(TypedDict):
     name: str
     processes_now: Count
     threads_now: Count
-    threads_started: Count | None = None
+    threads_started: NotRequired[Count | None]
     cpu_user_ns: Count
     cpu_system_ns: Count
     rss_bytes_now: Count
-    pss_bytes_now: Count | None = None
-    context_switches: Count | None = None
+    pss_bytes_now: NotRequired[Count | None]
+    context_switches: NotRequired[Count | None]
     voluntary_switches: Count
     involuntary_switches: Count
     run_wait_ns: Count
     minor_faults: Count
     major_faults: Count
     descriptors_now: Count
-    descriptors_left_now: Count | None = None
+    descriptors_left_now: NotRequired[Count | None]
     sockets_now: Count
 
 
-class HostSample(Wire):
+@as_message
+class HostSample(TypedDict):
     """CPU times are those of the spec's `host_cpus`; everything else is the whole host's."""
 
     cpu_busy_ns: Count
@@ -48,26 +59,28 @@ class HostSample(Wire):
     runnable_now: Count
     load_average_1m: float
     memory_available_bytes_now: Count
-    psi_cpu_some_ns: Count | None = None
-    psi_memory_some_ns: Count | None = None
-    psi_io_some_ns: Count | None = None
+    psi_cpu_some_ns: NotRequired[Count | None]
+    psi_memory_some_ns: NotRequired[Count | None]
+    psi_io_some_ns: NotRequired[Count | None]
     listen_overflows: Count
     listen_drops: Count
     accept_queue_now: Count
     accept_queue_limit: Count
 
 
-class Sample(Wire):
+@as_message
+class Sample(TypedDict):
     type: Literal["sample"]
     at_ns: Count
-    trees: tuple[TreeSample, ...]
+    trees: list[TreeSample]
     host: HostSample
 
 
 WaitKind = Literal["lock", "sleep", "socket", "poll", "disk", "memory", "other"]
 
 
-class PoolSample(Wire):
+@as_message
+class PoolSample(TypedDict):
     """Counters are cumulative; `blocked_on_samples` too: observations of a blocked thread by what it waited on (a
     kind's growth over the growth of all is its share of the blocked time; empty where the kernel does not tell).
     `on_cpu_ns_max`: the most that one thread ran since the last event. Recordings of older engines have neither."""
@@ -81,11 +94,12 @@ class PoolSample(Wire):
     involuntary_switches: Count
     states_now: Mapping[str, Count]
     wait_channels_now: Mapping[str, Count]
-    blocked_on_samples: Mapping[WaitKind, Count] = {}
-    on_cpu_ns_max: Count = 0
+    blocked_on_samples: NotRequired[Mapping[WaitKind, Count]]
+    on_cpu_ns_max: NotRequired[Count]
 
 
-class ThreadSample(Wire):
+@as_message
+class ThreadSample(TypedDict):
     """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met."""
 
     tid: Count
@@ -95,23 +109,26 @@ class ThreadSample(Wire):
     switches: Count
 
 
-class Threads(Wire):
+@as_message
+class Threads(TypedDict):
     """`threads`: those that ran since the last event, the busiest first."""
 
     type: Literal["threads"]
     at_ns: Count
     tree: str
-    pools: tuple[PoolSample, ...]
-    threads: tuple[ThreadSample, ...] = ()
+    pools: list[PoolSample]
+    threads: NotRequired[list[ThreadSample]]
 
 
-class Collector(Wire):
+@as_message
+class Collector(TypedDict):
     name: str
     count: Count
     time_ns: Count
 
 
-class Jvm(Wire):
+@as_message
+class Jvm(TypedDict):
     """One JVM of the launched tree, as it tells of itself."""
 
     type: Literal["jvm"]
@@ -120,15 +137,16 @@ class Jvm(Wire):
     pid: Count
     heap_used_bytes_now: Count
     heap_committed_bytes_now: Count
-    collectors: tuple[Collector, ...]
-    safepoint_ns: Count | None = None
+    collectors: list[Collector]
+    safepoint_ns: NotRequired[Count | None]
     threads_live_now: Count
     threads_daemon_now: Count
     threads_peak: Count
     threads_started: Count
 
 
-class Scrape(Wire):
+@as_message
+class Scrape(TypedDict):
     """One reading of the metrics page: values by series, as on the page."""
 
     type: Literal["scrape"]
@@ -137,14 +155,16 @@ class Scrape(Wire):
     values: Mapping[str, float]
 
 
-class ScrapeFailed(Wire):
+@as_message
+class ScrapeFailed(TypedDict):
     type: Literal["scrape_failed"]
     at_ns: Count
     took_ns: Count
     reason: str
 
 
-class Statsd(Wire):
+@as_message
+class Statsd(TypedDict):
     """What the sink has taken in since the start: values by series, named as on a Prometheus page; `updates`: values
     accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
 

@@ -18,7 +18,7 @@ from powerband.processes.stop_request import StopRequest
 from powerband.trials.instruments import link
 from powerband.trials.instruments.link import check_link, link_up
 from powerband.trials.services import Services
-from powerband.wire.link import LinkSpec
+from powerband.wire.link_messages import LinkSpec
 
 CARRIED = {"packets": 5, "bytes": 500, "dropped": 1, "missed": 0}
 UP = {"type": "up", "at_ns": 1, "pid": 7, "form": "bridge", "queue_bytes": 9,

@@ -12,7 +12,6 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +25,9 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.requests import connection_to
 from powerband.processes.subject_process import COUNTER_EVERY_NS
-from powerband.wire.load_events import Connections, Counts, Interval, Summary, Times, Window
+from powerband.wire.load_events import Connections, Counts, Interval, RecordedSummary, Summary, Times, Window
 from powerband.wire.message import Wire, encode
+from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
 NAMES_SHOWN = 12
@@ -66,7 +66,7 @@ class Counted:
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
         self.seen: Counter[str] = Counter()
-        self.summaries: tuple[Mapping[str, Any], ...] = ()
+        self.summaries: tuple[RecordedSummary, ...] = ()
         self.pids: list[int] = []
         self.page: str | None = None
         """The subject's metrics page, asked for the names that it has where the counter is not among them."""
@@ -111,7 +111,7 @@ class Counted:
 
     def on_series(self, line: bytes) -> None:
         """A line of the probe about the subject's own series. Raises TrialFailed where the counter went back."""
-        event = json.loads(line)
+        event: Scrape | Statsd | ScrapeFailed = json.loads(line)
         if event["type"] == "scrape_failed":
             self._page_failed = event["reason"]
             return
@@ -122,9 +122,10 @@ class Counted:
                 return  # the same counter, told at other moments
         found = [value for field, value in event["values"].items() if self._series.covers(field)]
         if found:
-            self._on_page = event["type"] == "scrape"
             # A page is made somewhere between being asked for and being there.
-            self._read(_Reading(event["at_ns"] + event.get("took_ns", 0) // 2, math.fsum(found)))
+            took_ns = event.get("took_ns", 0) if event["type"] == "scrape" else 0
+            self._on_page = event["type"] == "scrape"
+            self._read(_Reading(event["at_ns"] + took_ns // 2, math.fsum(found)))
 
     def record(self) -> dict[str, Any]:
         return {}
@@ -285,7 +286,7 @@ class Counted:
             ended_by="time",
         )
         self._say(summary)
-        self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
+        self.summaries = (summary.recorded(),)
 
     def _say(self, event: Wire) -> None:
         """As a fleet's only engine would have."""

@@ -40,7 +40,7 @@ from powerband.processes.ports import pick_udp_port
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir
-from powerband.wire.load_events import Interval
+from powerband.wire.load_events import Interval, RecordedSummary
 from powerband.wire.message import Wire, encode
 from powerband.wire.probe_events import Exited
 from powerband.wire.specs import Go, Launch, ProbeSpec, StartMeasure
@@ -218,7 +218,7 @@ class JMeterLoad:
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
         self.seen: Counter[str] = Counter()
-        self.summaries: tuple[Mapping[str, Any], ...] = ()
+        self.summaries: tuple[RecordedSummary, ...] = ()
         self._keeper = keeper
         self._jmeter = jmeter
         self._plan = plan
@@ -359,7 +359,7 @@ class JMeterLoad:
         self._take(self._account.end())
         summary = self._account.summary()
         self._say(summary)
-        self.summaries = (summary.model_dump(mode="json", exclude_none=True),)
+        self.summaries = (summary.recorded(),)
 
     def _ended_early(self, ended: Exited) -> TrialFailed:
         if ended.exit_code != 0:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.fleet import MergedFleet, MergedTimes, RequestCounts
+from powerband.wire.load_events import RecordedInterval, RecordedSummary
 
 JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -57,7 +57,7 @@ class Crowd:
 
 
 def crowd_of(
-    summaries: Sequence[Mapping[str, Any]], intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet
+    summaries: Sequence[RecordedSummary], intervals: Iterable[RecordedInterval], fleet: MergedFleet
 ) -> Crowd | None:
     """None of a load without WebSockets."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
@@ -85,7 +85,7 @@ def crowd_of(
     )
 
 
-def _joined(intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet) -> tuple[int | None, float | None]:
+def _joined(intervals: Iterable[RecordedInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
     """At the start of the window, and on average over it; engines are added up."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}

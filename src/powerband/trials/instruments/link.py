@@ -23,7 +23,7 @@ from powerband.processes.engine_process import EngineProcess, Pump, describe_sta
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
-from powerband.wire import link as wire
+from powerband.wire import link_messages as wire
 from powerband.wire.message import ErrorEvent, encode
 from powerband.wire.specs import Stop
 
