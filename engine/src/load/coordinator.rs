@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::clock::{now_ns, process_use};
 use crate::contract::events::{LoadEvent, Summary};
 use crate::contract::spec::Command;
-use crate::load::input::{Input, Report};
+use crate::load::input::{Input, Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
 use crate::load::problem::Problem;
@@ -67,7 +67,7 @@ impl Run {
             gates: Vec::new(),
             threads: Vec::new(),
             inputs,
-            intervals: Intervals::new(count as usize, 0, plan.has_websockets()),
+            intervals: Intervals::new(count as usize, plan.has_websockets()),
             finals: (0..count).map(|_| None).collect(),
             go_ns: 0,
             measure_start_ns: u64::MAX,
@@ -87,7 +87,8 @@ impl Run {
         let internal = |what: &str, error: std::io::Error| Problem::new("internal", format!("{what}: {error}"));
         let os = |what: &'static str| move |code| internal(what, std::io::Error::from_raw_os_error(code));
         let wake = Arc::new(Wake::new().map_err(os("cannot make an eventfd"))?);
-        let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), wake.clone(), sender.clone())
+        let reports = Reports { worker: share.thread as usize, inputs: sender.clone() };
+        let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), wake.clone(), reports)
             .map_err(os("cannot make an event loop"))?;
         let (gate, opened) = channel();
         let cpus = self.plan.spec.cpus.clone();
@@ -117,8 +118,7 @@ impl Run {
         let warmup_end_ns = phases.warmup_ns.map_or(u64::MAX, |warmup_ns| self.go_ns.saturating_add(warmup_ns));
         self.begin_window(measure_at_ns.map_or(warmup_end_ns, |at_ns: u64| at_ns.max(self.go_ns)));
         let used = process_use();
-        self.intervals =
-            Intervals::new(self.finals.len(), used.cpu_user_ns + used.cpu_system_ns, self.plan.has_websockets());
+        self.intervals.begin(used.cpu_user_ns + used.cpu_system_ns);
         for gate in &self.gates {
             gate.send(self.go_ns).map_err(|_| Problem::new("internal", "an engine thread ended before the run"))?;
         }

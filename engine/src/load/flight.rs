@@ -1,4 +1,4 @@
-//! What is kept of a request while it has no answer. Where it is kept is the business of connections and sessions.
+//! A request on its way. Connections and sessions keep it while it has no answer.
 
 /// One request on its way; `step` carries whether it belongs to the cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub enum Input {
     Report(usize, Report),
 }
 
-/// What a worker reports.
+/// A report of a worker.
 pub enum Report {
     Interval(Box<Snapshot>),
     /// Closed model: every user has left, the last at this instant.
@@ -25,5 +25,15 @@ pub enum Report {
     Final(Box<Final>),
 }
 
-/// The workers' end of the channel.
-pub type Reports = Sender<Input>;
+/// A worker's end of the channel.
+pub struct Reports {
+    pub worker: usize,
+    pub inputs: Sender<Input>,
+}
+
+impl Reports {
+    /// The coordinator outlives its workers: if it has gone, the process is ending and nobody misses the report.
+    pub fn send(&self, report: Report) {
+        let _ = self.inputs.send(Input::Report(self.worker, report));
+    }
+}

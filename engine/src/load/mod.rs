@@ -1,6 +1,6 @@
 //! `powerband-engine load`: drives users or arrivals against a server and records what became of every request.
 //! A `LoadSpec` and `Command`s enter on stdin and `LoadEvent`s leave on stdout; with a URL it runs alone (`alone`) and prints a
-//! summary. Layers: `coordinator` > `worker` > `http1`, `messages`, `tls`, `recorder`, `arrivals`, `timers` > `sys`.
+//! summary. Layers: `coordinator` > `worker` (the loop) > its protocols > `http1`, `messages` (bytes), `recorder`, `timers`, `tls` > `sys`.
 
 mod alone;
 mod arrivals;

@@ -33,13 +33,13 @@ pub enum ProtocolPlan {
 }
 
 impl Plan {
-    /// Whether sends are scheduled ahead: arrivals, sends at a pace, or pauses of users.
+    /// True if sends are scheduled ahead: arrivals, sends at a pace, or pauses of users.
     pub fn schedules(&self) -> bool {
         matches!(self.spec.model, Model::Open { .. } | Model::Closed { pace: Some(_), .. })
             || self.pauses.iter().any(|pause| *pause != Duration::default())
     }
 
-    /// Whether users hold WebSockets, which are counted besides requests.
+    /// True if users hold WebSockets, which are counted besides requests.
     pub fn has_websockets(&self) -> bool {
         self.spec.connection.websocket.is_some()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a spec or a run, as an event and as an exit code.
+//! The problem that ends a run or keeps it from beginning: its kind, its text, and its exit code.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ pub const WRONG: u8 = 2;
 /// Exit code of a run that failed by the engine's own fault.
 const FAILED: u8 = 1;
 
-/// What is wrong, where, and what would be right.
+/// The text says what is wrong, where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// One of the kinds of `ErrorEvent`.

@@ -1,4 +1,4 @@
-//! What an event loop has to do later: user starts, and requests after a pause. A binary heap of 24-byte entries; no
+//! The timers of an event loop: user starts, and requests after a pause. A binary heap of 24-byte entries; no
 //! request timeouts (they are found by a sweep over the connections, which costs nothing per request).
 
 use std::cmp::{Ordering, Reverse};
@@ -11,9 +11,9 @@ pub struct Timer {
     pub pause_ns: u64,
     pub slot: u32,
     pub step: u16,
-    /// The user's start in the ramp: it arrives with this timer. Of a WebSocket: the user joins, or joins again.
+    /// The user starts with this timer, as its place in the ramp says; with a WebSocket it joins, or joins again.
     pub arrives: bool,
-    /// Of a WebSocket: which of the user's connections this belongs to, by the low bits of its slot's generation.
+    /// With a WebSocket: the connection of the user that this belongs to, by the low bits of its slot's generation.
     pub life: u8,
 }
 

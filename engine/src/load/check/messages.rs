@@ -12,7 +12,7 @@ use crate::load::messages::template::{self, ID};
 const LEAST_PACE_NS: u64 = 1_000;
 const LEAST_REJOIN_NS: u64 = 1_000_000;
 const MOST_MESSAGE_BYTES: u64 = 1 << 30;
-/// What the engine says itself in the opening handshake.
+/// Headers that the engine itself writes in the opening handshake.
 const OWN_HEADERS: [&str; 3] = ["host", "upgrade", "connection"];
 
 /// One step and its message.
@@ -101,7 +101,7 @@ fn check_json(at: &str, data: &str) -> Checked {
     }
 }
 
-/// Whether an answer can be told, and what is asked of it be checked.
+/// Checks that the answer of a step can be recognised, and that its checks apply to something.
 fn check_answer(path: &str, websocket: &WebSocket, message: &Message, step: &Step) -> Checked {
     if !step.answered {
         let unchecked = step.checks == Checks::default();

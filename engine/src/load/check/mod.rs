@@ -1,5 +1,5 @@
-//! Checks that a load can be run as its spec says. A `LoadSpec` enters, the first problem leaves, with the path of its field. Shape and
-//! types were checked by serde; addresses, files and limits of this machine are checked when the plan is made.
+//! Checks that a load can be run as its spec says. A `LoadSpec` enters, the first problem leaves, with the path of its field.
+//! Shape and types were checked by serde; addresses, files and limits of this machine are checked when the plan is made.
 
 mod fields;
 mod messages;

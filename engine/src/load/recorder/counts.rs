@@ -1,4 +1,4 @@
-//! Values that a recorder counts and `merge` adds up: nothing is decided here.
+//! The values that a recorder counts and `merge` adds up. Nothing is decided here.
 
 use crate::contract::events;
 use crate::contract::outcome::Outcome;
@@ -24,7 +24,7 @@ pub struct Counts {
     pub send_lag_ns_max: u64,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Of the outcomes, those of requests that were not intended in the window.
+    /// Outcomes of requests that were not intended in the window.
     pub not_cohort: u64,
     /// done - intended over all outcomes.
     pub time_in_system_ns_sum: u64,
@@ -108,12 +108,12 @@ pub struct ConnectionCounts {
     pub connect_time: Histogram,
 }
 
-/// What the edges of the window cut: requests in flight, and pauses under way.
+/// Requests in flight and pauses under way that the edges of the window cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// The sum of their ages at the start of the window.
     pub in_ns_sum: u64,
-    /// The same at its end.
+    /// The sum of their ages at its end.
     pub out_ns_sum: u64,
     /// Requests in flight at the start.
     pub in_flight_in: u64,

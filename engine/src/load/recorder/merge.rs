@@ -1,5 +1,5 @@
-//! From what the threads counted to what the wire says: intervals of all threads added up in order, and the summary. All by
-//! summing counts and merging histograms; nothing is averaged.
+//! Adds up the counts of all threads: intervals in their order, and the summary of the run. Counts are summed and histograms merged;
+//! nothing is averaged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,15 +9,15 @@ use crate::load::recorder::histogram::Histogram;
 use crate::load::recorder::websocket::WebSocketCounts;
 use crate::load::recorder::{Final, Snapshot};
 
-/// Adds up the intervals of the threads; one leaves when every thread that still runs has told its own.
+/// Adds up the intervals of the threads; one leaves when every thread that still runs has reported its own.
 pub struct Intervals {
-    /// Intervals told, by thread; `u64::MAX`: the thread has ended.
+    /// Intervals reported, by thread; `u64::MAX`: the thread has ended.
     told: Vec<u64>,
     /// The first of those waiting.
     first: u64,
     waiting: VecDeque<Pending>,
     last_cpu_ns: u64,
-    /// What only users with WebSockets do is told, too.
+    /// Whether events carry the counts that only users with WebSockets have.
     websocket: bool,
 }
 
@@ -27,9 +27,13 @@ struct Pending {
 }
 
 impl Intervals {
-    /// `cpu_ns`: what the process had used when the run began.
-    pub fn new(threads: usize, cpu_ns: u64, websocket: bool) -> Intervals {
-        Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: cpu_ns, websocket }
+    pub fn new(threads: usize, websocket: bool) -> Intervals {
+        Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: 0, websocket }
+    }
+
+    /// The run begins; `cpu_ns`: CPU time that the process has used so far.
+    pub fn begin(&mut self, cpu_ns: u64) {
+        self.last_cpu_ns = cpu_ns;
     }
 
     pub fn add(&mut self, thread: usize, snapshot: Snapshot) {
@@ -124,7 +128,7 @@ pub struct Span {
     pub measure_end_ns: u64,
 }
 
-/// The whole run out of its threads'. `with_websocket`: with what only users with WebSockets do.
+/// Sums the whole run. `with_websocket`: with the counts that only users with WebSockets have.
 pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, with_websocket: bool) -> Summary {
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };

@@ -1,4 +1,4 @@
-//! What one event loop counts: intervals, the whole run, the measured window, and the cohort of requests intended within
+//! The counts of one event loop: intervals, the whole run, the measured window, and the cohort of requests intended within
 //! the window with their times. Instants and outcomes enter in the order of the clock; `Snapshot`s leave at every edge,
 //! one `Final` at the end. Nothing is shared: threads are summed later (`merge`).
 
@@ -149,8 +149,8 @@ impl Recorder {
         self.sent_when_free(flight, flight.intended_ns);
     }
 
-    /// Of a message that had to wait for answers: the lag counts from the instant at which it was free to go, since the wait
-    /// before it is the server's doing.
+    /// Counts a message that may have waited for answers to others. Its lag counts from `free_ns`, when it could go: the server
+    /// caused the wait before that.
     #[inline]
     pub fn sent_when_free(&mut self, flight: &Flight, free_ns: u64) {
         let lag_ns = flight.sent_ns.saturating_sub(free_ns);
@@ -164,7 +164,7 @@ impl Recorder {
         }
     }
 
-    /// An arrival that found no room, given up at this instant. The steps it never reached were never scheduled.
+    /// Counts an arrival that found no room and was given up at this instant. The steps it never reached were never scheduled.
     pub fn dropped(&mut self, intended_ns: u64, now_ns: u64) {
         let cohort = self.scheduled(intended_ns);
         self.counts.dropped += 1;
@@ -203,7 +203,7 @@ impl Recorder {
         }
     }
 
-    /// An answer whose status was not accepted, counted over the whole run; its outcome is told to `done` or `join_failed`.
+    /// An answer whose status was not accepted, counted over the whole run; `done` or `join_failed` counts its outcome.
     #[cold]
     pub fn rejected(&mut self, status: u16) {
         *self.rejected.entry(status).or_default() += 1;
@@ -232,7 +232,7 @@ impl Recorder {
         self.counts.think_ns_sum += end_ns.saturating_sub(begin_ns);
     }
 
-    /// So many pauses end, which began at instants of this sum (it may wrap around).
+    /// Ends `count` pauses; the instants at which they began have this sum, which may wrap around.
     pub fn pauses_end(&mut self, count: u64, begin_ns_sum: u64, end_ns: u64) {
         self.pauses -= count;
         self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(begin_ns_sum);

@@ -1,5 +1,5 @@
-//! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock, counts. Nothing here
-//! depends on the bytes that are sent.
+//! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock, counts.
+//! Nothing here depends on the bytes that are sent.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::clock::{now_ns, wall_ns};
 use crate::contract::events::Phase;
 use crate::contract::outcome::Outcome;
 use crate::contract::spec::Model;
-use crate::load::input::{Input, Report, Reports};
+use crate::load::input::{Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
 use crate::load::recorder::Recorder;
@@ -104,7 +104,7 @@ impl Core {
                 }
                 self.all_left = self.slots.is_empty();
                 if self.all_left {
-                    self.report(Report::AllLeft(go_ns));
+                    self.reports.send(Report::AllLeft(go_ns));
                 }
             }
             Model::Open { .. } => {
@@ -178,8 +178,7 @@ impl Core {
     fn close_intervals(&mut self) {
         let phase_ended = self.recorder.pass(self.done_ns);
         for snapshot in self.recorder.take_snapshots() {
-            // The coordinator outlives its workers; if it has gone, the process is ending.
-            let _ = self.reports.send(Input::Report(self.share.thread as usize, Report::Interval(Box::new(snapshot))));
+            self.reports.send(Report::Interval(Box::new(snapshot)));
         }
         if phase_ended && !self.draining && matches!(self.recorder.phase(), Some(Phase::Drain) | None) {
             self.draining = true;
@@ -271,22 +270,17 @@ impl Core {
     pub fn report_if_all_left(&mut self) {
         if self.recorder.users() == 0 && self.timers.is_empty() && !self.all_left && !self.draining {
             self.all_left = true;
-            self.report(Report::AllLeft(self.now_ns));
+            self.reports.send(Report::AllLeft(self.now_ns));
         }
-    }
-
-    fn report(&self, report: Report) {
-        let _ = self.reports.send(Input::Report(self.share.thread as usize, report));
     }
 
     /// Closes the counts, and reports them.
     pub fn finish(self, end_ns: u64) {
-        let thread = self.share.thread as usize;
         let (snapshots, report) = self.recorder.finish(end_ns);
         for snapshot in snapshots {
-            let _ = self.reports.send(Input::Report(thread, Report::Interval(Box::new(snapshot))));
+            self.reports.send(Report::Interval(Box::new(snapshot)));
         }
-        let _ = self.reports.send(Input::Report(thread, Report::Final(Box::new(report))));
+        self.reports.send(Report::Final(Box::new(report)));
     }
 }
 

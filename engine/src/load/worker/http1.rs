@@ -1,4 +1,4 @@
-//! HTTP/1: requests are written, responses are read, and every way in which that fails. Users and arrivals go through their `lanes`.
+//! HTTP/1 as a protocol of the event loop: requests are written, responses are read, and every way in which that fails.
 //! One read and one write per request: sockets are registered once, edge-triggered; a read that did not fill the buffer has
 //! emptied the socket; a response that ends is followed by the next request at once.
 

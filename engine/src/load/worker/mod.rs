@@ -1,6 +1,6 @@
 //! One event loop: an engine thread's users or arrivals, their connections, timers and counts, shared with nobody. It learns of
 //! edges through `Edges` and is woken through an eventfd; it reports through a channel at every edge.
-//! What all protocols share is `core`; what bytes are sent when is the `Protocol`'s. This file is the loop itself.
+//! `core` holds the state that all protocols share; a `Protocol` decides which bytes are sent when. This file is the loop itself.
 
 mod core;
 mod http1;
@@ -177,7 +177,7 @@ impl<P: Protocol> Worker<P> {
         count
     }
 
-    /// Whether nobody waits for the engine.
+    /// True if no server waits for the engine.
     fn may_nap(&self) -> bool {
         self.core.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.core.recorder.in_flight() > 0)
     }

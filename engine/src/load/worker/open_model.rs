@@ -49,8 +49,8 @@ impl OpenModel {
         intended_ns
     }
 
-    /// Begins an arrival on a slot: an idle one, else a new one, else one with room behind other requests. None: as many are under
-    /// way as there may be.
+    /// Begins an arrival on a slot: an idle one, else a new one, else one with room behind other requests. None: too many are
+    /// under way.
     pub fn begin(&mut self, slots: &mut Vec<Slot>) -> Option<usize> {
         if self.active >= self.active_max {
             return None;

@@ -1,6 +1,6 @@
-//! The protocol of a load, as the event loop sees it. The loop owns sockets, TLS records, timers, slots, phases and counts (`Core`); a
-//! protocol owns its own state, one value for all connections of a thread, and decides what is written when, what bytes mean and
-//! when a user is done. The loop is compiled once for each protocol: no call here is an indirect one.
+//! The protocol of a load, as the event loop sees it. The loop owns sockets, TLS records, timers, slots, phases and counts
+//! (`Core`). A protocol is one value for all connections of a thread: it owns its own state and decides which bytes are written
+//! when, what received bytes mean, and when a user is done. The loop is compiled once for each protocol; no call is indirect.
 
 use super::core::Core;
 use crate::contract::outcome::Outcome;
@@ -30,7 +30,7 @@ pub trait Protocol: Send + 'static {
     /// Plain bytes from the server.
     fn receive(&mut self, core: &mut Core, index: usize, bytes: &mut [u8]);
 
-    /// All that came with one read is received: writes what is to be written now.
+    /// The bytes of one read have been received: writes the answers to them.
     fn flush(&mut self, core: &mut Core, index: usize);
 
     /// The socket has room for more bytes.
@@ -42,10 +42,10 @@ pub trait Protocol: Send + 'static {
     /// Reading from an open connection failed.
     fn broken(&mut self, core: &mut Core, index: usize, outcome: Outcome);
 
-    /// How long what a slot waits for may still take, and the outcome of what takes longer. None: it waits for nothing.
+    /// The time that a slot may still wait, and the outcome after it. None: the slot waits for nothing.
     fn time_left(&self, core: &Core, index: usize) -> Option<(u64, Outcome)>;
 
-    /// What a slot waits for has taken too long.
+    /// The slot has waited too long.
     fn time_is_up(&mut self, core: &mut Core, index: usize, outcome: Outcome);
 
     /// All slots have been swept for timeouts; returns when the next sweep is due, `next_ns` or earlier.
@@ -56,7 +56,7 @@ pub trait Protocol: Send + 'static {
     /// The window has ended: pauses are interrupted, and nothing more is scheduled. May be called again.
     fn call_off(&mut self, core: &mut Core, end_ns: u64);
 
-    /// While draining: whether there is something to wait for besides answers.
+    /// While draining: true if there is something to wait for besides answers.
     fn stays(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! How users, arrivals and connections are dealt to the threads.
+//! The share of a thread: users, arrivals and connections are dealt in turn.
 
 /// A thread's share of the load.
 #[derive(Clone, Copy)]

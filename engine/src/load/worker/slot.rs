@@ -44,14 +44,14 @@ pub struct Slot {
     /// Requests that the user may still begin; `u32::MAX`: any number.
     requests_left: u32,
     pub parser: Parser,
-    /// Low 32 bits of the instant of connect(), in us; of a WebSocket that closes: of its close frame.
+    /// Low 32 bits of the instant of connect(), in us; for a WebSocket that closes, the instant of its close frame.
     pub connect_us: u32,
     intended_ns: u64,
     sent_ns: u64,
     pub extra: Option<Box<Extra>>,
 }
 
-/// What most connections do not need most of the time.
+/// The state that most connections do not need most of the time.
 #[derive(Default)]
 pub struct Extra {
     pub partial: Partial,
@@ -121,7 +121,7 @@ impl Slot {
         self.step = flight.step;
     }
 
-    /// Whether the user may begin another request, which is then accounted for.
+    /// True if the user may begin another request, which is then accounted for.
     #[inline]
     pub fn take_request(&mut self) -> bool {
         let may = self.requests_left > 0;
@@ -140,7 +140,7 @@ impl Slot {
             .map(Flight::step_index)
     }
 
-    /// How many of the requests in flight are lost with the connection: those of which a byte was written.
+    /// Requests in flight that are lost with the connection: those of which a byte was written.
     pub fn begun(&self) -> u16 {
         self.in_flight - self.unwritten + u16::from(self.offset > 0)
     }
@@ -190,7 +190,7 @@ impl Slot {
         }
     }
 
-    /// Which of its user's connections this is, roughly: what `Timer::life` is compared with.
+    /// The low bits of the generation, which `Timer::life` is compared with.
     pub fn life(&self) -> u8 {
         self.generation as u8
     }

@@ -10,7 +10,7 @@ use crate::load::messages::session::{Desk, Session};
 #[derive(Default)]
 pub struct Member {
     pub session: Session,
-    /// What the socket has not taken yet.
+    /// Bytes that the socket has not taken yet.
     pub blocked: Option<Box<Blocked>>,
     /// When it was to begin joining.
     pub intended_ns: u64,
@@ -43,14 +43,14 @@ pub struct Blocked {
     pub one_way: Vec<Flight>,
 }
 
-/// All users of a worker, and what is used for one of them at a time.
+/// All users of a worker, and buffers that are used for one of them at a time.
 pub struct Messages {
     pub plan: Arc<MessagesPlan>,
     pub members: Vec<Member>,
     pub desk: Desk,
     /// Messages without an answer among what is about to be written.
     pub one_way: Vec<Flight>,
-    /// For those that have just been written.
+    /// A buffer for those that have just been written.
     pub written: Vec<Flight>,
     /// Messages sent, one after the other, without a look at anything else.
     pub burst: u32,

@@ -13,7 +13,7 @@ use crate::load::timers::Timer;
 use crate::load::worker::core::Core;
 use crate::load::worker::slot::State;
 
-/// How long the server's answer to a close frame is waited for.
+/// The longest wait for the server's answer to a close frame.
 pub const CLOSING_NS: u64 = 500_000_000;
 /// At the end, deliveries are waited for until none has come for so long.
 pub const LINGER_NS: u64 = 250_000_000;
@@ -57,7 +57,7 @@ impl Messages {
         member.parked_ns_sum = member.parked_ns_sum.wrapping_add(since_ns);
     }
 
-    /// No lane waits any more; how many did.
+    /// Ends the wait of all parked lanes; returns their number.
     fn unpark(&mut self, core: &mut Core, index: usize, now_ns: u64) -> u16 {
         let member = &mut self.members[index];
         let (parked, since_ns_sum) = (std::mem::take(&mut member.parked), std::mem::take(&mut member.parked_ns_sum));
@@ -137,7 +137,7 @@ impl Messages {
         self.say_when_free(core, index, step, intended_ns, intended_ns);
     }
 
-    /// The same of a message that may have waited, until `free_ns`, for answers to others.
+    /// Says a step's message that may have waited, until `free_ns`, for answers to others.
     #[inline]
     pub fn say_when_free(&mut self, core: &mut Core, index: usize, step: u16, intended_ns: u64, free_ns: u64) {
         let sent_ns = core.now_ns;
@@ -202,7 +202,7 @@ impl Messages {
         self.is_away(core, index);
     }
 
-    /// The connection is lost, or given up. `outcome`: of the oldest message without an answer.
+    /// The connection is lost, or given up. `outcome` is that of the oldest message without an answer.
     pub fn lose(&mut self, core: &mut Core, index: usize, why: Loss, outcome: Outcome) {
         match core.slots[index].state {
             State::Joined => {}
@@ -221,7 +221,7 @@ impl Messages {
         self.is_away(core, index);
     }
 
-    /// All messages of a user that are not done end so.
+    /// Ends all messages of a user that are not done: the oldest with the outcome `first`, the others with `behind`.
     pub fn end_all(&mut self, core: &mut Core, index: usize, one_way: Vec<Flight>, first: Outcome, behind: Outcome) {
         let mut outcome = first;
         while let Some(flight) = self.members[index].session.give_up() {
@@ -317,7 +317,7 @@ impl Messages {
         }
     }
 
-    /// With a pace: what was due before this instant and could not be sent is given up.
+    /// With a pace: gives up the messages that were due before this instant and could not be sent.
     pub fn drop_unsent(&mut self, core: &mut Core, index: usize, before_ns: u64) {
         let Some(pace) = self.plan.pace else { return };
         let before_ns = before_ns.min(core.edges.measure_end());

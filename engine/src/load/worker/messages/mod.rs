@@ -1,6 +1,5 @@
-//! Users that hold a WebSocket each: bytes between WebSockets and sockets, and what the event loop asks of a protocol. Connections become
-//! WebSockets, what is read is heard, what is said is written, and every way in which that fails. What it means to a user is said in
-//! `members`, and in `paces` for users with a schedule of their own.
+//! WebSocket messages as a protocol of the event loop: connections become WebSockets, messages are read and written, and every way in
+//! which that fails. `members` decides what it means to a user, `paces` when a user with a schedule of its own sends.
 
 mod member;
 mod members;

@@ -7,7 +7,7 @@ use crate::load::plan::draw;
 use crate::load::worker::core::Core;
 use crate::load::worker::slot::State;
 
-/// What is due on one connection is gathered for one write up to here.
+/// Messages due on one connection are gathered for one write up to here.
 const GATHER_BYTES: usize = 64 << 10;
 
 impl Messages {
@@ -58,7 +58,7 @@ impl Messages {
         }
     }
 
-    /// With a pace: whether the next message may be sent at once.
+    /// True if the next message may be sent at once.
     fn may_say(&self, core: &Core, index: usize, step: u16) -> bool {
         let member = &self.members[index];
         let answered = self.plan.steps[usize::from(step)].answered;
