@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from fakes.report_browser import browser, visit
+from fakes.report_browser import browser, look, shared_pages, visit
 from powerband.search.noise import cpu_times
 
-__all__ = ["browser", "visit"]
+__all__ = ["browser", "look", "shared_pages", "visit"]
 
 _BEFORE = pytest.StashKey[dict[str, float]]()
 

@@ -23,7 +23,7 @@ from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import SMALL, recorded, written
 from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
-from fakes.report_browser import POOR_CONTRAST, Open, chromium
+from fakes.report_browser import POOR_CONTRAST, SETTLED, WAIT_MS, Open
 from fakes.smoke import CALM
 from fakes.trials import trial_series
 from powerband.analyze.runs.unpaired import compare_runs
@@ -34,17 +34,9 @@ from powerband.store import RunDir, TrialDir
 
 pytestmark = pytest.mark.browser
 
-THIS_MACHINE_ONLY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 EVIL = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 RACE, LARGE, REAL, EVIL_RUN = "20261121-110000-race", "20261121-100000-large", "20261119-100000-quickstart", "evil"
-WAIT_MS = 180_000
 Serve = Callable[[Path], Served]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium(THIS_MACHINE_ONLY, timeout_ms=WAIT_MS) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +69,14 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def visit(browser: Browser, serve: object) -> Iterator[Open]:
-    """Opens an address; at the end of the test no script has complained, and nothing was asked of anybody else."""
+    """Opens an address; at the end of the test no script has complained, and nothing was asked of anybody else.
+    `clock`: the page's timers go by one that a test may put forward instead of waiting."""
     del serve
     complaints: list[str] = []
     foreign: list[str] = []
     contexts = []
 
-    def opened(address: str, *, width: int = 1280, scheme: str = "light", ready: bool = True) -> Page:
+    def opened(address: str, *, width: int = 1280, scheme: str = "light", clock: bool = False) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
         )
@@ -99,9 +92,10 @@ def visit(browser: Browser, serve: object) -> Iterator[Open]:
                 foreign.append(request.url) if not request.url.startswith((f"{origin}/", "data:", "blob:")) else None
             ),
         )
+        if clock:
+            page.clock.install()
         page.goto(address)
-        if ready:
-            page.wait_for_selector("html[data-ready=yes]")
+        page.wait_for_selector("html[data-ready=yes]")
         return page
 
     yield opened
@@ -301,14 +295,22 @@ def test_a_server_that_refuses_is_told_from_one_that_has_gone(browser: Browser, 
     page.close()
 
 
+def asks_again(page: Page) -> None:
+    """A list of runs asks for the newest every four seconds."""
+    with page.expect_response(page.url) as answer:
+        page.clock.fast_forward(4000)
+    answer.value.finished()
+
+
 def test_the_list_of_runs_follows_what_comes(visit: Open, serve: Serve, tmp_path: Path) -> None:
     """From the first run on; but not under the fingers of one who is choosing."""
     runs, first, second = tmp_path / "runs", "20261120-100000-first", "20261121-100000-second"
     runs.mkdir()
     server = serve(runs)
-    page = visit(server.address)
+    page = visit(server.address, clock=True)
     assert "There is no run in" in page.locator("#content").inner_text()
     written(runs, first)
+    asks_again(page)
     page.locator("tbody tr").get_by_text("finished").wait_for()
     assert page.locator("#count").inner_text().startswith("1 run in ")
     compare = page.get_by_role("button", name="Compare A with B")
@@ -316,10 +318,10 @@ def test_the_list_of_runs_follows_what_comes(visit: Open, serve: Serve, tmp_path
     page.locator("tbody tr a").focus()
     written(runs, second)
     for _ in range(2):
-        with page.expect_response(server.address):
-            pass
+        asks_again(page)
     assert page.locator("tbody tr").count() == 1
     page.evaluate("document.activeElement.blur()")
+    asks_again(page)
     page.locator(f'tr[data-run="{second}"]').get_by_text("finished").wait_for()
     assert page.locator("#count").inner_text().startswith("2 runs in ") and compare.is_enabled()
     picked = page.eval_on_selector_all("input:checked", "inputs => inputs.map(input => [input.name, input.value])")
@@ -442,21 +444,25 @@ def test_what_cannot_be_shown_is_a_page_all_the_same(browser: Browser, server: S
     page.close()
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
-def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served, width: int) -> None:
+def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served) -> None:
     for address in every_kind_of_page(server):
-        page = visit(address, width=width)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        page = visit(address, width=320)
+        for width in (320, 390, 768):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.evaluate(SETTLED)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_against_its_background(visit: Open, server: Served, scheme: str) -> None:
+def test_text_is_readable_against_its_background(visit: Open, server: Served) -> None:
     """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
     for address in every_kind_of_page(server):
-        page = visit(address, scheme=scheme)
-        dark = page.evaluate("parseInt(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])") < 40
-        assert dark == (scheme == "dark")
-        assert page.evaluate(POOR_CONTRAST, "svg, script, .skip, .hidden") == [], address
+        page = visit(address, scheme="dark")
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            page.evaluate(SETTLED)
+            dark = page.evaluate("parseInt(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])") < 40
+            assert dark == (scheme == "dark")
+            assert page.evaluate(POOR_CONTRAST, "svg, script, .skip, .hidden") == [], (address, scheme)
 
 
 def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.report_browser import DRAWN, EVIL, Open
+from fakes.report_browser import DRAWN, EVIL, SETTLED, Open
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.trade_offs import trade_offs
 from powerband.files.experiment_file import load_experiment
@@ -72,9 +72,9 @@ def rows_of(text: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text.decode())))
 
 
-def test_the_figures_on_the_page_are_those_of_the_run(visit: Open, recorded: tuple[RunDir, Analysis]) -> None:
+def test_the_figures_on_the_page_are_those_of_the_run(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
     run, analysis = recorded
-    page = visit(run.report)
+    page = look(run.report)
     heads = page.locator("#settings > .scroll thead th").all_inner_texts()
     by_name = {row.setting.id: row for row in analysis.settings}
     shown = {}
@@ -100,9 +100,9 @@ def test_the_figures_on_the_page_are_those_of_the_run(visit: Open, recorded: tup
     assert analysis.answer.sentences[0].startswith(answer.rstrip("."))
 
 
-def test_what_is_saved_as_csv_is_the_runs_data(visit: Open, recorded: tuple[RunDir, Analysis]) -> None:
+def test_what_is_saved_as_csv_is_the_runs_data(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
     run, analysis = recorded
-    page = visit(run.report)
+    page = look(run.report)
     name, text = saved(page, figure(page, "goodput"), "CSV")
     assert name.endswith(".csv") and "throughput" in name
     rows = {row["setting"]: row for row in rows_of(text)}
@@ -144,8 +144,8 @@ SAVE_ALL = """async kinds => {
 }"""
 
 
-def test_every_figure_can_be_saved(visit: Open, recorded: tuple[RunDir, Analysis]) -> None:
-    page = visit(recorded[0].report)
+def test_every_figure_can_be_saved(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
+    page = look(recorded[0].report)
     figures = page.locator("figure").count()
     assert figures >= 20
     assert page.get_by_role("button", name="PNG", exact=True).count() == figures
@@ -166,8 +166,8 @@ def test_every_figure_can_be_saved(visit: Open, recorded: tuple[RunDir, Analysis
         assert "var(" not in text and "href" not in text  # nothing that only this page knows
 
 
-def test_a_saved_png_shows_what_is_drawn(visit: Open, recorded: tuple[RunDir, Analysis]) -> None:
-    page = visit(recorded[0].report)
+def test_a_saved_png_shows_what_is_drawn(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
+    page = look(recorded[0].report)
     name, image = saved(page, figure(page, "goodput"), "PNG")
     assert name.endswith(".png") and image.startswith(b"\x89PNG")
     # Decoded by the browser itself, on an empty page without the report's policy.
@@ -197,9 +197,9 @@ def cells(page: Page) -> dict[str, float]:
     return {item["cell"]["setting"]: item["value"][2] for item in options}
 
 
-def test_a_reader_chooses_the_factors_of_the_surface_and_what_holds_the_others(visit: Open, many: Path) -> None:
+def test_a_reader_chooses_the_factors_of_the_surface_and_what_holds_the_others(look: Open, many: Path) -> None:
     analysis = synthetic.many_factor_analysis()
-    page = visit(many)
+    page = look(many)
     goodput = {row.setting.id: row.estimates["goodput_per_s"].value for row in analysis.settings}
     held = page.locator("#surface .held:visible")
     assert held.count() == 1 and "cache" in held.inner_text()
@@ -221,8 +221,8 @@ def test_a_reader_chooses_the_factors_of_the_surface_and_what_holds_the_others(v
     assert "<b>shared</b>" in drawn["words"]
 
 
-def test_a_reader_chooses_what_is_weighed_against_what(visit: Open, many: Path) -> None:
-    page = visit(many)
+def test_a_reader_chooses_what_is_weighed_against_what(look: Open, many: Path) -> None:
+    page = look(many)
     before = page.locator("#chart-trade-offs svg").inner_html()
     page.locator("#trade-offs-across").select_option(label="memory")
     words = page.locator("#chart-trade-offs").evaluate(DRAWN)["words"]
@@ -253,10 +253,9 @@ def test_what_was_the_limit_is_drawn_over_the_run_and_within_a_trial(visit: Open
     assert list(rows[0]) == ["second", "on a CPU", "waiting for a CPU", "asleep", "blocked"]
 
 
-def test_of_many_lines_a_reader_chooses_some(visit: Open, tmp_path: Path) -> None:
-    path = tmp_path / "lines.html"
-    path.write_text(render_page(synthetic.page(synthetic.many_factor_analysis())))
-    page = visit(path)
+def test_of_many_lines_a_reader_chooses_some(look: Open, many: Path) -> None:
+    """Of this picture on the page nothing is asked by any other test."""
+    page = look(many)
     lines = "echarts.getInstanceByDom(document.getElementById('chart-distribution')).getOption().series.length"
     assert page.evaluate(lines) == 8
     boxes = page.locator("#distribution-key input")
@@ -332,19 +331,21 @@ def test_a_formula_in_a_name_is_none_in_a_spreadsheet(visit: Open, tmp_path: Pat
     assert '"\'=cmd|""/c calc""!A1=1"' in text
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_choosers_and_buttons_fit_a_phone(visit: Open, many: Path, width: int) -> None:
-    page = visit(many, width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for box in page.query_selector_all(".chart"):
-        drawn = box.evaluate(DRAWN)
-        assert 0 < drawn["width"] <= width
-        assert drawn["marks"] >= 3, box.get_attribute("id")
+def test_choosers_and_buttons_fit_a_phone(visit: Open, many: Path) -> None:
+    page = visit(many, width=320)
+    for width in (320, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(SETTLED)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for box in page.query_selector_all(".chart"):
+            drawn = box.evaluate(DRAWN)
+            assert 0 < drawn["width"] <= width
+            assert drawn["marks"] >= 3, box.get_attribute("id")
 
 
-def test_the_experiment_is_saved_as_it_ran(visit: Open, recorded: tuple[RunDir, Analysis]) -> None:
+def test_the_experiment_is_saved_as_it_ran(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
     run, _ = recorded
-    page = visit(run.report)
+    page = look(run.report)
     page.get_by_text("The experiment as resolved").click()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Save this experiment").click()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from fakes.needs import need_browser
 
@@ -19,7 +19,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # it reaches this machine only
 ]
+WAIT_MS = 180_000
 EVIL = "</script><img src=x onerror=\"document.title='broken'\">"
 
 # What an element shows once drawn: marks that are lines, dots or areas, and the words on them.
@@ -48,51 +50,90 @@ POOR_CONTRAST = """beside => {
   }
   return poor; }"""
 
+# Until a page has drawn what a change of its width or colours asks for: it waits 120 ms for more changes of its width.
+SETTLED = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 200)))"
+
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    """One for all tests of a worker: it takes longer to start than most of them take."""
     with chromium() as browser:
         yield browser
 
 
 @contextmanager
-def chromium(*arguments: str, timeout_ms: float | None = None) -> Iterator[Browser]:
-    """The browser that is on this machine. `timeout_ms`: of its start; None: Playwright's own."""
+def chromium() -> Iterator[Browser]:
+    """The browser that is on this machine."""
     binary = need_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=[*ARGUMENTS, *arguments], timeout=timeout_ms)
+        browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS, timeout=WAIT_MS)
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Open]:
-    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
-    complaints: list[str] = []
-    requests: list[str] = []
-    contexts = []
+class Pages:
+    """Pages from disk with no network, and what they have complained of or asked for."""
 
-    def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Page:
-        context = browser.new_context(
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._complaints: list[str] = []
+        self._requests: list[str] = []
+        self._contexts: list[BrowserContext] = []
+        self._shared: dict[tuple[Path, int], Page] = {}
+
+    def open(self, path: Path, *, width: int = 1280, scheme: str = "light") -> Page:
+        context = self._browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if scheme == "dark" else "light",
             offline=True,
             accept_downloads=True,
         )
-        contexts.append(context)
+        self._contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: self._complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self._complaints.append(str(error)))
+        page.on("request", lambda request: self._requests.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]", timeout=30_000)
         assert page.evaluate("document.documentElement.dataset.ready") == "yes"
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+    def shared(self, path: Path, *, width: int = 1280) -> Page:
+        """The same one for all who ask for it."""
+        if (path, width) not in self._shared:
+            self._shared[path, width] = self.open(path, width=width)
+        return self._shared[path, width]
+
+    def check(self) -> None:
+        """No script has complained, and nothing was asked for."""
+        assert self._complaints == []
+        assert [url for url in self._requests if not url.startswith(("file:", "blob:", "data:"))] == []
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Open]:
+    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
+    pages = Pages(browser)
+    yield pages.open
+    pages.close()
+    pages.check()
+
+
+@pytest.fixture(scope="module")
+def shared_pages(browser: Browser) -> Iterator[Pages]:
+    pages = Pages(browser)
+    yield pages
+    pages.close()
+
+
+@pytest.fixture
+def look(shared_pages: Pages) -> Iterator[Open]:
+    """As `visit`, but each file is opened once for all tests of a module: they leave its page as they found it."""
+    yield shared_pages.shared
+    shared_pages.check()
