@@ -68,7 +68,7 @@ class TrialRecord:
     no quota, or not known. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a JVM's
     full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words` matches.
     `acknowledged`, `visits`, `no_visitor`, `snapshots`: what the instruments of `trials/instruments/` recorded.
-    `link`: the link between two network namespaces and what it carried (`trials/link_service.py`); empty without one.
+    `link`: the link between two network namespaces and what it carried; empty without one.
     `jmeter`: what the JMeter driver recorded of its JVM.
     """
 

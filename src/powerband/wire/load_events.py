@@ -6,15 +6,10 @@ run time."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import (
-    Annotated,
-    Literal,
-    NotRequired,  # pydantic takes those of typing from Python 3.12 on only
-    get_args,
-)
+from typing import Annotated, Literal, NotRequired, get_args
 
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic takes the one of typing from Python 3.12 on only
 
 from powerband.wire.message import Count, ErrorEvent, Hello, Wire, as_message
 

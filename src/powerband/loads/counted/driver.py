@@ -1,4 +1,4 @@
-"""What a fleet of engines would have said of a load, made of the readings of a self-driven subject's counter.
+"""Makes the reports of a fleet of engines from the readings of a self-driven subject's counter.
 
 In: the probe's `scrape` and `statsd` events as they come, and the commands that a fleet gets. Out: intervals and
 phases, the same lines in `events.jsonl`, and one `summary`: the counter's growth is work that ended ok, and no times

@@ -1,8 +1,8 @@
 """Runs a person's plan in the real JMeter, in place of a fleet of engines. The plan is not touched: what powerband
 needs is set by properties on the command line.
 
-In: an experiment whose load is a plan, a subject that is ready. Out: what a fleet would have said, made of the results
-that JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
+In: an experiment whose load is a plan, a subject that is ready. Out: the reports of a fleet, made from the results that
+JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
 forked, whatever becomes of powerband; the trial's own probe watches its CPU as an engine's.
 """
 

@@ -1,4 +1,4 @@
-"""What a fleet of engines would have said of a load, made of the samples of a JMeter plan.
+"""Makes the reports of a fleet of engines from the samples of a JMeter plan.
 
 In: samples as they come, each known by its end only, and when the window begins. Out: intervals, and one `summary`.
 JMeter tells times in whole ms; users are its threads; a sample is sent when it starts, since a thread that is late
@@ -61,7 +61,7 @@ _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
 
 
 def outcome_of(sample: JtlSample) -> Outcome:
-    """What the plan's own assertions call a success is ok."""
+    """A sample that the plan's own assertions call a success is ok."""
     if sample.ok:
         return "ok"
     if sample.code.startswith(_NON_HTTP):
