@@ -1,6 +1,6 @@
 """Opens a run: builds the subject, and ends the run where its first trial failed as every other would.
 
-The build's output goes to `build.log` of the run directory. Not here: whether a run has just begun (`search/session.py`).
+The build's output goes to `build.log` of the run directory. Not here: whether a run has just begun.
 """
 
 from __future__ import annotations
