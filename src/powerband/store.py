@@ -24,7 +24,7 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import TrialSpec
-from powerband.wire.load_events import RecordedSummary
+from powerband.wire.load_events import Summary
 
 RECORD_FORMAT = 1
 _FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it are missing from older ones
@@ -68,7 +68,7 @@ class TrialRecord:
     together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
     JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
     matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
-    `link`: the link between two network namespaces and its traffic (`trials/link_service.py`); empty without one.
+    `link`: the link between two network namespaces and its traffic; empty without one.
     `jmeter`: the JMeter driver's record of its JVM.
     """
 
@@ -79,7 +79,7 @@ class TrialRecord:
     monotonic_ns: int
     phases: Mapping[str, int]
     warmup_ended_by: str | None  # steady | limit | fixed
-    engines: tuple[RecordedSummary, ...] = ()
+    engines: tuple[Summary, ...] = ()
     subject: Mapping[str, Any] = field(default_factory=dict)
     cpus: Mapping[str, list[int]] = field(default_factory=dict)
     cpu_quota: float | None = None

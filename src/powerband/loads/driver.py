@@ -21,8 +21,8 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.store import TrialDir
-from powerband.wire.load_events import RecordedSummary
-from powerband.wire.message import Wire
+from powerband.wire.load_events import Interval, Summary
+from powerband.wire.message import Wire, encode
 
 
 class Driver(Protocol):
@@ -47,7 +47,7 @@ class Driver(Protocol):
     def finished(self) -> bool: ...
 
     @property
-    def summaries(self) -> tuple[RecordedSummary, ...]:
+    def summaries(self) -> tuple[Summary, ...]:
         """The `summary` of each engine, where it has reported it."""
 
     def look(self) -> None:
@@ -66,6 +66,28 @@ class Driver(Protocol):
 
     def record(self) -> dict[str, Any]:
         """The fields that it adds to the trial's record."""
+
+
+class StandIn:
+    """The part of a driver that reports what the only engine of a fleet would: lines in events.jsonl, one summary."""
+
+    def __init__(self, events: LineFile) -> None:
+        self.intervals: list[FleetInterval] = []
+        self.phases: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.summaries: tuple[Summary, ...] = ()
+        self._events = events
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summaries)
+
+    def _report(self, event: Interval | Summary) -> None:
+        self._events.write(b'{"engine":0,' + encode(event)[1:])
+        if event["type"] == "summary":
+            self.summaries = (event,)
+        else:
+            self.seen.update(event["outcomes"])
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ def fleet_specs(
 
 
 def in_flight_bound(load: Load, descriptor_limit: int) -> int:
-    """Of an open load, in requests. Where none is asked for, no more than one engine process can hold: a low limit must
-    not start a large fleet for a low rate."""
+    """The most requests of an open load in flight. Where none is asked for, it is what one engine process can hold: a
+    low limit of descriptors must not start a large fleet for a low rate."""
     if load.max_in_flight is not None:
         return load.max_in_flight
     return max(load.pipeline, min(MAX_IN_FLIGHT, (descriptor_limit - DESCRIPTORS_RESERVED) * load.pipeline))
@@ -109,7 +109,7 @@ def connections_of(load: Load, in_flight: int) -> int:
 
 
 def most_connections(descriptor_limit: int) -> int:
-    """Of the largest fleet."""
+    """The most connections that the largest fleet can hold."""
     return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
 
 

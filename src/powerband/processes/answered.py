@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from powerband.processes.failures import Code, TrialFailed
-from powerband.wire.load_events import RecordedSummary
+from powerband.wire.load_events import Summary
 
 SILENT = {"timeout", "unfinished", "connect_timeout"}
 
@@ -32,7 +32,7 @@ def check_answered(outcomes: Counter[str]) -> None:
     )
 
 
-def check_joined(summaries: Sequence[RecordedSummary]) -> None:
+def check_joined(summaries: Sequence[Summary]) -> None:
     """Raises TrialFailed where not one user of a WebSocket load could join."""
     joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not joins or any(part["joined"] for part in joins):
@@ -46,7 +46,7 @@ def check_joined(summaries: Sequence[RecordedSummary]) -> None:
     )
 
 
-def check_measured(summaries: Sequence[RecordedSummary]) -> None:
+def check_measured(summaries: Sequence[Summary]) -> None:
     """Raises TrialFailed where all users had left before the measured window began."""
     if all(summary["ended_by"] == "work" and not summary["cohort"]["scheduled"] for summary in summaries):
         raise TrialFailed(

@@ -23,7 +23,7 @@ from powerband.processes.answered import check_answered, check_joined, check_mea
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan, RecordedSummary
+from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan, Summary
 from powerband.wire.message import ErrorEvent, Wire, kind_of
 from powerband.wire.specs import LoadSpec
 
@@ -95,20 +95,21 @@ class IntervalMerger:
 
     def _complete(self) -> Iterator[FleetInterval]:
         while any(self._queues) and all(queue or ended for queue, ended in zip(self._queues, self._ended, strict=True)):
-            yield _merge([queue.pop(0) for queue in self._queues if queue])
+            yield merge_intervals([queue.pop(0) for queue in self._queues if queue])
 
 
-def _merge(intervals: Sequence[Interval]) -> FleetInterval:
-    ok = sum(interval.outcomes.get("ok", 0) for interval in intervals)
-    time_ns = sum(interval.response_time_ns_sum for interval in intervals)
+def merge_intervals(intervals: Sequence[Interval]) -> FleetInterval:
+    """Adds up the intervals of one place on the grid, one for each engine."""
+    ok = sum(interval["outcomes"].get("ok", 0) for interval in intervals)
+    time_ns = sum(interval["response_time_ns_sum"] for interval in intervals)
     return FleetInterval(
-        start_ns=min(interval.start_ns for interval in intervals),
-        end_ns=max(interval.end_ns for interval in intervals),
+        start_ns=min(interval["start_ns"] for interval in intervals),
+        end_ns=max(interval["end_ns"] for interval in intervals),
         ok=ok,
-        ended=sum(sum(interval.outcomes.values()) for interval in intervals),
+        ended=sum(sum(interval["outcomes"].values()) for interval in intervals),
         response_time_ns_mean=time_ns / ok if ok else float("nan"),
-        in_flight=sum(interval.in_flight_now for interval in intervals),
-        joined=sum(joined) if (joined := [i.joined_now for i in intervals if i.joined_now is not None]) else None,
+        in_flight=sum(interval["in_flight_now"] for interval in intervals),
+        joined=sum(joined) if (joined := [i["joined_now"] for i in intervals if "joined_now" in i]) else None,
     )
 
 
@@ -128,7 +129,7 @@ class EngineFleet:
         self._processes: list[EngineProcess] = []
         self._armed = [False] * size
         self._ended = [False] * size
-        self._summaries: list[RecordedSummary | None] = [None] * size
+        self._summaries: list[Summary | None] = [None] * size
 
     def attach(self, process: EngineProcess, spec: LoadSpec, pump: Pump) -> None:
         index = len(self._processes)
@@ -150,7 +151,7 @@ class EngineFleet:
         return all(self._ended)
 
     @property
-    def summaries(self) -> tuple[RecordedSummary, ...]:
+    def summaries(self) -> tuple[Summary, ...]:
         """The `summary` events so far, in engine order."""
         return tuple(summary for summary in self._summaries if summary is not None)
 
@@ -187,10 +188,9 @@ class EngineFleet:
         self._events.write(b'{"engine":%d,' % index + line[1:])
         match kind_of(line):
             case "interval":
-                event = LOAD_EVENT.validate_json(line)
-                assert isinstance(event, Interval)
-                self.seen.update(event.outcomes)
-                self.intervals.extend(self._merger.add(index, event))
+                interval: Interval = json.loads(line)
+                self.seen.update(interval["outcomes"])
+                self.intervals.extend(self._merger.add(index, interval))
             case "armed":
                 self._armed[index] = True
             case "phase":

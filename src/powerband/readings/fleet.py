@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from powerband.readings.histogram import bounds, decode, merge
-from powerband.wire.load_events import RecordedCounts, RecordedSummary
+from powerband.wire.load_events import Counts, Summary
 
 SECOND_NS = 1e9
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -99,7 +100,7 @@ class MergedFleet:
     threads: int
     """Engine threads, each an event loop."""
     connections_opened: int
-    summaries: tuple[RecordedSummary, ...]
+    summaries: tuple[Summary, ...]
 
     @property
     def window_s(self) -> float:
@@ -116,13 +117,19 @@ class MergedFleet:
 
     def times(self, name: str) -> MergedTimes:
         """A distribution of the cohort by its name on the wire, e.g. `response_time_ns`."""
-        return MergedTimes(summary["cohort_times"][name] for summary in self.summaries)
+        return MergedTimes(encoded_times(self.summaries, name))
 
     def connect_times(self) -> MergedTimes:
         return MergedTimes(summary["connections"]["connect_time_ns"] for summary in self.summaries)
 
 
-def merge_fleet(summaries: Sequence[RecordedSummary]) -> MergedFleet | None:
+def encoded_times(summaries: Iterable[Summary], name: str) -> Iterator[str]:
+    """The histogram of each engine, by its name in `Times`."""
+    for summary in summaries:
+        yield cast(Mapping[str, str], summary["cohort_times"])[name]
+
+
+def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
     """The merged summaries; None if no engine reported, or none reached its measured window."""
     reached = [s for s in summaries if s["measure_end_ns"] > s["measure_start_ns"] > 0]
     if not reached:
@@ -163,7 +170,7 @@ def merge_fleet(summaries: Sequence[RecordedSummary]) -> MergedFleet | None:
     )
 
 
-def _add(parts: Iterable[RecordedCounts]) -> RequestCounts:
+def _add(parts: Iterable[Counts]) -> RequestCounts:
     parts = list(parts)
     return RequestCounts(
         scheduled=sum(part["scheduled"] for part in parts),

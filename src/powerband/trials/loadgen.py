@@ -24,7 +24,7 @@ from powerband.processes.line_file import LineFile
 from powerband.processes.ports import local_ports
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
-from powerband.wire.load_events import RecordedSummary
+from powerband.wire.load_events import Summary
 from powerband.wire.specs import Drain
 
 _DEFAULT_SCENARIO = Load(users=1).scenario
@@ -34,7 +34,7 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 class LoadResult:
     """One `summary` event per engine process (protocol/load-event.schema.json), and whether Ctrl-C cut it short."""
 
-    summaries: tuple[RecordedSummary, ...]
+    summaries: tuple[Summary, ...]
     intervals: tuple[FleetInterval, ...]
     interrupted: bool
 

@@ -1,6 +1,6 @@
-"""What is settled once, at the opening of a run: the subject is built, and a failure that all trials share ends it.
+"""Opens a run: builds the subject, and ends the run where its first trial failed as every other would.
 
-What the build says goes to `build.log` of the run directory. Whether a run has just begun is for the session to know.
+The build's output goes to `build.log` of the run directory. Not here: whether a run has just begun.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def _first_error(log: Path) -> str:
 
 
 def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError, or MeasurementError for a limit of the bench, where the first trial of a run, or of one of
-    two revisions in it, failed as every other must; then it is removed, so that the run can be gone on with once that
-    is mended."""
+    """Raises SubjectError, or MeasurementError for a failure of the load, where the first trial of a run, or of one of
+    two revisions in it, failed as every other must. Its record is removed, so that `powerband resume` goes on once the
+    cause is mended."""
     if record.failure is None:
         return
     error: type[PowerbandError]

@@ -1,5 +1,5 @@
-"""What runs beside a subject: for the length of a run the database that some of its settings need, for the length of a
-trial the link between its two processes.
+"""Services run beside a subject: the database that some of its settings need for the length of a run, the link between
+its two processes for the length of a trial.
 
 In: an experiment. Out: `Services`, which fill in placeholders, are renewed before each trial that uses them, and are
 watched as trees of their own. Which settings use one is said by `subject.services`.

@@ -1,21 +1,15 @@
 """Events of `powerband-engine load`: what an engine process says of its load, a line each.
 
-Two drivers that stand in for engines make the models; the typed dicts below them are the same events as JSON, whose
-shape a type checker knows at no cost at run time."""
+Intervals and summaries are kept and read back as the JSON that they are, so they are typed dicts, which cost nothing at
+run time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import (
-    Annotated,
-    Literal,
-    NotRequired,  # pydantic takes those of typing from Python 3.12 on only
-    cast,
-    get_args,
-)
+from typing import Annotated, Literal, NotRequired, get_args
 
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic takes the one of typing from Python 3.12 on only
 
 from powerband.wire.message import Count, ErrorEvent, Hello, Wire, as_message
 
@@ -40,7 +34,7 @@ Outcome = Literal[
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 OutcomeName = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
-Outcomes = Mapping[Outcome, Count]
+Outcomes = Mapping[OutcomeName, Count]
 
 
 class Armed(Wire):
@@ -54,7 +48,8 @@ class PhaseBegan(Wire):
     at_ns: Count
 
 
-class Interval(Wire):
+@as_message
+class Interval(TypedDict):
     """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests. The last
     four are those of a WebSocket load."""
 
@@ -74,14 +69,21 @@ class Interval(Wire):
     service_time_ns_sum: Count
     send_lag_ns_max: Count
     cpu_ns: Count
-    response_time_ns: str | None = None
-    joined_now: Count | None = None
-    drops: Count | None = None
-    joins_failed: Count | None = None
-    delivered: Count | None = None
+    response_time_ns: NotRequired[str]
+    joined_now: NotRequired[Count]
+    drops: NotRequired[Count]
+    joins_failed: NotRequired[Count]
+    delivered: NotRequired[Count]
 
 
-class Counts(Wire):
+class EngineInterval(Interval):
+    """An interval as events.jsonl holds it: with the number of the engine that reported it."""
+
+    engine: NotRequired[int]
+
+
+@as_message
+class Counts(TypedDict):
     """scheduled == sent + dropped; sent == sum of outcomes."""
 
     scheduled: Count
@@ -101,14 +103,16 @@ class Times(TypedDict):
     dropped_wait_ns: str
 
 
-class StepSummary(Wire):
+@as_message
+class StepSummary(TypedDict):
     name: str
     outcomes: Outcomes
     response_time_ns: str
     service_time_ns: str
 
 
-class Window(Wire):
+@as_message
+class Window(TypedDict):
     """What ended within the measured window, whenever it was intended, and what its edges cut: the ages of requests in
     flight and of pauses under way. user_ns x pipeline == time in system + think - carried in + carried out."""
 
@@ -140,7 +144,7 @@ class WebSocketSummary(TypedDict):
     joins_started: Count
     joined: Count
     rejoined: Count
-    joins_failed: Mapping[OutcomeName, Count]
+    joins_failed: Outcomes
     join_time_ns: str
     drops: dict[str, Count]
     close_codes: dict[str, Count]
@@ -155,7 +159,8 @@ class WebSocketSummary(TypedDict):
     tallies: dict[str, Count]
 
 
-class Summary(Wire):
+@as_message
+class Summary(TypedDict):
     """An engine's last line: the whole run (`total`), the requests intended in the window (`cohort`), the window."""
 
     type: Literal["summary"]
@@ -166,96 +171,14 @@ class Summary(Wire):
     total: Counts
     cohort: Counts
     cohort_times: Times
-    steps: tuple[StepSummary, ...]
+    steps: list[StepSummary]
     window: Window
     connections: Connections
     cpu_user_ns: Count
     cpu_system_ns: Count
-    thread_cpu_ns: tuple[Count, ...]
+    thread_cpu_ns: list[Count]
     max_rss_bytes: Count
-    rejected_statuses: Mapping[str, Count] = {}
-    websocket: WebSocketSummary | None = None
-    ended_by: str
-
-    def recorded(self) -> RecordedSummary:
-        return cast(RecordedSummary, self.model_dump(mode="json", exclude_none=True))
-
-
-# --- as they are read back: JSON, which is what events.jsonl and record.json hold ------------------------------------
-
-
-class RecordedInterval(TypedDict):
-    """An `Interval`, with the number of the engine that said it."""
-
-    engine: NotRequired[int]
-    type: Literal["interval"]
-    start_ns: int
-    end_ns: int
-    phase: PhaseName
-    scheduled: int
-    sent: int
-    dropped: int
-    outcomes: Mapping[str, int]
-    in_flight_now: int
-    connections_now: int
-    users_now: int
-    response_time_ns_sum: int
-    response_time_ns_max: int
-    service_time_ns_sum: int
-    send_lag_ns_max: int
-    cpu_ns: int
-    response_time_ns: NotRequired[str | None]
-    joined_now: NotRequired[int | None]
-    drops: NotRequired[int | None]
-    joins_failed: NotRequired[int | None]
-    delivered: NotRequired[int | None]
-
-
-class RecordedCounts(TypedDict):
-    scheduled: int
-    sent: int
-    dropped: int
-    outcomes: Mapping[str, int]
-
-
-class RecordedStep(TypedDict):
-    name: str
-    outcomes: Mapping[str, int]
-    response_time_ns: str
-    service_time_ns: str
-
-
-class RecordedWindow(TypedDict):
-    outcomes: Mapping[str, int]
-    bytes_received: int
-    bytes_sent: int
-    time_in_system_ns_sum: int
-    think_ns_sum: int
-    user_ns: int
-    carried_in_ns_sum: int
-    carried_out_ns_sum: int
-    unanswered: int
-
-
-class RecordedSummary(TypedDict):
-    """A `Summary`."""
-
-    type: Literal["summary"]
-    go_ns: int
-    measure_start_ns: int
-    measure_end_ns: int
-    end_ns: int
-    total: RecordedCounts
-    cohort: RecordedCounts
-    cohort_times: Mapping[str, str]
-    steps: list[RecordedStep]
-    window: RecordedWindow
-    connections: Connections
-    cpu_user_ns: int
-    cpu_system_ns: int
-    thread_cpu_ns: list[int]
-    max_rss_bytes: int
-    rejected_statuses: NotRequired[Mapping[str, int]]
+    rejected_statuses: NotRequired[Mapping[str, Count]]
     websocket: NotRequired[WebSocketSummary]
     ended_by: str
 

@@ -7,14 +7,10 @@ cost nothing at run time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import (
-    Annotated,
-    Literal,
-    NotRequired,  # pydantic takes those of typing from Python 3.12 on only
-)
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic takes the one of typing from Python 3.12 on only
 
 from powerband.wire.message import Count, ErrorEvent, Hello, Wire, as_message
 

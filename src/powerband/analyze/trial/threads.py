@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.model.own_expression import parse_labels
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
+from powerband.wire.probe_events import Threads, ThreadSample
 
 COUNTS = ("_total", "_count", "_sum", "_bucket")
 LINES_MAX = 12  # of one plot
@@ -49,12 +49,10 @@ class LabelledSeries:
     lines: tuple[tuple[str, tuple[float | None, ...]], ...]
 
 
-def thread_uses(
-    events: Iterable[Mapping[str, Any]], names: Mapping[str, str], start_ns: int, end_ns: int
-) -> list[ThreadUse]:
+def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: int, end_ns: int) -> list[ThreadUse]:
     """The busiest first, waits for a CPU included; of threads that the probe told of twice within the window. `names`:
     full names by thread id, where they are known."""
-    seen: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    seen: dict[int, list[tuple[int, ThreadSample]]] = {}
     for event in events:
         if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns:
             for thread in event.get("threads", ()):
@@ -104,7 +102,7 @@ def is_counter(name: str) -> bool:
     return name.endswith(COUNTS)
 
 
-def _use(rows: Sequence[tuple[int, Mapping[str, Any]]], names: Mapping[str, str]) -> ThreadUse:
+def _use(rows: Sequence[tuple[int, ThreadSample]], names: Mapping[str, str]) -> ThreadUse:
     (begun, first), (ended, last) = rows[0], rows[-1]
     passed = max(1, ended - begun)
     return ThreadUse(

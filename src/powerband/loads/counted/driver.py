@@ -1,4 +1,4 @@
-"""What a fleet of engines would have said of a load, made of the readings of a self-driven subject's counter.
+"""Makes the reports of a fleet of engines from the readings of a self-driven subject's counter.
 
 In: the probe's `scrape` and `statsd` events as they come, and the commands that a fleet gets. Out: intervals and
 phases, the same lines in `events.jsonl`, and one `summary`: the counter's growth is work that ended ok, and no times
@@ -11,22 +11,21 @@ import http.client
 import json
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from powerband.base.errors import did_you_mean
 from powerband.base.hosts import request_target
 from powerband.base.units import plural
-from powerband.loads.driver import DriverSetup
+from powerband.loads.driver import DriverSetup, StandIn
 from powerband.model.experiment import WorkCounter
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.requests import connection_to
 from powerband.processes.subject_process import COUNTER_EVERY_NS
-from powerband.wire.load_events import Connections, Counts, Interval, RecordedSummary, Summary, Times, Window
-from powerband.wire.message import Wire, encode
+from powerband.wire.load_events import Connections, Counts, Interval, Summary, Times, Window
+from powerband.wire.message import Wire
 from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
@@ -54,7 +53,7 @@ def counted_by(setup: DriverSetup) -> Counted:
     )
 
 
-class Counted:
+class Counted(StandIn):
     """The driver of a self-driven subject, which works by itself: it only counts.
 
     `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
@@ -63,16 +62,12 @@ class Counted:
     """What the counter said before go does not count."""
 
     def __init__(self, counts: WorkCounter, events: LineFile, *, warmup_ns: int | None, duration_ns: int) -> None:
-        self.intervals: list[FleetInterval] = []
-        self.phases: dict[str, int] = {}
-        self.seen: Counter[str] = Counter()
-        self.summaries: tuple[RecordedSummary, ...] = ()
+        super().__init__(events)
         self.pids: list[int] = []
         self.page: str | None = None
         """The subject's metrics page, asked for the names that it has where the counter is not among them."""
         self._counts = counts
         self._series = counts.wanted
-        self._events = events
         self._warmup_ns = warmup_ns
         self._duration_ns = duration_ns
         self._go_ns: int | None = None
@@ -93,10 +88,6 @@ class Counted:
     def is_told(self) -> bool:
         """The counter has been seen."""
         return self._last is not None
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.summaries)
 
     def look(self) -> None:
         """The probe's lines come by themselves."""
@@ -227,9 +218,8 @@ class Counted:
 
     def _add(self, before: _Reading, now: _Reading) -> None:
         ok = self._since_first(now) - self._since_first(before)
-        self.seen["ok"] += ok
         self.intervals.append(FleetInterval(before.at_ns, now.at_ns, ok, ok, math.nan, 0))
-        self._say(
+        self._report(
             Interval(
                 type="interval",
                 start_ns=before.at_ns,
@@ -257,40 +247,37 @@ class Counted:
 
     def _end(self, opened: _Reading, now: _Reading) -> None:
         total, window = self._since_first(now), self._since_first(now) - self._since_first(opened)
-        summary = Summary(
-            type="summary",
-            go_ns=self._go_ns or 0,
-            measure_start_ns=opened.at_ns,
-            measure_end_ns=now.at_ns,
-            end_ns=now.at_ns,
-            total=_counts(total),
-            cohort=_counts(window),
-            cohort_times=_NO_TIMES,
-            steps=(),
-            window=Window(
-                outcomes={"ok": window},
-                bytes_received=0,
-                bytes_sent=0,
-                time_in_system_ns_sum=0,
-                think_ns_sum=0,
-                user_ns=0,
-                carried_in_ns_sum=0,
-                carried_out_ns_sum=0,
-                unanswered=0,
-            ),
-            connections=Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
-            cpu_user_ns=0,
-            cpu_system_ns=0,
-            thread_cpu_ns=(),
-            max_rss_bytes=0,
-            ended_by="time",
+        self._report(
+            Summary(
+                type="summary",
+                go_ns=self._go_ns or 0,
+                measure_start_ns=opened.at_ns,
+                measure_end_ns=now.at_ns,
+                end_ns=now.at_ns,
+                total=_counts(total),
+                cohort=_counts(window),
+                cohort_times=_NO_TIMES,
+                steps=[],
+                window=Window(
+                    outcomes={"ok": window},
+                    bytes_received=0,
+                    bytes_sent=0,
+                    time_in_system_ns_sum=0,
+                    think_ns_sum=0,
+                    user_ns=0,
+                    carried_in_ns_sum=0,
+                    carried_out_ns_sum=0,
+                    unanswered=0,
+                ),
+                connections=Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
+                cpu_user_ns=0,
+                cpu_system_ns=0,
+                thread_cpu_ns=[],
+                max_rss_bytes=0,
+                rejected_statuses={},
+                ended_by="time",
+            )
         )
-        self._say(summary)
-        self.summaries = (summary.recorded(),)
-
-    def _say(self, event: Wire) -> None:
-        """As a fleet's only engine would have."""
-        self._events.write(b'{"engine":0,' + encode(event)[1:])
 
 
 def _counts(ok: int) -> Counts:

@@ -1,21 +1,19 @@
 """Runs a person's plan in the real JMeter, in place of a fleet of engines. The plan is not touched: what powerband
 needs is set by properties on the command line.
 
-In: an experiment whose load is a plan, a subject that is ready. Out: what a fleet would have said, made of the results
-that JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
+In: an experiment whose load is a plan, a subject that is ready. Out: the reports of a fleet, made from the results that
+JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
 forked, whatever becomes of powerband; the trial's own probe watches its CPU as an engine's.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
 import signal
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import Any
 
 from powerband.base.errors import ExperimentError
 from powerband.base.logs import end_of, out_of_memory
-from powerband.loads.driver import DriverSetup
+from powerband.loads.driver import DriverSetup, StandIn
 from powerband.loads.jmeter.checks import check_plan_file
 from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter
 from powerband.loads.jmeter.jtl import JtlReader
@@ -33,15 +31,15 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.subjects import render_text
 from powerband.processes.answered import check_answered
-from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_fleet import merge_intervals
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_udp_port
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir
-from powerband.wire.load_events import Interval, RecordedSummary
-from powerband.wire.message import Wire, encode
+from powerband.wire.load_events import Interval
+from powerband.wire.message import Wire
 from powerband.wire.probe_events import Exited
 from powerband.wire.specs import Go, Launch, ProbeSpec, StartMeasure
 
@@ -199,7 +197,7 @@ def filled(experiment: Experiment, setting: Setting, subject: RunningSubject) ->
     return {name: render_text(experiment.subject, setting, given, text) for name, text in wanted.items()}
 
 
-class JMeterLoad:
+class JMeterLoad(StandIn):
     """The driver that is a running JMeter; make one with `jmeter_up`."""
 
     def __init__(
@@ -215,14 +213,10 @@ class JMeterLoad:
         duration_ns: int,
         drain_ns: int,
     ) -> None:
-        self.intervals: list[FleetInterval] = []
-        self.phases: dict[str, int] = {}
-        self.seen: Counter[str] = Counter()
-        self.summaries: tuple[RecordedSummary, ...] = ()
+        super().__init__(events)
         self._keeper = keeper
         self._jmeter = jmeter
         self._plan = plan
-        self._events = events
         self._directory = directory
         self._port = port
         self._warmup_ns = warmup_ns
@@ -242,10 +236,6 @@ class JMeterLoad:
     def pids(self) -> list[int]:
         assert self._keeper.launched is not None
         return [self._keeper.launched.pid]
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.summaries)
 
     def facts(self) -> dict[str, Any]:
         """Which JMeter it was, and what only its trial knows of its results."""
@@ -339,13 +329,8 @@ class JMeterLoad:
 
     def _take(self, intervals: Iterable[Interval]) -> None:
         for interval in intervals:
-            self._say(interval)
-            self.seen.update(interval.outcomes)
-            ok, ended = interval.outcomes.get("ok", 0), sum(interval.outcomes.values())
-            mean_ns = interval.response_time_ns_sum / ok if ok else math.nan
-            self.intervals.append(
-                FleetInterval(interval.start_ns, interval.end_ns, ok, ended, mean_ns, interval.in_flight_now)
-            )
+            self._report(interval)
+            self.intervals.append(merge_intervals([interval]))
         opened_ns, closed_ns = self._account.measure_ns, self._account.measure_end_ns
         for phase, at_ns in (("measure", opened_ns), ("drain", closed_ns)):
             if at_ns is not None and self._account.passed_ns >= at_ns:
@@ -357,9 +342,7 @@ class JMeterLoad:
         if ended is not None and "Command: Shutdown" not in self._words():  # it was gone when it was told
             raise self._ended_early(ended)
         self._take(self._account.end())
-        summary = self._account.summary()
-        self._say(summary)
-        self.summaries = (summary.recorded(),)
+        self._report(self._account.summary())
 
     def _ended_early(self, ended: Exited) -> TrialFailed:
         if ended.exit_code != 0:
@@ -404,10 +387,6 @@ class JMeterLoad:
             else ""
         )
         return f"{plugin}; it said (more in jmeter.out and jmeter.log of the trial):\n{shown}"
-
-    def _say(self, event: Wire) -> None:
-        """As a fleet's only engine would have."""
-        self._events.write(b'{"engine":0,' + encode(event)[1:])
 
 
 def _wall_ahead_ns() -> int:

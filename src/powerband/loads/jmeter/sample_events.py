@@ -1,4 +1,4 @@
-"""What a fleet of engines would have said of a load, made of the samples of a JMeter plan.
+"""Makes the reports of a fleet of engines from the samples of a JMeter plan.
 
 In: samples as they come, each known by its end only, and when the window begins. Out: intervals, and one `summary`.
 JMeter tells times in whole ms; users are its threads; a sample is sent when it starts, since a thread that is late
@@ -61,7 +61,7 @@ _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
 
 
 def outcome_of(sample: JtlSample) -> Outcome:
-    """What the plan's own assertions call a success is ok."""
+    """A sample that the plan's own assertions call a success is ok."""
     if sample.ok:
         return "ok"
     if sample.code.startswith(_NON_HTTP):
@@ -93,7 +93,7 @@ class _Ended(NamedTuple):
 class _Counted:
     """Requests by outcome, and the times of those that ended ok and of the others, by ms."""
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     ok_ms: Counter[int] = field(default_factory=Counter)
     failed_ms: Counter[int] = field(default_factory=Counter)
 
@@ -106,7 +106,7 @@ class _Counted:
 class _Window:
     """What ended within the measured window, and what its edges cut."""
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     bytes_received: int = 0
     bytes_sent: int = 0
     time_in_system_ns: int = 0
@@ -153,7 +153,7 @@ class Account:
     @property
     def outcomes(self) -> Counter[str]:
         """Of all samples that an interval held."""
-        return Counter({str(outcome): count for outcome, count in self._total.outcomes.items()})
+        return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
         for sample in samples:
@@ -191,7 +191,7 @@ class Account:
         self._number += 1
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
         ended, self._waiting = self._waiting[:count], self._waiting[count:]
-        outcomes = Counter(each.outcome for each in ended)
+        outcomes = Counter[str](each.outcome for each in ended)
         in_system_ns = sum(each.end_ns - each.start_ns for each in ended)
         ok_ns = [each.end_ns - each.start_ns for each in ended if each.outcome == "ok"]
         for each in ended:
@@ -201,10 +201,7 @@ class Account:
         phase = self._phase(start_ns)
         if phase == "measure":
             self._window.user_ns += self.users_now * (end_ns - start_ns)
-        histogram = None
-        if self._number % HISTOGRAM_EVERY == 0:
-            histogram, self._since_histogram = encode(_in_ns(self._since_histogram)), Counter()
-        return Interval(
+        interval = Interval(
             type="interval",
             start_ns=start_ns,
             end_ns=end_ns,
@@ -222,8 +219,10 @@ class Account:
             service_time_ns_sum=sum(ok_ns),
             send_lag_ns_max=0,
             cpu_ns=0,
-            response_time_ns=histogram,
         )
+        if self._number % HISTOGRAM_EVERY == 0:
+            interval["response_time_ns"], self._since_histogram = encode(_in_ns(self._since_histogram)), Counter()
+        return interval
 
     def _phase(self, at_ns: int) -> PhaseName:
         if self.measure_ns is None or at_ns < self.measure_ns:
@@ -281,7 +280,7 @@ class Account:
                 send_lag_ns="",
                 dropped_wait_ns="",
             ),
-            steps=tuple(
+            steps=[
                 StepSummary(
                     name=label,
                     outcomes=dict(counted.outcomes),
@@ -289,7 +288,7 @@ class Account:
                     service_time_ns=encode(_in_ns(counted.ok_ms)),
                 )
                 for label, counted in sorted(self._labels.items())
-            ),
+            ],
             window=Window(
                 outcomes=dict(window.outcomes),
                 bytes_received=window.bytes_received,
@@ -304,7 +303,7 @@ class Account:
             connections=Connections(opened=0, failed=0, closed_by_peer=0, open_max=0, connect_time_ns=""),
             cpu_user_ns=0,
             cpu_system_ns=0,
-            thread_cpu_ns=(),
+            thread_cpu_ns=[],
             max_rss_bytes=0,
             rejected_statuses=dict(self._rejected),
             ended_by="time",

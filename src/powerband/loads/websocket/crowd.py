@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.fleet import MergedFleet, MergedTimes, RequestCounts
-from powerband.wire.load_events import RecordedInterval, RecordedSummary
+from powerband.wire.load_events import EngineInterval, Summary
 
 JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -56,9 +56,7 @@ class Crowd:
         return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
 
 
-def crowd_of(
-    summaries: Sequence[RecordedSummary], intervals: Iterable[RecordedInterval], fleet: MergedFleet
-) -> Crowd | None:
+def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
     """None of a load without WebSockets."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
@@ -85,7 +83,7 @@ def crowd_of(
     )
 
 
-def _joined(intervals: Iterable[RecordedInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
+def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
     """At the start of the window, and on average over it; engines are added up."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}

@@ -17,7 +17,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, TrialResult
-from powerband.readings.fleet import MergedTimes, merge_fleet
+from powerband.readings.fleet import MergedTimes, encoded_times, merge_fleet
 from powerband.readings.probe_samples import read_probe
 from powerband.report.html.page import Distribution, Quantiles, Track, TrialView
 from powerband.report.wording.numbers import unit_scale
@@ -131,7 +131,7 @@ def _comparable(analysis: Analysis) -> set[int]:
 
 def _merged(records: Iterable[TrialRecord], name: str) -> MergedTimes:
     fleets = [fleet for record in records if (fleet := merge_fleet(record.engines)) is not None]
-    return MergedTimes(summary["cohort_times"][name] for fleet in fleets for summary in fleet.summaries)
+    return MergedTimes(encoded for fleet in fleets for encoded in encoded_times(fleet.summaries, name))
 
 
 def _quantiles(times: MergedTimes) -> Quantiles:

@@ -1,9 +1,9 @@
-"""After the load: how long after a write was acknowledged does a read see all of it? A server that works on after its
-answer is fast on paper only; this tells what its answer is worth.
+"""Measures, after the load, how long after a write was acknowledged a read sees all of it: a server that answers first
+and works afterwards is fast on paper only.
 
-In: the requests of `measure.acknowledged` and a subject that has no load any more; what it still works at in the
-background is waited for, since a read would count it. Out: one `Round` for each write.
-What they say together is `analyze/trial/acknowledgements.py`.
+In: the requests of `measure.acknowledged` and a subject that has no load any more; its background work is waited for,
+since a read would count it. Out: one `Round` for each write.
+Not here: the figures of all rounds together (`analyze/trial/acknowledgements.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What lives on the heaps of a subject's JVMs just before the measured window, and just after it: class histograms.
+"""Class histograms of the heaps of a subject's JVMs, just before the measured window and just after it.
 
 In: a running subject. Out: a file for each JVM and moment, and for the record when it was taken, how long that took, or
-why there is none. A histogram costs the JVM a full collection and stops it meanwhile: so it is taken while nothing is
-measured, with a reading of the probe between the two, lest a part of it be counted to the window. What grew is
-analysis.
+why there is none. A histogram costs the JVM a full collection and stops it meanwhile. So it is taken while nothing is
+measured, and the probe reads the JVMs once more before the window begins: no part of it counts to the window.
+Not here: which classes grew (`analyze/trial/heap_growth.py`).
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class HeapSnapshots(Instrument):
 
 
 def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump) -> list[Snapshot]:
-    """One of each JVM, which may be at work meanwhile; before a window it then has as much time again, to make up for
-    what it was kept from. A JVM that does not answer is told of, and no error.
+    """Takes one of each JVM. Before a window the subject then gets as much time again, to make up for the work that the
+    histograms kept it from. A JVM that does not answer is noted in its snapshot, and is no error.
 
     Raises TrialFailed where the subject ends or a person wants to stop, MeasurementError where the disk refuses."""
     wait = partial(_wait, subject, pump)

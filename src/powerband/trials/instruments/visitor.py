@@ -1,9 +1,9 @@
-"""A person in the crowd: a real browser that keeps one page open while the load runs, so that what users of the server
-see stands beside what the load engine measures.
+"""A real browser that keeps one page open while the load runs: the times that a person sees, beside those that the load
+engine measures.
 
 In: the address of a page, which does what a person would do and prints each thing that it did to its console, as
 `powerband visit {"at_ms": ..., "took_ms": ...}` (wall clock; `error` instead of `took_ms` where it failed). Out: these
-visits. What they say is analysis; the page is the subject's.
+visits. Not here: their figures (`analyze/trial/visits.py`); the page is the subject's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def find_browser() -> str | None:
 
 
 class NoVisitorError(Exception):
-    """Nobody comes; the message says why, and what would help."""
+    """No browser visits; the message says why, and what would help."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Visitor:
     log: Path
 
     def visits(self) -> list[Visit]:
-        """Those that the page has told of by now, in that order."""
+        """The visits that the page has printed so far, in their order."""
         try:
             text = self.log.read_text(errors="replace")
         except OSError:

@@ -1,0 +1,78 @@
+"""Which instruments a trial has, what they add to its record, and how they move the start of its window."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from powerband.loads.driver import TrialSetup, WarmUp
+from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.load import Load
+from powerband.model.plan import Stage, TrialSpec
+from powerband.processes.cpus import CpuSplit
+from powerband.store import TrialDir, TrialRecord
+from powerband.trials.instruments import instruments_of
+from powerband.trials.instruments.instrument import Instrument
+
+SECOND = 1_000_000_000
+WRITES = {"write": {"name": "w", "path": "/w"}, "read": {"name": "r", "path": "/r"}, "count": "json", "expect": 1}
+ALL = {"visitor": True, "snapshots": True, "acknowledged": WRITES}
+
+
+def experiment(load: dict[str, Any] | None = None, **measure: Any) -> Experiment:
+    return Experiment(
+        name="x",
+        subject=Subject(name="s", command=("x",)),
+        load=Load(**{"users": 1, **(load or {})}),
+        measure=Measure.model_validate(measure),
+    )
+
+
+def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) -> list[Instrument]:
+    spec = TrialSpec(1, 0, 1, made.settings()[0], 1, stage)
+    setup = TrialSetup(made, spec, TrialDir(folder), folder / "engine", CpuSplit((), (), ()))
+    return instruments_of(setup, lambda pump: nullcontext(), lambda phase: None)
+
+
+def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
+    always = ["link", "thread names", "last words"]
+    assert [each.name for each in instruments(tmp_path, experiment())] == always
+    asked = [each.name for each in instruments(tmp_path, experiment(**ALL))]
+    assert asked == ["link", "visitor", "snapshots", "acknowledged", "thread names", "last words"]
+    searching = [each.name for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
+    assert searching == ["link", "visitor", "thread names", "last words"], "a trial that only searches takes no more"
+
+
+def test_an_instrument_adds_fields_that_a_record_has(tmp_path: Path) -> None:
+    known = {each.name for each in fields(TrialRecord)}
+    added = [name for each in instruments(tmp_path, experiment(**ALL)) for name in each.record()]
+    assert set(added) <= known
+    assert len(added) == len(set(added))
+
+
+def warmup(made: Experiment, pause_ns: int = 0, joining_ns: int = 0) -> WarmUp:
+    return WarmUp.of(made, Stage.COMPARE, made.load, joining_ns=joining_ns, pause_ns=pause_ns)
+
+
+def test_a_fixed_warm_up_is_the_drivers_own_unless_an_instrument_pauses() -> None:
+    fixed = experiment(warmup_ns=2 * SECOND)
+    assert (warmup(fixed).by_command, warmup(fixed, joining_ns=SECOND).driver_ns) == (False, 3 * SECOND)
+    assert (warmup(fixed, pause_ns=1).by_command, warmup(fixed, pause_ns=1).driver_ns) == (True, None)
+    none = experiment(warmup_ns=0)
+    assert (warmup(none, pause_ns=1).by_command, warmup(none, pause_ns=1).driver_ns) == (False, 0)
+
+
+@pytest.mark.parametrize(("load", "fixed_ns"), [({}, None), ({"requests_per_user": 5}, 0)])
+def test_users_with_a_set_number_of_requests_have_no_warm_up(load: dict[str, Any], fixed_ns: int | None) -> None:
+    made = warmup(experiment(load, warmup_ns=None))
+    assert (made.fixed_ns, made.by_command) == (fixed_ns, fixed_ns is None)
+
+
+def test_an_open_warm_up_lasts_until_the_load_is_built_up() -> None:
+    ramped = experiment({"ramp_ns": 9 * SECOND, "think": 2 * SECOND}, warmup_min_ns=SECOND, warmup_max_ns=5 * SECOND)
+    made = warmup(ramped)
+    assert (made.least_ns, made.most_ns) == (11 * SECOND, 9 * SECOND)
