@@ -1,7 +1,7 @@
 """Merges the `summary` events of a fleet of engine processes into one: counts are added, histograms are merged.
 
 In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are taken of merged histograms only, never averaged.
-Not here: any judgement of the numbers (`honesty.py`), the probe (`probe_samples.py`).
+Not here: any judgement of the numbers (`loads/measured.py`), the probe (`probe_samples.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ cumulative counter grow, and what levels did a gauge have? Counters are interpol
 Of a tree with many threads the probe reads what it counts per thread about once a second only, and repeats it in
 between (see TreeSample in the wire contract). A repeated value is no reading: it is taken out here, once for everyone.
 
-Not here: what the figures mean (`measure.py`), the per-second series for plots (`series.py`).
+Not here: what the figures mean (`analyze/trial/`), the per-second series for plots (`series.py`).
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class Counters:
         passed = np.diff(self.at_ns)
         rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
         return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+
+    def cores(self, start_ns: int, end_ns: int) -> float | None:
+        """CPU of a process tree over a stretch, in cores."""
+        user, system = (self.growth(f"cpu_{kind}_ns", start_ns, end_ns) for kind in ("user", "system"))
+        return None if user is None or system is None else (user + system) / (end_ns - start_ns)
 
     def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
         """The values of a gauge within the stretch; None where there are none."""

@@ -10,9 +10,9 @@ import pytest
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, commonest
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, BottleneckName, PoolUse, Problem, TrialResult
+from powerband.readings.pools import WatchedPool
 
 B = BottleneckName
 MS = 1e6

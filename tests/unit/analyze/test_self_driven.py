@@ -17,11 +17,11 @@ from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, bottleneck_o
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.own_metrics import own_metrics, own_series
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.analyze.trial.steady import window_is_steady
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.own_expression import parse_own
 from powerband.model.results import BottleneckName, PoolUse, TrialResult
+from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 

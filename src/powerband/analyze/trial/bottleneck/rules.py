@@ -24,9 +24,9 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     pool_too_small,
     slow_downstream,
 )
-from powerband.analyze.trial.honesty import WAKE_UP_NS
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
+from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.results import Bottleneck, BottleneckName, TrialResult
 from powerband.readings.fleet import SECOND_NS
 

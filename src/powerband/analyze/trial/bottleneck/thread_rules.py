@@ -10,9 +10,9 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.evidence import KINDS, count, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.base.units import format_duration
 from powerband.model.results import Bottleneck, BottleneckName
+from powerband.readings.pools import WatchedPool
 
 OFF_POLL_SHARE = 0.5
 LOOP_BUSY = 0.90
