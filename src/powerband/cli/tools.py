@@ -64,8 +64,8 @@ def load(
     The exit code is 4 where no request was answered rightly.
     """
     from powerband.files.tune_options import load_of, parted
-    from powerband.loads.websocket.crowd import crowd_of
     from powerband.processes.stop_request import StopRequest
+    from powerband.readings.crowd import crowd_of
     from powerband.readings.fleet import merge_fleet
     from powerband.report.terminal.load_text import load_document, load_text
     from powerband.trials.loadgen import run_load

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
+from powerband.loads.errors import error_kinds
+from powerband.loads.measured import LOAD, USERS, stretch_metrics
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
+from powerband.model.results import ErrorKind
+from powerband.readings.evidence import Evidence, Source
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
@@ -90,3 +94,25 @@ class LoadKind:
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """Whether a trial whose load failed with this code shows that all others fail like it."""
         return False
+
+    load: ClassVar[Source] = LOAD
+    """Makes the rates, errors and times of a trial, and says whether its generator may be believed."""
+    users: ClassVar[Source] = USERS
+    """Makes the metrics of the users that were present, and says what is amiss with them."""
+    sends_requests: ClassVar[bool] = True
+    """False: nothing is asked of the subject from outside, so that no request holds a thread or waits."""
+    steady_figures: ClassVar[str] = "the rate or the response time"
+    """The figures by which a measured window is found steady."""
+
+    def corrected(self, evidence: Evidence) -> Evidence:
+        """The evidence, with what this kind of load knows better than its engines said."""
+        return evidence
+
+    def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
+        """Metrics of the load over a stretch of a trial: those that need no summary of the whole."""
+        return stretch_metrics(evidence)
+
+    def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
+        """Everything that did not end ok, by kind, since the start of the load."""
+        overflows = evidence.overflows(evidence.record.phases.get("end"))
+        return error_kinds(evidence.fleet, overflows, evidence.log)

@@ -1,7 +1,7 @@
 """Merges the `summary` events of all engine processes of a trial: counts are added, histograms are merged.
 
-In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are computed from merged histograms only, never
-averaged. Not here: any judgement of the numbers (`honesty.py`), the probe (`probe_samples.py`).
+In: the summaries of `record.json`. Out: a `MergedFleet`. Quantiles are taken of merged histograms only, never averaged.
+Not here: any judgement of the numbers (`loads/measured.py`), the probe (`probe_samples.py`).
 """
 
 from __future__ import annotations

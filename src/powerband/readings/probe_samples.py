@@ -4,7 +4,7 @@ and the levels of a gauge. Counters are interpolated linearly between readings.
 For a tree with many threads the probe reads per-thread counts only about once a second, and repeats them in between
 (see TreeSample in the wire contract). A repeated value is no reading: it is removed here, once for all callers.
 
-Not here: the meaning of the figures (`measure.py`), the per-second series for plots (`series.py`).
+Not here: what the figures mean (`analyze/trial/`), the per-second series for plots (`series.py`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ class Counters:
         passed = np.diff(self.at_ns)
         rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
         return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+
+    def cores(self, start_ns: int, end_ns: int) -> float | None:
+        """CPU of a process tree over a stretch, in cores."""
+        user, system = (self.growth(f"cpu_{kind}_ns", start_ns, end_ns) for kind in ("user", "system"))
+        return None if user is None or system is None else (user + system) / (end_ns - start_ns)
 
     def levels(self, name: str, start_ns: int, end_ns: int) -> Array | None:
         """The values of a gauge within the period; None if there are none."""

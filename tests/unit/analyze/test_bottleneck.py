@@ -11,10 +11,10 @@ import pytest
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, PoolUse, Problem, TrialResult
+from powerband.readings.pools import WatchedPool
 
 B = BottleneckName
 MS = 1e6

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.analyze.trial.jvm_figures import jvm_metrics
+from powerband.analyze.trial.processes import jvm_metrics
 from powerband.readings.probe_samples import ProbeSamples, read_probe
 
 S = 10**9

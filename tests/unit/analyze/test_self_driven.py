@@ -17,13 +17,13 @@ from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.own_metrics import own_metrics, own_series
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.analyze.trial.steady import window_is_steady
 from powerband.loads import SELF_DRIVEN
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.own_expression import parse_own
 from powerband.model.results import PoolUse, TrialResult
+from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 

@@ -10,9 +10,10 @@ import pytest
 
 from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, trial_series, write_trial
 from powerband.analyze.trial.measure import measure
-from powerband.loads.websocket.crowd import crowd_of, crowd_problems
+from powerband.loads.websocket.measured import crowd_problems
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
+from powerband.readings.crowd import crowd_of
 from powerband.readings.fleet import RequestCounts, merge_fleet
 from powerband.store import TrialDir
 

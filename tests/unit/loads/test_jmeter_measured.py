@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from powerband.analyze.trial.honesty import Evidence, problems_of
+from fakes.trials import Figures, experiment, record_of, spec
+from powerband.analyze.trial.honesty import MACHINE
 from powerband.analyze.trial.measure import quantile_table
+from powerband.loads import JMETER
 from powerband.loads.jmeter.measured import jmeter_metrics, jmeter_problems, with_jmeter
 from powerband.model.load import Load
+from powerband.model.results import Problem
 from powerband.processes.histogram_encoding import encode
-from powerband.readings.fleet import MergedFleet, MergedTimes, merge_fleet
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import MergedFleet, merge_fleet
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -39,18 +43,20 @@ def fleet(users: float = 4.0, present: float = 2.0, times: Counter[int] | None =
     return made
 
 
-def evidence(of: MergedFleet, **fields: Any) -> Evidence:
-    times = of.times("response_time_ns")
-    given = {
-        "metrics": {},
-        "send_lag": MergedTimes(()),
-        "host_cpus": 2.0,
-        "foreign_cpu_max": 0.1,
-        "steal_max": 0.02,
-        "pinned": True,
-        "steady": True,
-    }
-    return Evidence(fleet=of, load=Load(jmeter="plan.jmx"), response=times, **{**given, **fields})
+def problems_of(of: MergedFleet, metrics: Mapping[str, float] = {}) -> tuple[Problem, ...]:
+    """The doubts of a plan's generator and of the machine, in a trial that was pinned, steady and quiet."""
+    plan = experiment(load=Load(jmeter="plan.jmx"))
+    evidence = Evidence(
+        experiment=plan,
+        record=record_of(spec(), Figures()),
+        load=plan.load,
+        fleet=of,
+        response=of.times("response_time_ns"),
+        probe=None,
+        intervals=(),
+        steady=True,
+    )
+    return tuple(problem for source in (JMETER.load, MACHINE) for problem in source.problems(evidence, metrics))
 
 
 def test_what_its_process_used_is_what_the_load_cost() -> None:
@@ -58,12 +64,12 @@ def test_what_its_process_used_is_what_the_load_cost() -> None:
     assert made.cpu_cores == pytest.approx(0.5)
     assert made.cpu_share_max == pytest.approx(0.25)
     assert made.threads == 4
-    assert problems_of(evidence(made)) == ()
+    assert problems_of(made) == ()
     assert with_jmeter(fleet(), None, None).cpu_cores == 0
 
 
 def test_a_jmeter_without_a_cpu_left_was_the_limit() -> None:
-    (found,) = problems_of(evidence(with_jmeter(fleet(), 0.95, 1.0)))
+    (found,) = problems_of(with_jmeter(fleet(), 0.95, 1.0))
     assert (found.code, found.fatal) == ("generator_cpu", True)
     assert "JMeter used 95% of the CPU time" in found.message
 
@@ -71,7 +77,7 @@ def test_a_jmeter_without_a_cpu_left_was_the_limit() -> None:
 def test_one_that_waits_for_its_cpu_is_told_as_jmeter() -> None:
     made = with_jmeter(fleet(), 0.5, 1.0)
     waited = {"engine_run_wait_cores": 2.0, "engine_run_wait_ns_mean": 4.0 * MS}
-    (found,) = problems_of(evidence(made, metrics=waited))
+    (found,) = problems_of(made, waited)
     assert found.code == "generator_starved"
     assert "JMeter threads waited 4.00 ms" in found.message and "fewer threads" in found.message
 

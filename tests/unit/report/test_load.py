@@ -4,8 +4,8 @@ import json
 import math
 
 from fakes.trials import Figures, histogram, summary
-from powerband.loads.websocket.crowd import crowd_of
 from powerband.processes.engine_fleet import FleetInterval
+from powerband.readings.crowd import crowd_of
 from powerband.readings.fleet import MergedFleet, merge_fleet
 from powerband.report.terminal.load_text import interval_text, load_document, load_text
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.trial.faults import fatal_codes
-from powerband.analyze.trial.honesty import FEW_REQUESTS, MACHINE_CODES, SUBJECT_CODES
+from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
 from powerband.base.units import format_duration, format_value
+from powerband.loads.measured import FEW_REQUESTS
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS

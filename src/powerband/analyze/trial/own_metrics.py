@@ -7,13 +7,17 @@ absent. The grammar is `own_expression.py`'s; scraping is the probe's.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from powerband.base.arithmetic import value
+from powerband.loads.counted.measured import lost_counts
 from powerband.model.own_expression import COUNTERS, OwnExpression, Series, labels_of
+from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Array, Counters
 
@@ -122,3 +126,31 @@ def final_metrics(wanted: Mapping[str, OwnExpression], last_words: Mapping[str, 
         if math.isfinite(number):
             found[name] = number
     return found
+
+
+def _metrics(evidence: Evidence) -> dict[str, float]:
+    wanted = evidence.experiment.measure.own_metrics()
+    page = None if evidence.probe is None else evidence.probe.scrapes
+    of_page = {} if page is None else own_metrics(wanted, page, *evidence.window)
+    return {**of_page, **final_metrics(wanted, evidence.record.last_words)}
+
+
+def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """Counts that were lost on their way; and readings of the metrics page that failed within the window, with the
+    usual reason: the subject's end may have cut the last reading."""
+    probe, subject = evidence.probe, evidence.experiment.subject
+    if probe is None:
+        return
+    yield from lost_counts(subject.counts, probe, evidence.fleet)
+    if not evidence.experiment.measure.metrics and subject.counts is None:
+        return
+    start_ns, end_ns = evidence.window
+    reasons = Counter(event["reason"] for event in probe.scrapes_failed if start_ns <= event["at_ns"] <= end_ns)
+    if reasons:
+        times = "1 reading" if reasons.total() == 1 else f"{reasons.total()} readings"
+        ((reason, _),) = reasons.most_common(1)
+        message = f"{times} of the subject's metrics page failed within the window: {reason}"
+        yield Problem("metrics_page", message, fatal=False)
+
+
+OWN = Source("own", _metrics, _problems)

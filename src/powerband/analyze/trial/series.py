@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Any
 
+from powerband.analyze.trial.load_shape import rate_counter
 from powerband.analyze.trial.own_metrics import own_series
-from powerband.analyze.trial.rate_counter import rate_counter
 from powerband.analyze.trial.thread_states import ThreadStates, thread_states
 from powerband.analyze.trial.threads import LabelledSeries, labelled_series
 from powerband.model.experiment import Measure

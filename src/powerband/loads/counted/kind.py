@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven, with_stand_in
+from powerband.loads.counted.measured import COUNTER, NO_USERS, counted_metrics
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
+from powerband.readings.evidence import Evidence
 
 if TYPE_CHECKING:
     from powerband.loads.counted.driver import Counted
@@ -62,3 +64,10 @@ class SelfDriven(LoadKind):
 
         assert isinstance(subject.counter, Counted), "subject_up was given the counter"
         return nullcontext(subject.counter)
+
+    load, users = COUNTER, NO_USERS
+    sends_requests = False
+    steady_figures = "the rate"
+
+    def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
+        return counted_metrics(evidence)

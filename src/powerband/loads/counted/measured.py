@@ -1,4 +1,4 @@
-"""A self-driven program's rate, and the counts that the StatsD sink lost. In: a trial's figures. Out: metrics and
+"""A self-driven program's rate, and the counts that the StatsD sink lost. In: a trial's evidence. Out: metrics and
 problems.
 """
 
@@ -8,18 +8,20 @@ from collections.abc import Iterator
 
 from powerband.model.experiment import WorkCounter
 from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 
-def counted_metrics(fleet: MergedFleet) -> dict[str, float]:
+def counted_metrics(evidence: Evidence) -> dict[str, float]:
     """The counter's growth in the window; nothing that needs a load."""
+    fleet = evidence.fleet
     return {"goodput_per_s": fleet.goodput_per_s, "achieved_rate_per_s": fleet.achieved_per_s}
 
 
 def lost_counts(counts: WorkCounter | None, probe: ProbeSamples, fleet: MergedFleet) -> Iterator[Problem]:
-    """What the kernel threw away on the way to the sink within the window, and what the sink could not read. Where the
-    sink is what counts, the rate is too low by nobody knows how much; a line that cannot be read may not be its own."""
+    """Packets that the kernel dropped on the way to the StatsD sink within the window, and lines that the sink could
+    not read. Lost packets are fatal where the counter is sent to the sink: its rate is too low by an unknown amount."""
     series = probe.scrapes
     if series is None:
         return
@@ -49,3 +51,7 @@ def _grown(series: Counters, name: str, fleet: MergedFleet) -> float:
 
 def _on_page(counts: WorkCounter, probe: ProbeSamples) -> bool:
     return any(counts.wanted.covers(name) for name in probe.on_page)
+
+
+COUNTER = Source("load", counted_metrics)
+NO_USERS = Source("users")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
+from powerband.loads.jmeter.measured import LOAD, USERS, corrected
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.templates import placeholders
 from powerband.processes.failures import Code
+from powerband.readings.evidence import Evidence
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
@@ -63,3 +65,8 @@ class JMeterPlan(LoadKind):
         if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
             return False
         return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)
+
+    load, users = LOAD, USERS
+
+    def corrected(self, evidence: Evidence) -> Evidence:
+        return corrected(evidence)

@@ -1,26 +1,37 @@
-"""What is otherwise with a load that is a JMeter plan: what its process used stands for the engines' own account, times
-come in whole ms, threads are the users. In: a trial's figures. Out: a `MergedFleet`, metrics and problems.
+"""A JMeter plan as a load: the CPU of JMeter's process stands for that of the engines, its threads are the users, and
+its times come in whole ms. In: a trial's evidence. Out: corrected evidence, metrics and problems.
 
-Conservation holds by construction, for a sample is known by its end only; a send lag is never told; of Little's law one
-half is left, that no more requests can be under way than there are threads.
+Conservation holds by construction, since a sample is known by its end only; there is no send lag; of Little's law one
+half is left: no more requests can be under way than there are threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from powerband.loads.measured import THREAD_SHARE_MAX, checks, in_flight_metrics, load_metrics, starved
 from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, MergedTimes
 
 THREADS_TOLERANCE = 0.02
 THREADS_FLOOR = 0.5
 
 
+def corrected(evidence: Evidence) -> Evidence:
+    """The evidence with the CPU of JMeter's processes, as the probe saw it, in place of the engines' own account."""
+    trees = () if evidence.probe is None else evidence.probe.matching("engine")
+    used = [cores for tree in trees if (cores := tree.cores(*evidence.window)) is not None]
+    cpus = len(evidence.record.cpus.get("engine", ())) or evidence.host_cpus
+    return replace(evidence, fleet=with_jmeter(evidence.fleet, sum(used) if used else None, cpus))
+
+
 def with_jmeter(fleet: MergedFleet, cores: float | None, cpus: float | None) -> MergedFleet:
-    """The fleet with the CPU of JMeter's processes as the probe saw it, in `cores`. `cpus`: those that JMeter may use,
-    all of which its threads share."""
+    """The fleet with `cores` as its CPU; None: nothing watched it. `cpus`: those that JMeter's threads share; None: not
+    known."""
     threads = max(1, round(fleet.users_mean))
     if cores is None:
         return replace(fleet, threads=threads)
@@ -28,7 +39,7 @@ def with_jmeter(fleet: MergedFleet, cores: float | None, cpus: float | None) -> 
 
 
 def jmeter_metrics(fleet: MergedFleet) -> dict[str, float]:
-    """Threads, and how many of them were within a request: by the times of all that were under way in the window."""
+    """Threads, and how many of them were within a request, by the times of all requests under way in the window."""
     if fleet.users_mean <= 0:
         return {}
     present = max(0.0, fleet.busy_users_mean + fleet.carried_users_mean)
@@ -61,3 +72,27 @@ def jmeter_problems(
             "the plan into a scenario)",
             fatal=False,
         )
+
+
+def _too_busy(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    share = evidence.fleet.cpu_share_max
+    if share > THREAD_SHARE_MAX:
+        yield Problem(
+            "generator_cpu",
+            f"JMeter used {share:.0%} of the CPU time that it may have (limit {THREAD_SHARE_MAX:.0%}): it was the "
+            "limit, not the subject; lower the plan's load, give it more CPUs (load.engine_threads, host.pinning), or "
+            "let powerband's own engine load (powerband import)",
+        )
+
+
+_STARVED = partial(
+    starved,
+    whose="JMeter",
+    remedy="give the plan fewer threads, or more CPUs (load.engine_threads, host.pinning)",
+)
+LOAD = Source("load", load_metrics, checks(_too_busy, _STARVED))
+USERS = Source(
+    "users",
+    lambda evidence: {**dict(in_flight_metrics(evidence)), **jmeter_metrics(evidence.fleet)},
+    lambda evidence, metrics: jmeter_problems(evidence.fleet, evidence.response, metrics, evidence.record.jmeter),
+)

@@ -10,7 +10,11 @@ from powerband.base.hosts import is_websocket
 from powerband.base.yaml_document import Node
 from powerband.loads.http.kind import Http
 from powerband.loads.websocket.checks import check_websocket, with_websocket
+from powerband.loads.websocket.errors import user_errors
+from powerband.loads.websocket.measured import USERS
 from powerband.model.experiment import Subject
+from powerband.model.results import ErrorKind
+from powerband.readings.evidence import Evidence
 
 
 class WebSocketUsers(Http):
@@ -41,3 +45,8 @@ class WebSocketUsers(Http):
             raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
         websocket = Node({"headers": headers}, f"--url {url}")
         return {"websocket": websocket, "scenario": Node((Node(step, "--url"),), "--url")}
+
+    users = USERS
+
+    def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
+        return user_errors(evidence)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.analyze.trial.rate_bars import bar_rates
+from powerband.analyze.trial.load_shape import bar_rates
 from powerband.model.experiment import Measure
 from powerband.model.results import Analysis
 from powerband.readings.fleet import merge_fleet

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from powerband.base.units import format_duration, significant
-from powerband.loads.websocket.crowd import Crowd, codes_text, counted
+from powerband.loads.websocket.measured import codes_text, counted
+from powerband.readings.crowd import Crowd
 from powerband.readings.fleet import QUANTILES, MergedFleet, MergedTimes
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     pool_too_small,
     slow_downstream,
 )
-from powerband.analyze.trial.honesty import WAKE_UP_NS
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
 from powerband.loads import SELF_DRIVEN
 from powerband.loads.kind import LoadKind
+from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from powerband.analyze.trial.honesty import Evidence
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
-from powerband.analyze.trial.pools import WatchedPool
+from powerband.loads import kind_of
 from powerband.model.load import Load
 from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
-from powerband.readings.probe_samples import Counters, ProbeSamples
+from powerband.readings.pools import WatchedPool
+from powerband.readings.probe_samples import Counters
 
 SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
 # The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
@@ -28,14 +29,6 @@ SERVING_CPU = 0.1  # of the CPU that the subject uses
 LEAST_CORES = 0.01  # a tenth of what a subject uses that hardly uses a CPU is nothing
 NO_ROOM = ("429", "503")
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
-
-
-@dataclass(frozen=True)
-class WatchedThreads:
-    """The subject's threads by pool, and how many CPUs it may use, as far as that is known."""
-
-    pools: tuple[WatchedPool, ...]
-    cpus: float | None
 
 
 @dataclass(frozen=True)
@@ -112,27 +105,22 @@ class Scene:
         return self.turned_away_share > ERRORS_MAX
 
 
-def scene_of(
-    evidence: Evidence,
-    problems: Sequence[Problem],
-    probe: ProbeSamples | None,
-    threads: WatchedThreads,
-    intervals: Sequence[Mapping[str, Any]],
-) -> Scene:
-    fleet, load, metrics, response = evidence.fleet, evidence.load, evidence.metrics, evidence.response
-    start, end = fleet.start_ns, fleet.end_ns
+def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequence[Problem]) -> Scene:
+    fleet, load, response = evidence.fleet, evidence.load, evidence.response
+    probe, intervals, loaded = evidence.probe, evidence.intervals, kind_of(evidence.experiment).sends_requests
+    start, end = evidence.window
     queue = None if probe is None else probe.host.levels("accept_queue_now", start, end)
     limit = None if probe is None else probe.host.levels("accept_queue_limit", start, end)
     tree = None if probe is None else probe.trees.get("subject")
     return Scene(
         metrics=metrics,
         problems={problem.code: problem for problem in problems},
-        pools=threads.pools,
-        cpus=threads.cpus,
+        pools=evidence.pools,
+        cpus=evidence.subject_cpus,
         users=load.users,
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
-        load_served=not evidence.self_driven and _served(fleet, load, metrics),
+        load_served=loaded and _served(fleet, load, metrics),
         turned_away_share=_turned_away(fleet),
         failed_connections=_failed_connections(fleet),
         accept_queue=0.0 if queue is None else float(queue.mean()),
@@ -142,7 +130,8 @@ def scene_of(
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
-        shares_cpus=not evidence.pinned and not evidence.self_driven,
+        shares_cpus=loaded and not evidence.pinned,
+        noun=evidence.experiment.noun,
     )
 
 

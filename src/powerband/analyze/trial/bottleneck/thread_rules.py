@@ -10,10 +10,10 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.evidence import KINDS, count, cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
-from powerband.analyze.trial.pools import WatchedPool
 from powerband.base.units import format_duration
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
+from powerband.readings.pools import WatchedPool
 
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
 OFF_POLL_SHARE = 0.5  # of a loop's threads: more of them wait for something else than for events

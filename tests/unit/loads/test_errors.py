@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.trial.error_kinds import error_kinds, memory_problem
+from powerband.analyze.trial.honesty import memory_problem
+from powerband.loads.errors import error_kinds
 from powerband.readings.fleet import MergedFleet, RequestCounts
 
 

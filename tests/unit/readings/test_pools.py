@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from powerband.analyze.trial.pools import WatchedPool, watched_pools
+from powerband.readings.pools import WatchedPool, watched_pools
 
 SECOND = 1_000_000_000
 

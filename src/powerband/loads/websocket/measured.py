@@ -1,19 +1,19 @@
-"""What the users of a WebSocket load went through: joined, were dropped, were delivered to, were counted by the server.
+"""The users of a WebSocket load: how long they joined, were lost and delivered to, and what is amiss with them.
 
-In: the engines' last words and their intervals. Out: a `Crowd`, its metrics, and what is amiss. Requests and their
-times are `measure.py`'s, as of every load; how many users failed and why is told to people by `errors.py`.
+In: a trial's evidence with the `Crowd` in it. Out: metrics and problems. Not here: requests and their times, which
+every load has (`loads/measured.py`), and why users failed (`errors.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
+from powerband.loads.measured import in_flight_metrics, users_metrics
 from powerband.model.load import Load
 from powerband.model.results import Problem
-from powerband.readings.fleet import MergedFleet, MergedTimes, RequestCounts
-from powerband.wire.load_events import EngineInterval, Summary
+from powerband.readings.crowd import Crowd
+from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import RequestCounts
 
 JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -25,83 +25,19 @@ _OWN = {
 }
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """Of the whole run, but `*_in_window`; merged over the engines of a fleet. `joined` counts `rejoined` too."""
-
-    started: int
-    joined: int
-    rejoined: int
-    joins_failed: Mapping[str, int]
-    join_times: MergedTimes
-    drops: Mapping[str, int]
-    close_codes: Mapping[str, int]
-    published_in_window: int
-    delivered_in_window: int
-    delivery_times: MergedTimes
-    tallies: Mapping[str, int]
-    """By worker, the highest count that any engine was told: one worker serves users of several engines."""
-    joined_at_start: int | None
-    """Users that had joined when the window began; None where no interval tells."""
-    joined_mean: float | None
-    """Over the window, sampled with each interval."""
-
-    @property
-    def dropped(self) -> int:
-        return sum(self.drops.values())
-
-    @property
-    def failed(self) -> int:
-        """Joins that failed; those under way when the run ended did not."""
-        return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
+def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    yield from users_metrics(evidence)
+    if evidence.crowd is not None:
+        yield from crowd_metrics(evidence.crowd, evidence.load, evidence.fleet.total)
+    yield from in_flight_metrics(evidence)
 
 
-def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
-    """None of a load without WebSockets."""
-    parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
-    if not parts:
-        return None
-    tallies: dict[str, int] = {}
-    for part in parts:
-        for label, count in part["tallies"].items():
-            tallies[label] = max(count, tallies.get(label, 0))
-    at_start, mean = _joined(intervals, fleet)
-    return Crowd(
-        started=sum(part["joins_started"] for part in parts),
-        joined=sum(part["joined"] for part in parts),
-        rejoined=sum(part["rejoined"] for part in parts),
-        joins_failed=_added(part["joins_failed"] for part in parts),
-        join_times=MergedTimes(part["join_time_ns"] for part in parts),
-        drops=_added(part["drops"] for part in parts),
-        close_codes=_added(part["close_codes"] for part in parts),
-        published_in_window=sum(part["published_in_window"] for part in parts),
-        delivered_in_window=sum(part["delivered_in_window"] for part in parts),
-        delivery_times=MergedTimes(part["delivery_time_ns"] for part in parts),
-        tallies=tallies,
-        joined_at_start=at_start,
-        joined_mean=mean,
-    )
+def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    if evidence.crowd is not None:
+        yield from crowd_problems(evidence.crowd, evidence.load, evidence.fleet.total)
 
 
-def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
-    """At the start of the window, and on average over it; engines are added up."""
-    before: dict[int, int] = {}
-    within: dict[int, list[int]] = {}
-    for event in intervals:
-        joined = event.get("joined_now")
-        if joined is None:
-            continue
-        engine = event.get("engine", 0)
-        if event["end_ns"] <= fleet.start_ns:
-            before[engine] = joined
-        elif event["end_ns"] <= fleet.end_ns:
-            within.setdefault(engine, []).append(joined)
-    mean = sum(sum(values) / len(values) for values in within.values()) if within else None
-    return sum(before.values()) if before else None, mean
-
-
-def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    return dict(sum((Counter(part) for part in parts), Counter()).most_common())
+USERS = Source("users", _metrics, _problems)
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:

@@ -1,19 +1,34 @@
-"""Class histograms as JVMs print them, and what grew between two of them."""
+"""The instruments of a trial: acknowledged writes, the link, a browser's visits, and class histograms of JVMs."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fakes.trials import Figures, experiment, record_of, spec, write_trial
-from powerband.analyze.trial.heap_growth import TYPES_KEPT, heap_growth, parse_histogram, snapshot_problems, type_name
+from powerband.analyze.trial.instruments import (
+    TYPES_KEPT,
+    acknowledged_metrics,
+    acknowledged_problems,
+    heap_growth,
+    link_metrics,
+    link_problems,
+    parse_histogram,
+    snapshot_problems,
+    type_name,
+    visitor_metrics,
+    visitor_problems,
+)
 from powerband.analyze.trial.measure import measure
 from powerband.model.results import TypeGrowth
 from powerband.store import TrialDir, snapshot_file
+from powerband.trials.instruments.acknowledged_writes import Round, count_in
 
+MS = 1_000_000
 # Beginnings and ends of what JVMs of three versions printed.
 JDK_8 = """
  num     #instances         #bytes  class name
@@ -138,3 +153,111 @@ def test_a_trial_tells_what_grew(tmp_path: Path) -> None:
     del old["snapshots"]  # written before there were any
     directory.record.write_text(json.dumps(old))
     assert directory.read_record().snapshots == ()
+
+
+def rounds(*visible: int | None, seen: int = 60) -> list[dict[str, Any]]:
+    return [Round(5_000, seen, delay, 1_000).to_json() for delay in visible]
+
+
+def test_delays_are_of_those_that_were_seen_and_missing_ones_of_all() -> None:
+    found = acknowledged_metrics([*rounds(10, 30, 20), *rounds(None, seen=20)], 100)
+    assert found["visible_delay_ns_p50"] == 20 and found["visible_delay_ns_p90"] == found["visible_delay_ns_max"] == 30
+    assert found["missing_at_acknowledgement_mean"] == (3 * 40 + 80) / 4
+    assert found["missing_at_acknowledgement_max"] == 80 and found["acknowledge_ns_p50"] == 5_000
+
+
+def test_more_than_expected_is_not_less_than_none_missing() -> None:
+    assert acknowledged_metrics(rounds(1, seen=500), 100)["missing_at_acknowledgement_max"] == 0
+
+
+def test_nothing_read_is_no_metric_and_is_said() -> None:
+    failed = [Round(failed="POST /: status 500").to_json()] * 2
+    assert acknowledged_metrics(failed, 10) == {}
+    (problem,) = acknowledged_problems(failed, 10)
+    assert problem.code == "acknowledged_failed" and not problem.fatal
+    assert problem.message == "2 of 2 writes were not acknowledged, or could not be read: POST /: status 500"
+
+
+def test_what_was_never_seen_is_said() -> None:
+    (problem,) = acknowledged_problems(rounds(5, None), 10)
+    assert (
+        problem.code == "acknowledged_never_seen" and "after 1 of 2 writes a read never saw all 10" in problem.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "found"),
+    [
+        (b"[1, 2, 3]", "json", 3),
+        (b"17", "json", 17),
+        (b'{"a": 1}', "json", 1),
+        (b"true", "json", 0),
+        (b"not json", "json", 0),
+        (b"\xff\xfe", "json", 0),
+        (b"a\n\nb\n", "lines", 2),
+        (b"<li>x</li><li>y</li>", "<li>", 2),
+    ],
+)
+def test_how_much_an_answer_holds(body: bytes, count: str, found: int) -> None:
+    assert count_in(body, count) == found
+
+
+def link(late_ns: int | None = 50_000, missed: int = 0, delay_ns: int = 5_000_000) -> dict[str, Any]:
+    way = {"packets": 10, "bytes": 1000, "dropped": 2, "missed": missed}
+    return {"delay_ns": delay_ns, "a_to_b": way, "b_to_a": {**way, "dropped": 1}, "late_ns_p99": late_ns}
+
+
+def test_both_ways_count() -> None:
+    assert link_metrics(link(missed=2)) == {"link_dropped": 3.0, "link_missed": 4.0, "link_late_ns_p99": 50_000.0}
+
+
+def test_what_is_not_known_is_absent() -> None:
+    assert "link_late_ns_p99" not in link_metrics(link(late_ns=None))
+    assert link_metrics({}) == {} and link_metrics({"delay_ns": 5}) == {}
+    assert not list(link_problems({})) and not list(link_problems({"delay_ns": 5}))
+
+
+@pytest.mark.parametrize(
+    ("told", "codes"),
+    [
+        (link(), []),
+        (link(late_ns=1_000_000), []),
+        (link(late_ns=1_000_001), ["link_late"]),
+        (link(late_ns=200_001, delay_ns=0), ["link_late"]),
+        (link(late_ns=200_000, delay_ns=0), []),
+        (link(missed=1), ["link_missed"]),
+        (link(late_ns=10**9, missed=1), ["link_late", "link_missed"]),
+    ],
+)
+def test_lateness_is_told_by_the_delay_and_any_loss_but_that_of_a_full_queue(
+    told: dict[str, Any], codes: list[str]
+) -> None:
+    found = list(link_problems(told))
+    assert [problem.code for problem in found] == codes
+    assert not any(problem.fatal for problem in found)
+
+
+def visit(at_ms: int, took_ms: int | None, error: str = "") -> dict[str, Any]:
+    return {"at_ns": at_ms * MS, "took_ns": None if took_ms is None else took_ms * MS, "error": error}
+
+
+def test_visits_of_the_window_count() -> None:
+    visits = [visit(5, 900), visit(10, 3), visit(11, 1), visit(12, None, "no answer"), visit(13, 2), visit(20, 700)]
+    found = visitor_metrics(visits, 10 * MS, 20 * MS)
+    assert found == {
+        "visits": 4.0,
+        "visits_failed": 1.0,
+        "visit_time_ns_p50": 2.0 * MS,
+        "visit_time_ns_p90": 3.0 * MS,
+        "visit_time_ns_max": 3.0 * MS,
+    }
+    (problem,) = visitor_problems(visits, found, "")
+    assert problem.message == "1 of the visitor's 4 visits failed: no answer" and not problem.fatal
+
+
+def test_nobody_came() -> None:
+    assert visitor_metrics([visit(5, 1)], 10 * MS, 20 * MS) == {}
+    assert [problem.code for problem in visitor_problems([], {}, "there is no Chromium")] == ["no_visitor"]
+    (problem,) = visitor_problems([visit(5, 1)], {}, "")
+    assert problem.code == "no_visit" and "none within the measured window" in problem.message
+    assert list(visitor_problems([], {"visits": 1.0, "visits_failed": 0.0}, "")) == []

@@ -1,0 +1,179 @@
+"""What the probe saw of a trial's processes and of the host, over the measured window.
+
+In: a trial's evidence. Out: metrics of the subject's process tree, its services, the engines, the host, the subject's
+pools of threads and its JVMs. How fresh heap figures are depends on the collector: docs/methods/process-counters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import SECOND_NS, MergedFleet
+from powerband.readings.probe_samples import Array, Counters, ProbeSamples
+
+
+def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    probe, fleet = evidence.probe, evidence.fleet
+    if probe is None:
+        return
+    if (subject := probe.trees.get("subject")) is not None:
+        metrics = _subject_metrics(subject, fleet)
+        yield from metrics.items()
+        if (cpus := evidence.subject_cpus) and (cores := metrics.get("subject_cpu_cores")) is not None:
+            yield "subject_cpu_share", cores / cpus
+    services = [*probe.matching("postgresql"), *probe.matching("link")]
+    if used := [cores for tree in services if (cores := tree.cores(*evidence.window)) is not None]:
+        yield "services_cpu_cores", sum(used)
+    yield from _engine_wait_metrics(probe, fleet)
+    yield from _host_metrics(probe, fleet)
+
+
+def _no_probe(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    if evidence.probe is None:
+        message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
+        yield Problem("no_probe", message, fatal=False)
+
+
+def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Nothing of garbage collection where no pool is known to collect."""
+    collectors = [pool.use.on_cpu for pool in evidence.pools if pool.collects]
+    if collectors and (cpus := evidence.subject_cpus):
+        yield "gc_cpu_share", sum(collectors) / cpus
+    if busiest := max((pool.busiest for pool in evidence.pools), default=0.0):
+        yield "thread_cpu_share_max", busiest
+
+
+def _subject_metrics(tree: Counters, fleet: MergedFleet) -> dict[str, float]:
+    start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
+    metrics = dict(_gauges(tree, start, end))
+    growth = {name: tree.growth(name, start, end) for name in tree.fields}
+
+    def known(*names: str) -> tuple[float, ...] | None:
+        values = tuple(value for name in names if (value := growth.get(name)) is not None)
+        return values if len(values) == len(names) else None
+
+    if cpu := known("cpu_user_ns", "cpu_system_ns"):
+        metrics["subject_cpu_cores"] = sum(cpu) / SECOND_NS / window_s
+        if sum(cpu) > 0:
+            metrics["subject_cpu_system_share"] = cpu[1] / sum(cpu)
+        if fleet.achieved_per_s > 0:
+            metrics["subject_cpu_ns_per_request"] = sum(cpu) / window_s / fleet.achieved_per_s
+    if started := known("threads_started"):
+        metrics["threads_started_per_s"] = started[0] / window_s
+    if waited := known("run_wait_ns"):
+        metrics["run_wait_cores"] = waited[0] / SECOND_NS / window_s
+    if faults := known("minor_faults", "major_faults"):
+        metrics["page_faults_per_s"] = sum(faults) / window_s
+    by_kind = known("voluntary_switches", "involuntary_switches")
+    if by_kind and sum(by_kind) > 0:
+        metrics["involuntary_switch_share"] = by_kind[1] / sum(by_kind)
+    if switches := known("context_switches") or by_kind:  # the exact count where the kernel gives it
+        metrics["context_switches_per_s"] = sum(switches) / window_s
+        if fleet.achieved_per_s > 0:
+            metrics["context_switches_per_request"] = sum(switches) / window_s / fleet.achieved_per_s
+    return metrics
+
+
+def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
+    for name, gauge in (
+        ("rss_bytes_max", "rss_bytes_now"),
+        ("pss_bytes_max", "pss_bytes_now"),
+        ("threads_max", "threads_now"),
+        ("descriptors_max", "descriptors_now"),
+    ):
+        if (levels := tree.levels(gauge, start_ns, end_ns)) is not None:
+            yield name, float(levels.max())
+    if (levels := tree.levels("threads_now", start_ns, end_ns)) is not None:
+        yield "threads_mean", float(levels.mean())
+
+
+def _engine_wait_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
+    """How long the engine's threads were runnable without a CPU; empty unless every watched engine's wait is known."""
+
+    def grown(name: str) -> float | None:
+        parts = [tree.growth(name, fleet.start_ns, fleet.end_ns) for tree in probe.matching("engine")]
+        known = [part for part in parts if part is not None]
+        return sum(known) if known and len(known) == len(parts) else None
+
+    waited, slept, preempted = (grown(name) for name in ("run_wait_ns", "voluntary_switches", "involuntary_switches"))
+    if waited is None or slept is None or preempted is None:
+        return
+    yield "engine_run_wait_cores", waited / SECOND_NS / fleet.window_s
+    if slept + preempted > 0:
+        yield "engine_run_wait_ns_mean", waited / (slept + preempted)
+
+
+def _host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
+    """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
+    work for the trial count as foreign, since nothing tells them apart."""
+    start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
+    overflows = probe.host.growth("listen_overflows", start, end)
+    if overflows is not None:
+        yield "accept_overflows", overflows
+    for kind in ("cpu", "memory", "io"):
+        if (stalled := probe.host.growth(f"psi_{kind}_some_ns", start, end)) is not None:
+            yield f"psi_{kind}_share", min(1.0, stalled / (end - start))
+    busy, idle = probe.host.growth("cpu_busy_ns", start, end), probe.host.growth("cpu_idle_ns", start, end)
+    steal = probe.host.growth("cpu_steal_ns", start, end)
+    if busy is None or idle is None or steal is None or busy + idle + steal <= 0:
+        return
+    yield "host_steal_share", steal / (busy + idle + steal)
+    yield "host_busy_share", busy / (busy + idle + steal)
+    engines = sum(tree.cores(start, end) or 0.0 for tree in probe.matching("engine"))
+    others = sum(tree.cores(start, end) or 0.0 for name, tree in probe.trees.items() if name.split("-")[0] != "engine")
+    # The engines' own account covers them where the probe did not watch them.
+    ours = others + max(engines, fleet.cpu_cores) + probe.own_cores
+    yield "host_foreign_cores", max(0.0, busy / SECOND_NS / window_s - ours)
+
+
+def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
+    """Heap, collections and threads as the JVMs publish them, several added up; a figure that one of them does not
+    publish is that of the others."""
+    window_ns = end_ns - start_ns
+
+    def levels(name: str, summary: Callable[[Array], float]) -> float | None:
+        parts = [None if (found := jvm.levels(name, start_ns, end_ns)) is None else summary(found) for jvm in jvms]
+        return _sum(parts)
+
+    def growth(name: str) -> float | None:
+        return _sum([jvm.growth(name, start_ns, end_ns) for jvm in jvms])
+
+    found = {
+        "jvm_heap_used_bytes_max": levels("heap_used_bytes_now", _largest),
+        "jvm_heap_used_bytes_mean": levels("heap_used_bytes_now", _mean),
+        "jvm_heap_committed_bytes_max": levels("heap_committed_bytes_now", _largest),
+        "jvm_threads_live_max": levels("threads_live_now", _largest),
+    }
+    for metric, field, unit_ns in (
+        ("jvm_gc_share", "gc_ns", 1.0),
+        ("jvm_gc_per_s", "gc_count", SECOND_NS),
+        ("jvm_safepoint_share", "safepoint_ns", 1.0),
+        ("jvm_threads_started_per_s", "threads_started", SECOND_NS),
+    ):
+        grown = growth(field)
+        found[metric] = None if grown is None else grown * unit_ns / window_ns
+    return ((name, value) for name, value in found.items() if value is not None)
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _largest(values: Array) -> float:
+    return float(values.max())
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean())
+
+
+def _jvm_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    return jvm_metrics(() if evidence.probe is None else evidence.probe.jvms, *evidence.window)
+
+
+PROBE = Source("probe", probe_metrics, _no_probe)
+POOLS = Source("pools", pool_metrics)
+JVMS = Source("jvm", _jvm_metrics)

@@ -1,0 +1,103 @@
+"""Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
+full accept queues, and what the subject's log names.
+
+In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
+reading of evidence and says so; without any, the kind stands alone. Not here: WebSocket users (`websocket/errors.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from powerband.model.results import ErrorKind
+from powerband.readings.fleet import MergedFleet
+
+_THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
+# What the subject's own code does; its log may say more.
+_BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
+CAUSES = {
+    "reset": "the server reset the connection before its answer was whole",
+    "closed_early": "the server closed the connection before its answer was whole",
+    "timeout": "no answer came within load.timeout",
+    "bad_response": "the answer was no valid HTTP",
+    "violation": "the server broke the WebSocket protocol, or that of the dialect",
+    "check_failed": "the answer does not hold what the step's check wants",
+    "connect_refused": "nobody listened",
+    "connect_failed": "the connection could not be opened",
+    "tls_failed": "the TLS handshake failed",
+    "unfinished": "still without an answer when the drain was over",
+    "no_descriptors": "the load engine had no descriptor left: not the server's fault",
+    "no_ports": "the load engine had no port left: not the server's fault",
+    "dropped": "as many requests as load.max_in_flight allows were waiting already",
+}
+# What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
+MAY_OVERFLOW = {
+    "connect_timeout": "its connection was not accepted",
+    "connect_refused": "its connection was not accepted",
+    "connect_failed": "its connection was not accepted",
+    "reset": "the server never knew of its connection",
+    "timeout": "the server may never have known of its connection",
+    "unfinished": "the server may never have known of its connection",
+}
+_STATUSES = {
+    "408": "the server gave up waiting for the request",
+    "429": "the server limits how many requests it takes",
+    "500": "the server's own error",
+    "502": "whom the server asked did not answer rightly",
+    "503": "the server was overloaded, or gave up on its own work",
+    "504": "whom the server asked did not answer in time",
+}
+
+
+def error_kinds(fleet: MergedFleet, overflows: float | None, log: str) -> tuple[ErrorKind, ...]:
+    """Requests of the whole run, warm-up included; empty where every request ended ok. `overflows`: connections that
+    found an accept queue full meanwhile; None: nothing counted them."""
+    return explained(_counts(fleet), log, lambda kind, thrown: cause_of(kind, overflows or 0.0, thrown))
+
+
+def explained(counts: Iterable[tuple[str, int]], log: str, cause: Callable[[str, str], str]) -> tuple[ErrorKind, ...]:
+    """The most frequent first. `cause` is asked with a kind, and with the exception that the log names most often."""
+    known = dict(counts)
+    if not known:
+        return ()
+    thrown = _thrown(log)
+    rows = sorted(known.items(), key=lambda row: (-row[1], row[0]))
+    return tuple(ErrorKind(kind, count, cause(kind, thrown)) for kind, count in rows)
+
+
+def _counts(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
+    statuses = fleet.rejected_statuses
+    for outcome, count in fleet.total.outcomes.items():
+        if outcome == "status_rejected" and statuses:
+            yield from ((f"status {status}", number) for status, number in statuses.items())
+        elif outcome != "ok" and count:
+            yield outcome, count
+    if fleet.total.dropped:
+        yield "dropped", fleet.total.dropped
+
+
+def cause_of(kind: str, overflows: float, thrown: str) -> str:
+    """The cause of an outcome or status; empty where nothing tells."""
+    if kind in MAY_OVERFLOW and overflows >= 1:
+        return f"{MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
+    if kind == "connect_timeout":
+        return "the connection was not accepted within load.connect_timeout"
+    status = kind.removeprefix("status ") if kind.startswith("status ") else ""
+    cause = _STATUSES.get(status, "the server refused it") if status else CAUSES.get(kind, "")
+    by_the_subject = status >= "500" if status else kind in _BY_THE_SUBJECT
+    return "; ".join(part for part in (cause, thrown if by_the_subject else "") if part)
+
+
+def _thrown(log: str) -> str:
+    """The exception that the log names most often, in words."""
+    named = Counter(match[0] for match in _THROWN.finditer(log))
+    if not named:
+        return ""
+    name, count = named.most_common(1)[0]
+    return f"its log names {name} {times_of(count)}"
+
+
+def times_of(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

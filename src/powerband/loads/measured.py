@@ -1,0 +1,270 @@
+"""Every load of requests: its rates, errors and times, its users, and whether its generator may be believed.
+
+In: a trial's evidence. Out: two sources, for the load and for its users, and the parts that a kind of load may replace.
+Each code, its threshold and the reason for it are documented in docs/reference/validity.md. Not here: what the machine
+did meanwhile (`analyze/trial/honesty.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from powerband.base.units import format_duration
+from powerband.model.load import Load
+from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes
+
+LITTLE_TOLERANCE = 0.02
+LAG_FLOOR_NS = 1_000_000
+LAG_SHARE = 0.10
+THREAD_SHARE_MAX = 0.90
+STARVED_WINDOW_SHARE = 0.05
+WAKE_UP_NS = 100_000
+STARVED_RESPONSE_SHARE = 0.10
+SCHEDULE_SHARE = 0.02
+FEW_REQUESTS = 100
+
+Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
+
+
+def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    fleet = evidence.fleet
+    yield "goodput_per_s", fleet.goodput_per_s
+    yield "achieved_rate_per_s", fleet.achieved_per_s
+    yield "offered_rate_per_s", fleet.offered_per_s
+    yield "engine_cpu_cores", fleet.cpu_cores
+    yield "engine_cpu_share_max", fleet.cpu_share_max
+    if fleet.cohort.scheduled:
+        yield "error_rate", 1 - fleet.cohort.ok / fleet.cohort.scheduled
+        yield "dropped_rate", fleet.cohort.dropped / fleet.cohort.scheduled
+    if fleet.total.scheduled:
+        yield "run_error_rate", 1 - fleet.total.ok / fleet.total.scheduled
+    if fleet.achieved_per_s > 0:
+        yield "engine_cpu_ns_per_request", fleet.cpu_cores * SECOND_NS / fleet.achieved_per_s
+    yield from _time_metrics("response_time_ns", evidence.response)
+    yield from _time_metrics("service_time_ns", fleet.times("service_time_ns"))
+    for name, times in (("send_lag_ns_p99", evidence.send_lag), ("connect_time_ns_p99", fleet.connect_times())):
+        if times.count:
+            yield name, times.quantile(0.99)
+
+
+def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
+    """A time of 0 lies below the resolution of the clock (JMeter): not measured."""
+    if times.count:
+        quantiles = {key: times.quantile(q) for key, q in QUANTILES.items()}
+        found = {"mean": times.moment(1), "max": times.maximum, **quantiles}
+        yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
+
+
+def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Users present, and how well Little's law holds for them. It says nothing of users with a pace, who send whether
+    or not they were answered; nor of those who near the end of their requests have fewer in flight than they may."""
+    fleet, load = evidence.fleet, evidence.load
+    if load.users is None or fleet.users_mean <= 0:
+        return
+    yield "users_mean", fleet.users_mean
+    if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
+        slots = fleet.users_mean * load.pipeline
+        yield "littles_law_deviation", abs(slots - _present_by_times(fleet)) / slots
+
+
+def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """`in_flight_mean`: for each engine the mean of its samples in the window, added over the fleet."""
+    start, end = evidence.window
+    levels: dict[int, list[int]] = {}
+    for event in evidence.intervals:
+        if start < event["end_ns"] <= end:
+            levels.setdefault(event.get("engine", 0), []).append(event["in_flight_now"])
+    if levels:
+        yield "in_flight_mean", sum(sum(values) / len(values) for values in levels.values())
+
+
+def _users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    yield from users_metrics(evidence)
+    yield from in_flight_metrics(evidence)
+
+
+def stretch_metrics(evidence: Evidence) -> dict[str, float]:
+    """The metrics of the load that any stretch of a trial has."""
+    fleet = evidence.fleet
+    return {
+        "goodput_per_s": fleet.goodput_per_s,
+        "achieved_rate_per_s": fleet.achieved_per_s,
+        "offered_rate_per_s": fleet.offered_per_s,
+        "engine_cpu_cores": fleet.cpu_cores,
+        "error_rate": 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0,
+        **dict(in_flight_metrics(evidence)),
+    }
+
+
+def checks(*generator: Check) -> Check:
+    """All checks of a load. `generator`: those that depend on what sends the requests."""
+
+    def check_all(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+        for check in (_conservation, _ended, _littles_law, _starved_users, _ran_out, *generator, _schedule):
+            yield from check(evidence, metrics)
+
+    return check_all
+
+
+def _conservation(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    for name, counts in (("the whole run", evidence.fleet.total), ("the measured window", evidence.fleet.cohort)):
+        if counts.scheduled != counts.sent + counts.dropped:
+            yield Problem(
+                "lost_work",
+                f"over {name} {counts.scheduled} requests were scheduled but {counts.sent} sent and {counts.dropped} "
+                "dropped: the engine lost count; please report this as a defect with the trial's directory",
+            )
+        if counts.sent != counts.ended:
+            yield Problem(
+                "lost_outcomes",
+                f"over {name} {counts.sent} requests were sent but {counts.ended} have an outcome: "
+                "the engine lost count; please report this as a defect with the trial's directory",
+            )
+
+
+def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    fleet = evidence.fleet
+    if fleet.ended == 0:
+        yield Problem(
+            "no_request_ended",
+            f"no request ended within the measured {fleet.window_s:.1f} s: the subject does not answer at this "
+            "setting, or the window is shorter than one response; lengthen load.duration or look at the subject's log",
+        )
+    elif fleet.window_outcomes.get("ok", 0) == 0:
+        worst = max(fleet.window_outcomes, key=lambda outcome: fleet.window_outcomes[outcome])
+        yield Problem(
+            "no_request_ok",
+            f"none of {fleet.ended} requests ended ok (most: {worst}): look at the subject's log and the step's checks",
+        )
+    elif evidence.response.count < FEW_REQUESTS:
+        yield Problem(
+            "few_requests",
+            f"only {evidence.response.count} requests were answered: a p99 needs at least {FEW_REQUESTS}; "
+            "lengthen load.duration",
+            fatal=False,
+        )
+
+
+def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    deviation = metrics.get("littles_law_deviation")
+    if deviation is None or evidence.fleet.ended == 0:
+        return
+    if deviation > LITTLE_TOLERANCE:
+        fleet = evidence.fleet
+        slots = fleet.users_mean * evidence.load.pipeline
+        yield Problem(
+            "littles_law",
+            f"Little's law does not hold: {slots:.1f} were present, but X (R + Z) and what the window's "
+            f"edges cut make {_present_by_times(fleet):.1f}, {deviation:.1%} apart ({LITTLE_TOLERANCE:.0%} allowed): "
+            "times or counts of this trial are wrong; please report this as a defect with the trial's directory",
+        )
+
+
+def _present_by_times(fleet: MergedFleet) -> float:
+    """The right-hand side of Little's law over a window, N = X (R + Z): the cycles that ended within it, less what of
+    them lay before it, and what lay within it of those that had not ended (Little 2011, "Little's Law as viewed on its
+    50th anniversary": with the edges counted the law is an identity on every finite window)."""
+    return fleet.busy_users_mean + fleet.thinking_users_mean + fleet.carried_users_mean
+
+
+def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """A request that waits all through the window has neither an error nor a response time."""
+    fleet, load = evidence.fleet, evidence.load
+    if not fleet.unanswered or not fleet.ended:
+        return
+    whose = f"{fleet.unanswered} requests were"
+    if load.users is not None and load.pipeline == 1:
+        whose = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were"
+    yield Problem(
+        "starved_users",
+        f"{whose} not answered once within the measured window, which error_rate and the response times do not show: "
+        "the subject serves fewer connections than it was given (keep-alive may bind each to a thread), or the window "
+        "is shorter than one response",
+        fatal=False,
+    )
+
+
+def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    fleet = evidence.fleet
+    for outcome, remedy in (
+        ("no_descriptors", "raise the limit (ulimit -n) or lower the load"),
+        ("no_ports", "use keep_alive, or a wider net.ipv4.ip_local_port_range"),
+    ):
+        if count := fleet.total.outcomes.get(outcome, 0):
+            yield Problem(
+                f"generator_{outcome}", f"this machine ran out of {outcome[3:]} for {count} requests: {remedy}"
+            )
+
+
+def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    fleet, load = evidence.fleet, evidence.load
+    # An engine that is told to be exact to the nanosecond spins before each send: its CPU then says nothing.
+    spins = load.rate_per_s is not None and load.precision_ns == 0
+    if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
+        yield Problem(
+            "generator_cpu",
+            f"the busiest engine thread used {fleet.cpu_share_max:.0%} of a CPU (limit {THREAD_SHARE_MAX:.0%}): "
+            "the generator was the limit, not the subject; raise load.engine_threads or lower the load",
+        )
+    lag_ns, limit_ns = evidence.send_lag.quantile(0.99), _lag_limit_ns(load, evidence.response)
+    if evidence.send_lag.count and lag_ns > limit_ns:
+        yield Problem(
+            "generator_lag",
+            f"requests left {format_duration(lag_ns)} late at p99 ({format_duration(limit_ns)} allowed): the response "
+            "times hold the generator's own delay; give the engine more threads or CPUs, or lower the load",
+        )
+
+
+def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, remedy: str) -> Iterator[Problem]:
+    """A generator without a CPU sends and reads late, which the times of a closed load do not show."""
+    fleet, waited = evidence.fleet, metrics.get("engine_run_wait_cores")
+    if not evidence.pinned:
+        yield Problem(
+            "not_pinned",
+            "subject and engine shared CPUs: each took time from the other; where there are two CPUs or more, leave "
+            "host.pinning on",
+            fatal=False,
+        )
+    if not waited or not fleet.threads or not evidence.response.count:
+        return
+    # Each wake-up alone takes some us, which the kernel counts as waiting: only longer waits are a lack of CPU.
+    turn_ns = metrics.get("engine_run_wait_ns_mean", 0.0)
+    waited_share, wanted_share = waited / fleet.threads, (waited + fleet.cpu_cores) / fleet.threads
+    slowed = turn_ns > STARVED_RESPONSE_SHARE * evidence.response.moment(1)
+    if turn_ns > WAKE_UP_NS and waited_share > STARVED_WINDOW_SHARE and (slowed or wanted_share > THREAD_SHARE_MAX):
+        yield Problem(
+            "generator_starved",
+            f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were to run, "
+            f"{waited_share:.0%} of the window: the response times hold that wait; stop other programs, pin "
+            f"subject and engine apart (host.pinning), or {remedy}",
+        )
+
+
+def _lag_limit_ns(load: Load, response: MergedTimes) -> float:
+    """The largest believable p99 of the send lag: 1 ms, a tenth of the p99 response time, or twice the precision
+    asked for, whichever is largest."""
+    return max(LAG_FLOOR_NS, LAG_SHARE * response.quantile(0.99), 2.0 * load.precision_ns)
+
+
+def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """The engine must have scheduled an open load in full; a Poisson count may miss three standard errors more."""
+    load, fleet = evidence.load, evidence.fleet
+    if load.rate_per_s is None or load.ramp_ns > 0 or len(load.scenario) > 1 or fleet.cohort.dropped:
+        return  # of several steps, the later are scheduled by the answers to the earlier
+    wanted = load.rate_per_s * fleet.window_s
+    sampling = 3 * math.sqrt(wanted) if load.arrivals == "poisson" else 1
+    if wanted - fleet.cohort.scheduled > SCHEDULE_SHARE * wanted + sampling:
+        yield Problem(
+            "generator_schedule",
+            f"{fleet.cohort.scheduled} requests were scheduled where the rate asks for {wanted:.0f}: "
+            "the engine did not keep its schedule; give it more threads or CPUs, or lower the rate",
+        )
+
+
+_OUR_ENGINE = partial(starved, whose="engine", remedy="use no more load.engine_threads than the engine has CPUs")
+LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE))
+USERS = Source("users", _users_metrics)

@@ -1,0 +1,95 @@
+"""WebSocket users who could not join or were lost, and messages that did not end ok: how many of each kind, and why.
+
+In: a trial's evidence, accept queues. Out: `ErrorKind`s. A status is that of a handshake here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from powerband.loads.errors import CAUSES, MAY_OVERFLOW, cause_of, error_kinds, explained, times_of
+from powerband.model.results import ErrorKind
+from powerband.readings.crowd import Crowd
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import MergedFleet
+
+_JOIN, _LOST = "join ", "lost "
+# Why users could not join, and how those who had joined were lost.
+_NEVER_SENT = "never sent"
+_OF_USERS = {
+    _NEVER_SENT: "due by load.pace, but load.pipeline messages of the user had no answer, or it had no connection",
+    "join connect_timeout": "the user had not joined within load.connect_timeout",
+    "join handshake_refused": "the server refused the opening handshake, or that of the dialect",
+    "join unfinished": "the user was still joining when the run ended",
+    "lost reset": "the server reset the connection",
+    "lost heartbeat": "nothing came from the server for as long as it had said (its pingTimeout)",
+    "lost timeout": "the engine closed the connection, since a message was not answered within load.timeout",
+}
+_CLOSE_CODES = {
+    "1000": "normal end",
+    "1001": "going away",
+    "1002": "protocol error",
+    "1003": "data that it cannot take",
+    "1007": "text that is none",
+    "1008": "against its policy",
+    "1009": "message too big",
+    "1011": "its own error",
+    "1012": "it starts again",
+    "1013": "try again later",
+}
+
+
+def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
+    """Messages and users of the whole run, warm-up included; empty where all went well."""
+    fleet, crowd = evidence.fleet, evidence.crowd
+    overflows = evidence.overflows(evidence.record.phases.get("end"))
+    if crowd is None:
+        return error_kinds(fleet, overflows, evidence.log)
+    full = overflows or 0.0
+    return explained(
+        [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],
+        evidence.log,
+        lambda kind, thrown: (
+            _cause_of_user(kind, crowd.close_codes, full) or cause_of(kind.removeprefix(_JOIN), full, thrown)
+        ),
+    )
+
+
+def _counts_of_messages(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
+    """Messages alone: statuses are of handshakes, and counted with the users."""
+    yield from ((outcome, count) for outcome, count in fleet.total.outcomes.items() if outcome != "ok" and count)
+    if fleet.total.dropped:
+        yield _NEVER_SENT, fleet.total.dropped
+
+
+def _counts_of_users(fleet: MergedFleet, crowd: Crowd) -> Iterator[tuple[str, int]]:
+    statuses = fleet.rejected_statuses
+    for outcome, count in crowd.joins_failed.items():
+        left = count - sum(statuses.values()) if outcome == "handshake_refused" else count
+        if left > 0:
+            yield _JOIN + outcome, left
+    yield from ((f"{_JOIN}status {status}", count) for status, count in statuses.items())
+    yield from ((_LOST + reason, count) for reason, count in crowd.drops.items() if count)
+
+
+def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
+    """Empty for a message, and for a join that failed as any request may."""
+    if kind == _NEVER_SENT:
+        return _OF_USERS[kind]
+    if kind == f"{_LOST}closed":
+        told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
+        return f"the server closed the connection{f' with {told}' if told else ''}"
+    if kind.startswith(_LOST):
+        reason = kind.removeprefix(_LOST)
+        return _OF_USERS.get(kind) or CAUSES.get(reason, "")
+    if not kind.startswith(_JOIN):
+        return ""
+    outcome = kind.removeprefix(_JOIN)
+    full = overflows >= 1 and outcome in MAY_OVERFLOW
+    return "" if full or outcome.startswith("status ") else _OF_USERS.get(kind, "")
+
+
+def _close_code(code: str, count: int) -> str:
+    name = "no close code" if code == "none" else f"close code {code}"
+    words = f" ({_CLOSE_CODES[code]})" if code in _CLOSE_CODES else ""
+    return f"{name}{words} {times_of(count)}"

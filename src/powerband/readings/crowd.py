@@ -1,0 +1,95 @@
+"""Merges what the engines say of their WebSocket users: joins, drops, deliveries, and counts of the server's workers.
+
+In: the engines' last words and their intervals. Out: a `Crowd`. Not here: its metrics and problems
+(`loads/websocket/measured.py`), requests and their times (`fleet.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.readings.fleet import MergedFleet, MergedTimes
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Counts and times of the whole run, those called `*_in_window` excepted. `joined` counts `rejoined` too."""
+
+    started: int
+    joined: int
+    rejoined: int
+    joins_failed: Mapping[str, int]
+    join_times: MergedTimes
+    drops: Mapping[str, int]
+    close_codes: Mapping[str, int]
+    published_in_window: int
+    delivered_in_window: int
+    delivery_times: MergedTimes
+    tallies: Mapping[str, int]
+    """The highest count that any engine was told, by worker: one worker serves users of several engines."""
+    joined_at_start: int | None
+    """Users that had joined when the window began; None where no interval tells."""
+    joined_mean: float | None
+    """Over the window, sampled with each interval."""
+
+    @property
+    def dropped(self) -> int:
+        return sum(self.drops.values())
+
+    @property
+    def failed(self) -> int:
+        """Joins that failed; those under way when the run ended did not."""
+        return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
+
+
+def crowd_of(
+    summaries: Sequence[Mapping[str, Any]], intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet
+) -> Crowd | None:
+    """None where no engine tells of WebSocket users."""
+    parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
+    if not parts:
+        return None
+    tallies: dict[str, int] = {}
+    for part in parts:
+        for label, count in part["tallies"].items():
+            tallies[label] = max(count, tallies.get(label, 0))
+    at_start, mean = _joined(intervals, fleet)
+    return Crowd(
+        started=sum(part["joins_started"] for part in parts),
+        joined=sum(part["joined"] for part in parts),
+        rejoined=sum(part["rejoined"] for part in parts),
+        joins_failed=_added(part["joins_failed"] for part in parts),
+        join_times=MergedTimes(part["join_time_ns"] for part in parts),
+        drops=_added(part["drops"] for part in parts),
+        close_codes=_added(part["close_codes"] for part in parts),
+        published_in_window=sum(part["published_in_window"] for part in parts),
+        delivered_in_window=sum(part["delivered_in_window"] for part in parts),
+        delivery_times=MergedTimes(part["delivery_time_ns"] for part in parts),
+        tallies=tallies,
+        joined_at_start=at_start,
+        joined_mean=mean,
+    )
+
+
+def _joined(intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet) -> tuple[int | None, float | None]:
+    """Users joined at the start of the window, and on average over it; engines are added up."""
+    before: dict[int, int] = {}
+    within: dict[int, list[int]] = {}
+    for event in intervals:
+        joined = event.get("joined_now")
+        if joined is None:
+            continue
+        engine = event.get("engine", 0)
+        if event["end_ns"] <= fleet.start_ns:
+            before[engine] = joined
+        elif event["end_ns"] <= fleet.end_ns:
+            within.setdefault(engine, []).append(joined)
+    mean = sum(sum(values) / len(values) for values in within.values()) if within else None
+    return sum(before.values()) if before else None, mean
+
+
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sum((Counter(part) for part in parts), Counter()).most_common())

@@ -1,0 +1,108 @@
+"""Everything that one trial left, read once: what metrics and problems are made from.
+
+In: a trial's record, the engines' events, the probe's samples. Out: an `Evidence`, and `Source`, the type of everything
+that makes metrics of it. Not here: the sources themselves (`loads/` for what depends on the load, `analyze/trial/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from powerband.model.experiment import Experiment
+from powerband.model.load import Load
+from powerband.model.results import HeapGrowth, Problem
+from powerband.readings.crowd import Crowd, crowd_of
+from powerband.readings.fleet import MergedFleet, MergedTimes
+from powerband.readings.pools import WatchedPool, watched_pools
+from powerband.readings.probe_samples import ProbeSamples
+from powerband.store import TrialRecord
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One trial, or a stretch of it: metrics are of the time from `fleet.start_ns` to `fleet.end_ns`."""
+
+    experiment: Experiment
+    record: TrialRecord
+    load: Load
+    """The load of this trial's setting."""
+    fleet: MergedFleet
+    response: MergedTimes
+    probe: ProbeSamples | None
+    """None: the probe took no sample."""
+    intervals: Sequence[Mapping[str, Any]]
+    """The engines' `interval` events since the start of the load."""
+    steady: bool | None = None
+    """Whether the measured window was steady; None: too few intervals to say."""
+    heap_growth: HeapGrowth | None = None
+    log: str = ""
+    """The end of the subject's log."""
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.fleet.start_ns, self.fleet.end_ns
+
+    @property
+    def pinned(self) -> bool:
+        """True if subject and engine have CPUs of their own."""
+        subject, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
+        return bool(subject and engine) and not subject & engine
+
+    @cached_property
+    def host_cpus(self) -> float | None:
+        """CPUs that the trial may use: all CPU time of the host's samples over the time that passed."""
+        if self.probe is None:
+            return None
+        start, end = self.window
+        parts = [self.probe.host.growth(f"cpu_{kind}_ns", start, end) for kind in ("busy", "idle", "steal")]
+        known = [part for part in parts if part is not None]
+        return None if len(known) < len(parts) else round(sum(known) / (end - start), 1)
+
+    @property
+    def subject_cpus(self) -> float | None:
+        """CPUs that the subject may use: those it is pinned to, else all; no more than a cgroup quota allows."""
+        if self.probe is None:
+            return None
+        cpus = len(self.record.cpus.get("subject", ())) or self.host_cpus
+        return min(cpus, self.record.cpu_quota) if cpus and self.record.cpu_quota else cpus
+
+    @cached_property
+    def send_lag(self) -> MergedTimes:
+        return self.fleet.times("send_lag_ns")
+
+    @cached_property
+    def pools(self) -> tuple[WatchedPool, ...]:
+        return () if self.probe is None else watched_pools(self.probe.threads, *self.window)
+
+    @cached_property
+    def crowd(self) -> Crowd | None:
+        """The users of a WebSocket load; None where no engine tells of any."""
+        return crowd_of(self.record.engines, self.intervals, self.fleet)
+
+    def overflows(self, until_ns: int | None) -> float | None:
+        """Connections that found an accept queue full since the start of the load; None where nothing counted them."""
+        go_ns = self.record.phases.get("go")
+        if self.probe is None or go_ns is None or until_ns is None:
+            return None
+        return self.probe.host.growth("listen_overflows", go_ns, until_ns, covered_least=0.0)
+
+
+Figures = Mapping[str, float] | Iterable[tuple[str, float]]
+"""Metrics by name; one that could not be measured is absent, never 0."""
+
+
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Makes some of a trial's metrics, and says what is wrong with them. A metric names its source
+    (`model/metrics.py`); `problems` looks at the metrics of all sources."""
+
+    name: str
+    metrics: Callable[[Evidence], Figures] = _nothing
+    problems: Callable[[Evidence, Mapping[str, float]], Iterable[Problem]] = _nothing
