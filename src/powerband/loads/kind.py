@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.loads.errors import error_kinds
+from powerband.loads.failed_requests import error_kinds
 from powerband.loads.measured import LOAD, USERS, stretch_metrics
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load

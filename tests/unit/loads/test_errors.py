@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from powerband.analyze.trial.honesty import memory_problem
-from powerband.loads.errors import error_kinds
+from powerband.loads.failed_requests import error_kinds
 from powerband.readings.fleet import MergedFleet, RequestCounts
 
 

@@ -10,7 +10,7 @@ from powerband.base.hosts import is_websocket
 from powerband.base.yaml_document import Node
 from powerband.loads.http.kind import Http
 from powerband.loads.websocket.checks import check_websocket, with_websocket
-from powerband.loads.websocket.errors import user_errors
+from powerband.loads.websocket.failed_requests import user_errors
 from powerband.loads.websocket.measured import USERS
 from powerband.model.experiment import Subject
 from powerband.model.results import ErrorKind

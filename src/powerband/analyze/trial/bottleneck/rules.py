@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.evidence import cores, count, cpu_used, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, per_second, share, verdict
 from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,

@@ -7,7 +7,7 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.evidence import KINDS, count, cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.base.units import format_duration

@@ -2,7 +2,8 @@
 full accept queues, and what the subject's log names.
 
 In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
-reading of evidence and says so; without any, the kind stands alone. Not here: WebSocket users (`websocket/errors.py`).
+reading of evidence and says so; without any, the kind stands alone. Not here: WebSocket users
+(`websocket/failed_requests.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from powerband.loads.errors import CAUSES, MAY_OVERFLOW, cause_of, error_kinds, explained, times_of
+from powerband.loads.failed_requests import CAUSES, MAY_OVERFLOW, cause_of, error_kinds, explained, times_of
 from powerband.model.results import ErrorKind
 from powerband.readings.crowd import Crowd
 from powerband.readings.evidence import Evidence
