@@ -25,9 +25,9 @@ from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, Open, chromium
 from fakes.smoke import CALM
+from fakes.trials import trial_series
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.stored import stored_analysis
-from powerband.analyze.trial.series import trial_series
 from powerband.report.html.report import render_page
 from powerband.report.wording.comparison import change_cells
 from powerband.store import RunDir, TrialDir

@@ -11,9 +11,11 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from powerband.analyze.trial.series import TrialSeries, series_of
 from powerband.model.experiment import Experiment, Measure, Objective, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Level, Setting, TrialSpec
+from powerband.readings.probe_samples import read_probe
 from powerband.store import Failure, TrialDir, TrialRecord
 
 START_NS = 1_000_000_000_000
@@ -279,3 +281,8 @@ def write_trial(directory: TrialDir, record: TrialRecord, figures: Figures | Non
 
 def spec(setting: Mapping[str, Level] | None = None, *, number: int = 1, block: int = 0) -> TrialSpec:
     return TrialSpec(number, block, 1, Setting(tuple((setting or {"threads": 4}).items())), 1)
+
+
+def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
+    """Everything over time that one trial's files hold."""
+    return series_of(record, list(directory.read_events()), read_probe(directory.read_probe()), measured)

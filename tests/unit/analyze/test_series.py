@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.trials import Figures, failed_record, record_of, spec, write_trial
-from powerband.analyze.trial.series import TrialSeries, trial_series
+from fakes.trials import Figures, failed_record, record_of, spec, trial_series, write_trial
+from powerband.analyze.trial.series import TrialSeries
 from powerband.store import TrialDir
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fakes.live_trials import GO_NS, SECOND_NS, WALL_LESS_MONOTONIC_NS, WARMUP_S, event_lines, write_lines
-from powerband.analyze.trial.series import TrialSeries, trial_series
+from fakes.trials import trial_series
+from powerband.analyze.trial.series import TrialSeries
 from powerband.live.state import POINTS_MAX, Figures, TrialPhase
 from powerband.live.trial_seconds import TrialFollower
 from powerband.model.experiment import Measure

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, write_trial
+from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, trial_series, write_trial
 from powerband.analyze.trial.measure import measure
-from powerband.analyze.trial.series import trial_series
 from powerband.loads.websocket.measured import crowd_problems
 from powerband.model.load import Load
 from powerband.model.results import TrialResult

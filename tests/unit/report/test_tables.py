@@ -15,9 +15,19 @@ from typing import Any
 import pytest
 
 from fakes import synthetic
-from fakes.trials import START_NS, Figures, experiment, interval_lines, probe_lines, record_of, spec, write_trial
+from fakes.trials import (
+    START_NS,
+    Figures,
+    experiment,
+    interval_lines,
+    probe_lines,
+    record_of,
+    spec,
+    trial_series,
+    write_trial,
+)
 from powerband.analyze.runs.changes import Change, RunComparison
-from powerband.analyze.trial.series import seconds_of_load, trial_series
+from powerband.analyze.trial.series import seconds_of_load
 from powerband.base.errors import UsageError
 from powerband.files.experiment_file import load_experiment
 from powerband.model.plan import Level, Setting
