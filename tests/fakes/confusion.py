@@ -51,7 +51,7 @@ class Tried:
         return foreign > FOREIGN_CORES_MAX or self.result.metrics.get("host_steal_share", 0.0) > STEAL_MAX
 
     def __str__(self) -> str:
-        said = "; ".join(self.result.bottleneck.clauses) if self.result.bottleneck else "nothing"
+        said = "; ".join(self.result.bottleneck.evidence) if self.result.bottleneck else "nothing"
         return f"{self.case.name}: {self.case.expected} was named {self.named} ({said})"
 
 

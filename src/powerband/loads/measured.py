@@ -32,10 +32,7 @@ Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
 
 def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     fleet = evidence.fleet
-    yield "goodput_per_s", fleet.goodput_per_s
-    yield "achieved_rate_per_s", fleet.achieved_per_s
-    yield "offered_rate_per_s", fleet.offered_per_s
-    yield "engine_cpu_cores", fleet.cpu_cores
+    yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
     if fleet.cohort.scheduled:
         yield "error_rate", 1 - fleet.cohort.ok / fleet.cohort.scheduled
@@ -49,6 +46,13 @@ def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     for name, times in (("send_lag_ns_p99", evidence.send_lag), ("connect_time_ns_p99", fleet.connect_times())):
         if times.count:
             yield name, times.quantile(0.99)
+
+
+def _rates(fleet: MergedFleet) -> Iterator[tuple[str, float]]:
+    yield "goodput_per_s", fleet.goodput_per_s
+    yield "achieved_rate_per_s", fleet.achieved_per_s
+    yield "offered_rate_per_s", fleet.offered_per_s
+    yield "engine_cpu_cores", fleet.cpu_cores
 
 
 def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
@@ -82,22 +86,11 @@ def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "in_flight_mean", sum(sum(values) / len(values) for values in levels.values())
 
 
-def _users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    yield from users_metrics(evidence)
-    yield from in_flight_metrics(evidence)
-
-
 def stretch_metrics(evidence: Evidence) -> dict[str, float]:
     """The metrics of the load that any stretch of a trial has."""
     fleet = evidence.fleet
-    return {
-        "goodput_per_s": fleet.goodput_per_s,
-        "achieved_rate_per_s": fleet.achieved_per_s,
-        "offered_rate_per_s": fleet.offered_per_s,
-        "engine_cpu_cores": fleet.cpu_cores,
-        "error_rate": 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0,
-        **dict(in_flight_metrics(evidence)),
-    }
+    failed_share = 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0
+    return dict([*_rates(fleet), ("error_rate", failed_share), *in_flight_metrics(evidence)])
 
 
 def checks(*generator: Check) -> Check:
@@ -150,11 +143,8 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 
 
 def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    deviation = metrics.get("littles_law_deviation")
-    if deviation is None or evidence.fleet.ended == 0:
-        return
-    if deviation > LITTLE_TOLERANCE:
-        fleet = evidence.fleet
+    fleet, deviation = evidence.fleet, metrics.get("littles_law_deviation", 0.0)
+    if deviation > LITTLE_TOLERANCE and fleet.ended:
         slots = fleet.users_mean * evidence.load.pipeline
         yield Problem(
             "littles_law",
@@ -267,4 +257,4 @@ def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 _OUR_ENGINE = partial(starved, whose="engine", remedy="use no more load.engine_threads than the engine has CPUs")
 LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE))
-USERS = Source("users", _users_metrics)
+USERS = Source("users", lambda evidence: [*users_metrics(evidence), *in_flight_metrics(evidence)])

@@ -1,240 +1,279 @@
-"""The metrics of one trial: name, unit and meaning of each.
+"""The metrics of one trial: name, unit, source and meaning of each.
 
 A trial's measurement is a mapping from these names to floats; a metric that could not be measured is absent, never 0.
-Objectives, claims, tables and plots name metrics by these exact names; patterns with `?` are not supported.
+Objectives, claims, tables and plots name metrics by these names, exactly.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from powerband.base.errors import did_you_mean
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity. `unit`: `per_s`, `ns`, `ratio`, `bytes`, `count`, `cores`, `per_request`. `needs_load`:
-    it is of requests, users or load engines, so that a self-driven subject never has it."""
+    """One measured quantity. `unit`: `per_s`, `ns`, `ratio`, `bytes`, `count`, `cores`, `per_request`. `source`: what
+    makes it of a trial (`readings/evidence.py`); `search`: what a capacity search finds for a setting."""
 
     name: str
     unit: str
+    source: str
     help: str
-    needs_load: bool = False
+
+    @property
+    def needs_load(self) -> bool:
+        """Whether it is of requests, users or load engines, so that a self-driven program never has it."""
+        return self.name in _OF_A_LOAD or (self.source in _LOAD_SOURCES and self.name not in _OF_A_COUNTER)
 
 
-def _quantiles(what: str, label: str) -> list[Metric]:
-    names = {
-        "mean": "mean",
-        "p50": "median",
-        "p90": "p90",
-        "p95": "p95",
-        "p99": "p99",
-        "p999": "p99.9",
-        "max": "maximum",
-    }
-    return [Metric(f"{what}_ns_{key}", "ns", f"{label}, {text}") for key, text in names.items()]
+_LOAD_SOURCES = ("load", "users", "burst")
+_OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  # from other sources
+_OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
 
-def _of_load(*metrics: Metric) -> list[Metric]:
-    return [replace(metric, needs_load=True) for metric in metrics]
+def _quantiles(what: str, source: str, label: str) -> list[Metric]:
+    same = {key: key for key in ("p90", "p95", "p99")}
+    names = {"mean": "mean", "p50": "median", **same, "p999": "p99.9", "max": "maximum"}
+    return [Metric(f"{what}_ns_{key}", "ns", source, f"{label}, {text}") for key, text in names.items()]
 
 
 _ALL = [
     Metric(
         "goodput_per_s",
         "per_s",
+        "load",
         "requests answered rightly per second of the measured window; of a self-driven subject what its counter grew "
         "by",
     ),
     Metric(
         "capacity_per_s",
         "per_s",
+        "search",
         "highest Poisson rate at which the constraints hold: searched for each setting, an objective only",
     ),
-    Metric("achieved_rate_per_s", "per_s", "requests that ended per second, whatever their outcome"),
-    *_of_load(
-        Metric("offered_rate_per_s", "per_s", "requests scheduled per second"),
-        Metric("error_rate", "ratio", "share of requests that did not end ok (dropped work included)"),
-        Metric(
-            "run_error_rate",
-            "ratio",
-            "share of all requests since the start, warm-up included, that did not end ok; those without an answer "
-            "when the drain was over are among them",
-        ),
-        Metric("dropped_rate", "ratio", "share of scheduled work that was never sent (in-flight bound)"),
-        *_quantiles("response_time", "from intended to done"),
-        *_quantiles("service_time", "from sent to done"),
-        Metric("connect_time_ns_p99", "ns", "time to connect, p99"),
-        Metric("send_lag_ns_p99", "ns", "from intended to sent, p99: the generator's own delay"),
+    Metric("achieved_rate_per_s", "per_s", "load", "requests that ended per second, whatever their outcome"),
+    Metric("offered_rate_per_s", "per_s", "load", "requests scheduled per second"),
+    Metric("error_rate", "ratio", "load", "share of requests that did not end ok (dropped work included)"),
+    Metric(
+        "run_error_rate",
+        "ratio",
+        "load",
+        "share of all requests since the start, warm-up included, that did not end ok; those without an answer when "
+        "the drain was over are among them",
     ),
-    Metric("subject_cpu_cores", "cores", "CPU seconds per second of the subject's process tree"),
+    Metric("dropped_rate", "ratio", "load", "share of scheduled work that was never sent (in-flight bound)"),
+    *_quantiles("response_time", "load", "from intended to done"),
+    *_quantiles("service_time", "load", "from sent to done"),
+    Metric("connect_time_ns_p99", "ns", "load", "time to connect, p99"),
+    Metric("send_lag_ns_p99", "ns", "load", "from intended to sent, p99: the generator's own delay"),
+    Metric("subject_cpu_cores", "cores", "probe", "CPU seconds per second of the subject's process tree"),
     Metric(
         "subject_cpu_share",
         "ratio",
+        "probe",
         "subject_cpu_cores as a share of the CPUs that the subject may use (those it is pinned to, and no more than a "
         "cgroup quota allows)",
     ),
-    Metric("subject_cpu_ns_per_request", "ns", "CPU of the subject per ended request"),
-    Metric("subject_cpu_system_share", "ratio", "kernel share of the subject's CPU"),
+    Metric("subject_cpu_ns_per_request", "ns", "probe", "CPU of the subject per ended request"),
+    Metric("subject_cpu_system_share", "ratio", "probe", "kernel share of the subject's CPU"),
     Metric(
         "gc_cpu_share",
         "ratio",
+        "pools",
         "share of the subject's CPUs that its garbage collector's threads used; absent where no thread is known to "
         "collect",
     ),
-    Metric("thread_cpu_share_max", "ratio", "CPU share of the subject's busiest thread, of all its pools"),
-    Metric("rss_bytes_max", "bytes", "largest resident set of the tree in the window"),
-    Metric("pss_bytes_max", "bytes", "largest proportional set size in the window"),
-    Metric("threads_max", "count", "most threads alive at once in the window"),
-    Metric("threads_mean", "count", "mean threads alive in the window"),
-    Metric("threads_started_per_s", "per_s", "threads created per second"),
+    Metric("thread_cpu_share_max", "ratio", "pools", "CPU share of the subject's busiest thread, of all its pools"),
+    Metric("rss_bytes_max", "bytes", "probe", "largest resident set of the tree in the window"),
+    Metric("pss_bytes_max", "bytes", "probe", "largest proportional set size in the window"),
+    Metric("threads_max", "count", "probe", "most threads alive at once in the window"),
+    Metric("threads_mean", "count", "probe", "mean threads alive in the window"),
+    Metric("threads_started_per_s", "per_s", "probe", "threads created per second"),
     Metric(
         "context_switches_per_s",
         "per_s",
+        "probe",
         "context switches of the tree per second, exited threads included",
     ),
-    Metric("context_switches_per_request", "per_request", "context switches per ended request"),
-    Metric("involuntary_switch_share", "ratio", "share of involuntary switches"),
-    Metric("run_wait_cores", "cores", "thread-seconds per second spent runnable but waiting for a CPU"),
-    Metric("descriptors_max", "count", "most open descriptors"),
-    Metric("page_faults_per_s", "per_s", "minor and major faults per second"),
+    Metric("context_switches_per_request", "per_request", "probe", "context switches per ended request"),
+    Metric("involuntary_switch_share", "ratio", "probe", "share of involuntary switches"),
+    Metric("run_wait_cores", "cores", "probe", "thread-seconds per second spent runnable but waiting for a CPU"),
+    Metric("descriptors_max", "count", "probe", "most open descriptors"),
+    Metric("page_faults_per_s", "per_s", "probe", "minor and major faults per second"),
     Metric(
         "accept_overflows",
         "count",
+        "probe",
         "connections refused by a full accept queue in the window (host counter)",
     ),
     Metric(
         "services_cpu_cores",
         "cores",
+        "probe",
         "CPU seconds per second of what was started beside the subject (a database, a link in user space)",
     ),
-    Metric("link_dropped", "count", "packets that the link dropped, since its start: its queue was full"),
-    Metric("link_missed", "count", "packets that a link in user space was too slow for, since its start"),
-    Metric("link_late_ns_p99", "ns", "how much later than planned a link in user space let packets go, p99"),
-    *_of_load(
-        Metric("engine_cpu_cores", "cores", "CPU seconds per second of all engine processes"),
-        Metric("engine_cpu_share_max", "ratio", "CPU share of the busiest engine thread"),
-        Metric("engine_run_wait_cores", "cores", "thread-seconds per second that engine threads waited for a CPU"),
-        Metric("engine_run_wait_ns_mean", "ns", "mean wait of an engine thread for a CPU, each time it was to run"),
-        Metric("engine_cpu_ns_per_request", "ns", "CPU of the engine per ended request"),
-    ),
-    Metric("host_steal_share", "ratio", "share of the CPUs' time stolen by the hypervisor"),
-    Metric("host_foreign_cores", "cores", "CPU used on the trial's CPUs by programs that are not part of it"),
-    Metric("host_busy_share", "ratio", "share of the time of the trial's CPUs in use"),
-    Metric("psi_cpu_share", "ratio", "share of the time in which some task of the host waited for a CPU (PSI)"),
-    Metric("psi_memory_share", "ratio", "share of the time in which some task of the host waited for memory (PSI)"),
-    Metric("psi_io_share", "ratio", "share of the time in which some task of the host waited for a disk (PSI)"),
-    *_of_load(
-        Metric("users_mean", "count", "mean users present (closed model)"),
-        Metric("in_flight_mean", "count", "mean requests in flight, sampled"),
-        Metric("littles_law_deviation", "ratio", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
-        Metric(
-            "join_time_ns_mean", "ns", "from a WebSocket user's intended start to joined, mean; of all joins of the run"
-        ),
-        Metric("join_time_ns_p50", "ns", "the same, median"),
-        Metric("join_time_ns_p99", "ns", "the same, p99"),
-        Metric("join_time_ns_max", "ns", "the same, maximum"),
-        Metric(
-            "join_error_rate",
-            "ratio",
-            "share of all joins since the start that failed; those under way at the end are in neither",
-        ),
-        Metric("joined_users", "count", "mean users that hold a WebSocket, sampled over the window"),
-        Metric("drops", "count", "how often a user who had joined lost the connection, since the start"),
-        Metric("drop_rate", "ratio", "drops as a share of all joins that were complete"),
-        Metric("rejoins", "count", "joins of users who had joined before (load.websocket.rejoin_after)"),
-        Metric(
-            "delivery_time_ns_mean",
-            "ns",
-            "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
-        ),
-        Metric("delivery_time_ns_p50", "ns", "the same, median"),
-        Metric("delivery_time_ns_p99", "ns", "the same, p99"),
-        Metric("delivery_time_ns_max", "ns", "the same, maximum"),
-        Metric(
-            "delivered_share",
-            "ratio",
-            "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
-        ),
-        Metric(
-            "tally_missing",
-            "count",
-            "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
-        ),
-    ),
-    Metric("ready_s", "s", "from launch to ready"),
-    *_of_load(
-        Metric(
-            "finish_s",
-            "s",
-            "from the start of the load to its last answer (users with a set number of requests)",
-        ),
-    ),
-    Metric("rate_counter_window_per_s_mean", "per_s", "mean rate of windows of 3 s since the first answer"),
-    Metric("rate_counter_window_per_s_sd", "per_s", "standard deviation of those windows, within one trial"),
-    Metric("rate_counter_per_s_last", "per_s", "mean rate since the first answer, warm-up included"),
-    Metric("bar_rate_per_s_min", "per_s", "lowest mean rate of a bar of the measured window (measure.bars)"),
-    Metric("bar_rate_per_s_max", "per_s", "highest mean rate of a bar of the measured window (measure.bars)"),
-    Metric("visits", "count", "visits of a real browser's page within the window (measure.visitor)"),
-    Metric("visits_failed", "count", "those of them that got no answer"),
-    Metric("visit_time_ns_p50", "ns", "how long they took, as the page saw it, median"),
-    Metric("visit_time_ns_p90", "ns", "the same, p90"),
-    Metric("visit_time_ns_max", "ns", "the same, maximum"),
-    Metric("acknowledge_ns_p50", "ns", "from a write to its acknowledgement, median (measure.acknowledged)"),
-    Metric("visible_delay_ns_p50", "ns", "from an acknowledgement to the first read that saw all of the write, median"),
-    Metric("visible_delay_ns_p90", "ns", "the same, p90"),
-    Metric("visible_delay_ns_max", "ns", "the same, maximum"),
+    Metric("link_dropped", "count", "link", "packets that the link dropped, since its start: its queue was full"),
+    Metric("link_missed", "count", "link", "packets that a link in user space was too slow for, since its start"),
+    Metric("link_late_ns_p99", "ns", "link", "how much later than planned a link in user space let packets go, p99"),
+    Metric("engine_cpu_cores", "cores", "load", "CPU seconds per second of all engine processes"),
+    Metric("engine_cpu_share_max", "ratio", "load", "CPU share of the busiest engine thread"),
+    Metric("engine_run_wait_cores", "cores", "probe", "thread-seconds per second that engine threads waited for a CPU"),
     Metric(
-        "missing_at_acknowledgement_mean", "count", "of a write, what the first read after its acknowledgement missed"
+        "engine_run_wait_ns_mean", "ns", "probe", "mean wait of an engine thread for a CPU, each time it was to run"
     ),
-    Metric("missing_at_acknowledgement_max", "count", "the same, the most of any write"),
-    Metric("burst_goodput_per_s", "per_s", "requests answered rightly per second in the first moments (measure.burst)"),
-    *_of_load(
-        Metric("burst_error_rate", "ratio", "share of the requests that ended in the first moments and did not end ok"),
+    Metric("engine_cpu_ns_per_request", "ns", "load", "CPU of the engine per ended request"),
+    Metric("host_steal_share", "ratio", "probe", "share of the CPUs' time stolen by the hypervisor"),
+    Metric("host_foreign_cores", "cores", "probe", "CPU used on the trial's CPUs by programs that are not part of it"),
+    Metric("host_busy_share", "ratio", "probe", "share of the time of the trial's CPUs in use"),
+    Metric(
+        "psi_cpu_share", "ratio", "probe", "share of the time in which some task of the host waited for a CPU (PSI)"
+    ),
+    Metric(
+        "psi_memory_share", "ratio", "probe", "share of the time in which some task of the host waited for memory (PSI)"
+    ),
+    Metric(
+        "psi_io_share", "ratio", "probe", "share of the time in which some task of the host waited for a disk (PSI)"
+    ),
+    Metric("users_mean", "count", "users", "mean users present (closed model)"),
+    Metric("in_flight_mean", "count", "users", "mean requests in flight, sampled"),
+    Metric("littles_law_deviation", "ratio", "users", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
+    Metric(
+        "join_time_ns_mean",
+        "ns",
+        "users",
+        "from a WebSocket user's intended start to joined, mean; of all joins of the run",
+    ),
+    Metric("join_time_ns_p50", "ns", "users", "the same, median"),
+    Metric("join_time_ns_p99", "ns", "users", "the same, p99"),
+    Metric("join_time_ns_max", "ns", "users", "the same, maximum"),
+    Metric(
+        "join_error_rate",
+        "ratio",
+        "users",
+        "share of all joins since the start that failed; those under way at the end are in neither",
+    ),
+    Metric("joined_users", "count", "users", "mean users that hold a WebSocket, sampled over the window"),
+    Metric("drops", "count", "users", "how often a user who had joined lost the connection, since the start"),
+    Metric("drop_rate", "ratio", "users", "drops as a share of all joins that were complete"),
+    Metric("rejoins", "count", "users", "joins of users who had joined before (load.websocket.rejoin_after)"),
+    Metric(
+        "delivery_time_ns_mean",
+        "ns",
+        "users",
+        "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
+    ),
+    Metric("delivery_time_ns_p50", "ns", "users", "the same, median"),
+    Metric("delivery_time_ns_p99", "ns", "users", "the same, p99"),
+    Metric("delivery_time_ns_max", "ns", "users", "the same, maximum"),
+    Metric(
+        "delivered_share",
+        "ratio",
+        "users",
+        "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
+    ),
+    Metric(
+        "tally_missing",
+        "count",
+        "users",
+        "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
+    ),
+    Metric("ready_s", "s", "trial", "from launch to ready"),
+    Metric(
+        "finish_s",
+        "s",
+        "trial",
+        "from the start of the load to its last answer (users with a set number of requests)",
+    ),
+    Metric(
+        "rate_counter_window_per_s_mean", "per_s", "rate_counter", "mean rate of windows of 3 s since the first answer"
+    ),
+    Metric(
+        "rate_counter_window_per_s_sd", "per_s", "rate_counter", "standard deviation of those windows, within one trial"
+    ),
+    Metric("rate_counter_per_s_last", "per_s", "rate_counter", "mean rate since the first answer, warm-up included"),
+    Metric("bar_rate_per_s_min", "per_s", "bars", "lowest mean rate of a bar of the measured window (measure.bars)"),
+    Metric("bar_rate_per_s_max", "per_s", "bars", "highest mean rate of a bar of the measured window (measure.bars)"),
+    Metric("visits", "count", "visits", "visits of a real browser's page within the window (measure.visitor)"),
+    Metric("visits_failed", "count", "visits", "those of them that got no answer"),
+    Metric("visit_time_ns_p50", "ns", "visits", "how long they took, as the page saw it, median"),
+    Metric("visit_time_ns_p90", "ns", "visits", "the same, p90"),
+    Metric("visit_time_ns_max", "ns", "visits", "the same, maximum"),
+    Metric(
+        "acknowledge_ns_p50", "ns", "acknowledged", "from a write to its acknowledgement, median (measure.acknowledged)"
+    ),
+    Metric(
+        "visible_delay_ns_p50",
+        "ns",
+        "acknowledged",
+        "from an acknowledgement to the first read that saw all of the write, median",
+    ),
+    Metric("visible_delay_ns_p90", "ns", "acknowledged", "the same, p90"),
+    Metric("visible_delay_ns_max", "ns", "acknowledged", "the same, maximum"),
+    Metric(
+        "missing_at_acknowledgement_mean",
+        "count",
+        "acknowledged",
+        "of a write, what the first read after its acknowledgement missed",
+    ),
+    Metric("missing_at_acknowledgement_max", "count", "acknowledged", "the same, the most of any write"),
+    Metric(
+        "burst_goodput_per_s",
+        "per_s",
+        "burst",
+        "requests answered rightly per second in the first moments (measure.burst)",
+    ),
+    Metric(
+        "burst_error_rate", "ratio", "burst", "share of the requests that ended in the first moments and did not end ok"
     ),
     Metric(
         "burst_accept_overflows",
         "count",
+        "burst",
         "connections that found the accept queue full in the first moments (host counter)",
     ),
-    *_of_load(
-        *_quantiles("burst_response_time", "from intended to done, in the first moments"),
-    ),
+    *_quantiles("burst_response_time", "burst", "from intended to done, in the first moments"),
     Metric(
-        "jvm_heap_used_bytes_max", "bytes", "most heap in use, as the JVM last told (some tell after collections only)"
+        "jvm_heap_used_bytes_max",
+        "bytes",
+        "jvm",
+        "most heap in use, as the JVM last told (some tell after collections only)",
     ),
-    Metric("jvm_heap_used_bytes_mean", "bytes", "mean heap in use, as the JVM last told"),
-    Metric("jvm_heap_committed_bytes_max", "bytes", "largest heap taken from the system"),
-    Metric("jvm_gc_share", "ratio", "share of the window that collections took"),
-    Metric("jvm_gc_per_s", "per_s", "collections per second"),
-    Metric("jvm_safepoint_share", "ratio", "share of the window in which all Java threads were stopped"),
-    Metric("jvm_threads_live_max", "count", "most live Java threads at once"),
-    Metric("jvm_threads_started_per_s", "per_s", "Java threads started per second"),
-    Metric("jvm_live_bytes", "bytes", "what lives on the heap right after the window (measure.snapshots)"),
-    Metric("jvm_live_growth_bytes", "bytes", "the same, less what lived right before the window"),
+    Metric("jvm_heap_used_bytes_mean", "bytes", "jvm", "mean heap in use, as the JVM last told"),
+    Metric("jvm_heap_committed_bytes_max", "bytes", "jvm", "largest heap taken from the system"),
+    Metric("jvm_gc_share", "ratio", "jvm", "share of the window that collections took"),
+    Metric("jvm_gc_per_s", "per_s", "jvm", "collections per second"),
+    Metric("jvm_safepoint_share", "ratio", "jvm", "share of the window in which all Java threads were stopped"),
+    Metric("jvm_threads_live_max", "count", "jvm", "most live Java threads at once"),
+    Metric("jvm_threads_started_per_s", "per_s", "jvm", "Java threads started per second"),
+    Metric("jvm_live_bytes", "bytes", "heap", "what lives on the heap right after the window (measure.snapshots)"),
+    Metric("jvm_live_growth_bytes", "bytes", "heap", "the same, less what lived right before the window"),
     Metric(
-        "bench_cpu_cores", "cores", "CPU seconds per second of the bench itself: control plane and probes, engine apart"
+        "bench_cpu_cores",
+        "cores",
+        "trial",
+        "CPU seconds per second of the bench itself: control plane and probes, engine apart",
     ),
 ]
 
-# Names of the server's own metrics, which an experiment defines (`measure.metrics`), begin with this.
+# Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
 OWN = "app_"
 _OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
 
 
 class _Registry(dict[str, Metric]):
-    """Metrics by name; one of the server's own is derived from its name."""
+    """By name; one of a subject's own is made up from its name."""
 
     def __missing__(self, name: str) -> Metric:
         if not name.startswith(OWN):
             raise KeyError(name)
         unit = next((unit for end, unit in _OWN_UNITS.items() if name.endswith(end)), "count")
-        return Metric(name, unit, "the subject's own, as the experiment defines it")
+        return Metric(name, unit, "own", "the subject's own, as the experiment defines it")
 
 
 METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _ALL})
 
-# Short names for objectives and claims.
+# Short names that people write in objectives and claims.
 ALIASES: dict[str, str] = {
     "goodput": "goodput_per_s",
     "throughput": "goodput_per_s",
@@ -254,7 +293,7 @@ ALIASES: dict[str, str] = {
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of this name or alias. Raises ValueError with the nearest correct spelling."""
+    """The metric of this name or alias. Raises ValueError with the nearest right spelling."""
     try:
         return METRICS[ALIASES.get(name, name)]
     except KeyError:

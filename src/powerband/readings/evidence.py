@@ -41,6 +41,20 @@ class Evidence:
     log: str = ""
     """The end of the subject's log."""
 
+    @classmethod
+    def read(
+        cls,
+        record: TrialRecord,
+        experiment: Experiment,
+        fleet: MergedFleet,
+        events: Iterable[Mapping[str, Any]],
+        probe: ProbeSamples | None,
+    ) -> Evidence:
+        """The evidence of a whole trial, as far as its record, its events and the probe's samples go."""
+        load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
+        intervals = [event for event in events if event.get("type") == "interval"]
+        return cls(experiment, record, load, fleet, fleet.times("response_time_ns"), probe, intervals)
+
     @property
     def window(self) -> tuple[int, int]:
         return self.fleet.start_ns, self.fleet.end_ns

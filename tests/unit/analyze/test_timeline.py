@@ -62,7 +62,7 @@ def test_a_limit_that_comes_halfway_is_seen_from_then_on(tmp_path: Path) -> None
     assert named[-1] == (pytest.approx(8.0), pytest.approx(12.0), BottleneckName.SUBJECT_CPU)
     assert all(name is not BottleneckName.SUBJECT_CPU for *_, name in named[:-1])
     assert found[-1].bottleneck is not None
-    assert "99 %" in found[-1].bottleneck.clauses[0] or "98 %" in found[-1].bottleneck.clauses[0]
+    assert "99 %" in found[-1].bottleneck.evidence[0] or "98 %" in found[-1].bottleneck.evidence[0]
 
 
 def test_spans_cover_the_load_without_gaps_and_neighbours_differ(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
 
 
 def _named(setting: Setting, bottleneck: Bottleneck) -> str:
-    return f"with {setting.id} {bottleneck.name.words}: {', '.join(bottleneck.clauses)}"
+    return f"with {setting.id} {bottleneck.name.words}: {', '.join(bottleneck.evidence)}"
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:

@@ -226,9 +226,8 @@ def _added(histograms: Sequence[Histogram]) -> Histogram:
 
 def _visits(evidence: Evidence) -> dict[str, float]:
     """The browser's clock is the wall clock, every other is monotonic."""
-    record, (start_ns, end_ns) = evidence.record, evidence.window
-    ahead_ns = record.wall_ns - record.monotonic_ns
-    return visitor_metrics(record.visits, start_ns + ahead_ns, end_ns + ahead_ns)
+    ahead_ns = evidence.record.wall_ns - evidence.record.monotonic_ns
+    return visitor_metrics(evidence.record.visits, *(at_ns + ahead_ns for at_ns in evidence.window))
 
 
 def _visit_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

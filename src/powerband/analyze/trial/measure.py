@@ -66,7 +66,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         message = "nobody reported a measured window; see events.jsonl of the trial"
         return _result(record, (Problem("no_report", message),), {})
     kind = kind_of(experiment)
-    evidence = kind.corrected(_evidence(directory, record, experiment, fleet))
+    evidence = kind.corrected(evidence_of(directory, record, experiment, fleet))
     sources = sources_of(kind)
     metrics: dict[str, float] = {}
     for source in sources:
@@ -97,17 +97,12 @@ def quantile_table(times: MergedTimes) -> tuple[tuple[float, float], ...]:
     return tuple(row for row in (*rows, (1.0, times.maximum)) if row[1] > 0)
 
 
-def _evidence(directory: TrialDir, record: TrialRecord, experiment: Experiment, fleet: MergedFleet) -> Evidence:
-    intervals = [event for event in directory.read_events() if event.get("type") == "interval"]
-    return Evidence(
-        experiment=experiment,
-        record=record,
-        load=experiment.load_for(record.spec.setting, record.spec.rate_per_s),
-        fleet=fleet,
-        response=fleet.times("response_time_ns"),
-        probe=read_probe(directory.read_probe()),
-        intervals=intervals,
-        steady=window_is_steady(intervals, fleet.start_ns, fleet.end_ns),
+def evidence_of(directory: TrialDir, record: TrialRecord, experiment: Experiment, fleet: MergedFleet) -> Evidence:
+    probe = read_probe(directory.read_probe())
+    evidence = Evidence.read(record, experiment, fleet, directory.read_events(), probe)
+    return replace(
+        evidence,
+        steady=window_is_steady(evidence.intervals, *evidence.window),
         heap_growth=heap_growth(directory.read_snapshots()),
         log=end_of(directory.log, LOG_BYTES_MAX),
     )

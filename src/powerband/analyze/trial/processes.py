@@ -6,12 +6,14 @@ pools of threads and its JVMs. How fresh heap figures are depends on the collect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet
-from powerband.readings.probe_samples import Array, Counters, ProbeSamples
+from powerband.readings.probe_samples import Counters, ProbeSamples
 
 
 def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -109,14 +111,12 @@ def _host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str
     """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
     work for the trial count as foreign, since nothing tells them apart."""
     start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
-    overflows = probe.host.growth("listen_overflows", start, end)
-    if overflows is not None:
+    if (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
         yield "accept_overflows", overflows
     for kind in ("cpu", "memory", "io"):
         if (stalled := probe.host.growth(f"psi_{kind}_some_ns", start, end)) is not None:
             yield f"psi_{kind}_share", min(1.0, stalled / (end - start))
-    busy, idle = probe.host.growth("cpu_busy_ns", start, end), probe.host.growth("cpu_idle_ns", start, end)
-    steal = probe.host.growth("cpu_steal_ns", start, end)
+    busy, idle, steal = (probe.host.growth(f"cpu_{kind}_ns", start, end) for kind in ("busy", "idle", "steal"))
     if busy is None or idle is None or steal is None or busy + idle + steal <= 0:
         return
     yield "host_steal_share", steal / (busy + idle + steal)
@@ -129,51 +129,27 @@ def _host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str
 
 
 def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
-    """Heap, collections and threads as the JVMs publish them, several added up; a figure that one of them does not
-    publish is that of the others."""
-    window_ns = end_ns - start_ns
-
-    def levels(name: str, summary: Callable[[Array], float]) -> float | None:
-        parts = [None if (found := jvm.levels(name, start_ns, end_ns)) is None else summary(found) for jvm in jvms]
-        return _sum(parts)
-
-    def growth(name: str) -> float | None:
-        return _sum([jvm.growth(name, start_ns, end_ns) for jvm in jvms])
-
-    found = {
-        "jvm_heap_used_bytes_max": levels("heap_used_bytes_now", _largest),
-        "jvm_heap_used_bytes_mean": levels("heap_used_bytes_now", _mean),
-        "jvm_heap_committed_bytes_max": levels("heap_committed_bytes_now", _largest),
-        "jvm_threads_live_max": levels("threads_live_now", _largest),
-    }
+    """Heap, collections and threads as the JVMs publish them, added up; a JVM without a figure is left out."""
+    for metric, field, summary in (
+        ("jvm_heap_used_bytes_max", "heap_used_bytes_now", np.max),
+        ("jvm_heap_used_bytes_mean", "heap_used_bytes_now", np.mean),
+        ("jvm_heap_committed_bytes_max", "heap_committed_bytes_now", np.max),
+        ("jvm_threads_live_max", "threads_live_now", np.max),
+    ):
+        levels = [values for jvm in jvms if (values := jvm.levels(field, start_ns, end_ns)) is not None]
+        if levels:
+            yield metric, sum(float(summary(values)) for values in levels)
     for metric, field, unit_ns in (
         ("jvm_gc_share", "gc_ns", 1.0),
         ("jvm_gc_per_s", "gc_count", SECOND_NS),
         ("jvm_safepoint_share", "safepoint_ns", 1.0),
         ("jvm_threads_started_per_s", "threads_started", SECOND_NS),
     ):
-        grown = growth(field)
-        found[metric] = None if grown is None else grown * unit_ns / window_ns
-    return ((name, value) for name, value in found.items() if value is not None)
-
-
-def _sum(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
-
-
-def _largest(values: Array) -> float:
-    return float(values.max())
-
-
-def _mean(values: Array) -> float:
-    return float(values.mean())
-
-
-def _jvm_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    return jvm_metrics(() if evidence.probe is None else evidence.probe.jvms, *evidence.window)
+        grown = [growth for jvm in jvms if (growth := jvm.growth(field, start_ns, end_ns)) is not None]
+        if grown:
+            yield metric, sum(grown) * unit_ns / (end_ns - start_ns)
 
 
 PROBE = Source("probe", probe_metrics, _no_probe)
 POOLS = Source("pools", pool_metrics)
-JVMS = Source("jvm", _jvm_metrics)
+JVMS = Source("jvm", lambda e: jvm_metrics(() if e.probe is None else e.probe.jvms, *e.window))

@@ -1,12 +1,12 @@
 """One trial's time series, for plots: load by interval, the subject and the host by probe sample, threads by pool.
 
-In: a trial directory. Out: tuples of plain numbers, times in seconds since `go`. Nothing is judged here.
+In: a record, events, probe samples. Out: tuples of plain numbers, times in seconds since `go`. Nothing is judged here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from typing import Any
 
@@ -142,24 +142,25 @@ def series_of(
 ) -> TrialSeries:
     """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
     the experiment wants of the subject's own metrics and of a rate counter."""
-    phases = record.phases
+    phases, wanted = record.phases, measured or Measure()
     origin_ns = phases.get("go", min(phases.values(), default=0))
-    subject = None if probe is None else probe.trees.get("subject")
-    return TrialSeries(
+    series = TrialSeries(
         phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
         load=_load(events, origin_ns),
+        counter=_counter(events, origin_ns) if wanted.rate_counter else CounterSeries(),
+    )
+    if probe is None:
+        return series
+    subject, page = probe.trees.get("subject"), probe.scrapes
+    return replace(
+        series,
         subject=SubjectSeries() if subject is None else _subject(subject, origin_ns),
-        host=HostSeries() if probe is None else _host(probe.host, origin_ns),
-        states=ThreadStates() if probe is None else thread_states(probe.threads, origin_ns),
-        pools=() if probe is None else _pools(probe.threads, origin_ns),
-        jvm=JvmSeries() if probe is None or not probe.jvms else _jvm(probe.jvms[0], origin_ns),
-        own=()
-        if probe is None or probe.scrapes is None or measured is None
-        else _own(measured, probe.scrapes, origin_ns),
-        labelled=()
-        if probe is None or probe.scrapes is None or measured is None
-        else tuple(labelled_series(measured.series, probe.scrapes, origin_ns)),
-        counter=_counter(events, origin_ns) if measured is not None and measured.rate_counter else CounterSeries(),
+        host=_host(probe.host, origin_ns),
+        states=thread_states(probe.threads, origin_ns),
+        pools=_pools(probe.threads, origin_ns),
+        jvm=_jvm(probe.jvms[0], origin_ns) if probe.jvms else JvmSeries(),
+        own=() if page is None else _own(wanted, page, origin_ns),
+        labelled=() if page is None else tuple(labelled_series(wanted.series, page, origin_ns)),
     )
 
 
@@ -203,9 +204,7 @@ def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
     )
 
 
-def _own(measured: Measure, scrapes: Counters | None, origin_ns: int) -> tuple[OwnSeries, ...]:
-    if scrapes is None:
-        return ()
+def _own(measured: Measure, scrapes: Counters, origin_ns: int) -> tuple[OwnSeries, ...]:
     t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns)
     found = own_series(measured.own_metrics(), scrapes)
     return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
@@ -226,8 +225,7 @@ def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
     def column(name: str) -> tuple[Any, ...]:
         return tuple(second.values[name] for second in seconds)
 
-    columns = {name: column(name) for name in _OF_ONE_SECOND}
-    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **columns)
+    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **{name: column(name) for name in _OF_ONE_SECOND})
 
 
 def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
@@ -253,7 +251,7 @@ def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None
 
 
 def _told(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
-    """What the intervals of a WebSocket load tell; nothing of any other."""
+    """A field that the intervals of some loads have (of WebSockets, so far); empty for all others."""
     return [event[name] for event in intervals if event.get(name) is not None]
 
 

@@ -54,15 +54,7 @@ def limits_over_time(
     go_ns = record.phases.get("go")
     if fleet is None or probe is None or go_ns is None or record.status != "measured":
         return ()
-    whole = Evidence(
-        experiment=experiment,
-        record=record,
-        load=experiment.load_for(record.spec.setting, record.spec.rate_per_s),
-        fleet=fleet,
-        response=MergedTimes(()),
-        probe=probe,
-        intervals=[event for event in events if event.get("type") == "interval"],
-    )
+    whole = Evidence.read(record, experiment, fleet, events, probe)
     found = []
     for start_ns, end_ns in _stretches(go_ns, fleet.start_ns, fleet.end_ns):
         named = _limit(_part(whole, start_ns, end_ns), result)

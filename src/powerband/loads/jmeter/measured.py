@@ -85,12 +85,8 @@ def _too_busy(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         )
 
 
-_STARVED = partial(
-    starved,
-    whose="JMeter",
-    remedy="give the plan fewer threads, or more CPUs (load.engine_threads, host.pinning)",
-)
-LOAD = Source("load", load_metrics, checks(_too_busy, _STARVED))
+_REMEDY = "give the plan fewer threads, or more CPUs (load.engine_threads, host.pinning)"
+LOAD = Source("load", load_metrics, checks(_too_busy, partial(starved, whose="JMeter", remedy=_REMEDY)))
 USERS = Source(
     "users",
     lambda evidence: {**dict(in_flight_metrics(evidence)), **jmeter_metrics(evidence.fleet)},

@@ -189,7 +189,7 @@ def _keys(analysis: Analysis) -> str:
                 )
                 items.append((capital(metric_words(name)), format_estimate(estimate, name), small))
     if chosen is not None and chosen.bottleneck is not None:
-        proof = chosen.bottleneck.clauses[0] if chosen.bottleneck.clauses else ""
+        proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
         items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
     items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
     trials = counted(analysis.trials)

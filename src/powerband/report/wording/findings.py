@@ -52,7 +52,7 @@ def bottleneck_short(bottleneck: Bottleneck | None) -> str:
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
     """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
-    proof = f" ({'; '.join(bottleneck.clauses)})" if bottleneck.clauses else ""
+    proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
     advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
     return f"At {setting.id} {bottleneck.name.words}{proof}.{advice}"
 

@@ -1,0 +1,123 @@
+"""Every metric is made by the source that it names, whatever the kind of load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, probe_lines, record_of, spec, write_trial
+from powerband.analyze.trial.measure import evidence_of, sources_of
+from powerband.loads import HTTP, JMETER, SELF_DRIVEN, WEBSOCKET, kind_of
+from powerband.loads.kind import LoadKind
+from powerband.model.experiment import Experiment, Measure
+from powerband.model.load import Load
+from powerband.model.metrics import METRICS, metric_named
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import merge_fleet
+from powerband.store import TrialDir
+
+KINDS = (HTTP, WEBSOCKET, JMETER, SELF_DRIVEN)
+JOINS = {
+    **dict.fromkeys(("joins_started", "joined", "published_in_window", "delivered_in_window"), 10),
+    **{"rejoined": 0, "joins_failed": {}, "drops": {}, "close_codes": {}, "tallies": {"": 10}},
+    **{"join_time_ns": histogram([1000]), "delivery_time_ns": histogram([1000])},
+}
+LOADS: dict[LoadKind, dict[str, Any]] = {
+    HTTP: {"load": Load(users=10, requests_per_user=100)},
+    WEBSOCKET: {
+        "load": Load.model_validate(
+            {
+                "users": 10,
+                "websocket": {"stamp_after": "sent", "tally": {"count_after": "count"}},
+                "scenario": [{"name": "x", "message": "x"}],
+            }
+        )
+    },
+    JMETER: {"load": Load(jmeter="plan.jmx")},
+    SELF_DRIVEN: {"subject": {"name": "s", "command": ["s", "{threads}"], "counts": {"series": "n"}}},
+}
+STEP = {"name": "x", "path": "/"}
+MEASURED = {
+    "metrics": {"app_lost": "final(lost)", "app_n": "max(n)"},
+    "burst": 2 * SECOND,
+    "bars": SECOND,
+    "rate_counter": True,
+    "visitor": True,
+    "acknowledged": {"write": STEP, "read": STEP, "expect": 10},
+}
+WAY = {"dropped": 0, "missed": 0}
+RECORDED: dict[str, Any] = {
+    "link": {"a_to_b": WAY, "b_to_a": WAY, "late_ns_p99": 1, "delay_ns": 1},
+    "visits": ({"at_ns": START_NS + SECOND, "took_ns": 5, "error": ""},),
+    "acknowledged": ({"acknowledged_ns": 1, "seen": 5, "visible_ns": 2, "failed": ""},),
+    "last_words": {"lost": 0.0},
+    "control_cpu_ns": 1,
+    "wall_ns": START_NS - 3 * SECOND,
+}
+
+
+def watched(figures: Figures) -> Iterator[dict[str, Any]]:
+    """The probe's lines of a JVM with a collector, beside a database, whose page has a series."""
+    for line in probe_lines(figures):
+        if line["type"] == "sample":
+            subject = line["trees"][0] | {"pss_bytes_now": 1}
+            yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
+            yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
+            heap = dict.fromkeys(("heap_used_bytes_now", "heap_committed_bytes_now", "threads_live_now"), 1)
+            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": 1, "time_ns": 1}]}
+            yield {"type": "jvm", "at_ns": line["at_ns"], "pid": 1, **heap, **counters}
+        elif line["type"] == "threads":
+            (pool,) = line["pools"]
+            passed = line["at_ns"] - START_NS + SECOND
+            collector = {**pool, "pool": "GC Thread", "on_cpu_ns": passed // 10, "on_cpu_ns_max": SECOND // 10}
+            yield {**line, "pools": [pool, collector]}
+        else:
+            yield line
+
+
+def rich(kind: LoadKind, folder: Path) -> Evidence:
+    """A trial in which everything was measured that this kind of load can have."""
+    of: Experiment = experiment(measure=Measure.model_validate(MEASURED), **LOADS[kind])
+    assert kind_of(of) is kind
+    figures = Figures(summary={"websocket": JOINS} if kind is WEBSOCKET else {})
+    directory = TrialDir(folder / "0001")
+    record = write_trial(directory, replace(record_of(spec(), figures), **RECORDED), figures)
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in watched(figures)))
+    if kind is WEBSOCKET:
+        told = [json.loads(line) | {"joined_now": 10} for line in directory.events.read_text().splitlines()]
+        directory.events.write_text("".join(json.dumps(line) + "\n" for line in told))
+    directory.snapshots.mkdir()
+    for when in ("before", "after"):
+        (directory.snapshots / f"{when}-7.txt").write_text("   1:  5  500  [C\n")
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    return evidence_of(directory, record, of, fleet)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_source_makes_the_metrics_that_name_it_and_no_others(kind: LoadKind, tmp_path: Path) -> None:
+    evidence = rich(kind, tmp_path)
+    for source in sources_of(kind):
+        made = dict(source.metrics(evidence))
+        assert {METRICS[name].source for name in made} <= {source.name}
+
+
+def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
+    trials = [(kind, rich(kind, tmp_path / kind.name)) for kind in KINDS]
+    made = {name for kind, trial in trials for source in sources_of(kind) for name in dict(source.metrics(trial))}
+    assert made - {"app_lost", "app_n"} == {name for name, metric in METRICS.items() if metric.source != "search"}
+
+
+def test_a_metric_of_the_subjects_own_names_its_source() -> None:
+    assert metric_named("app_lost").source == "own"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_has_each_source_once(kind: LoadKind) -> None:
+    names = [source.name for source in sources_of(kind)]
+    assert len(names) == len(set(names))
