@@ -27,9 +27,10 @@ tests = $(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e and $(1)" \
 	  && $(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded and $(1)" tests/e2e \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
-# Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine.
+# Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
+# the Rust tests' time is that of servers that rest, so that two share a CPU.
 test: setup extras lint
-	cargo test --locked --quiet
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --locked --quiet
 	$(call tests,not long)
 
 test-long: setup extras

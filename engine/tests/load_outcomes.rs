@@ -1,12 +1,10 @@
 //! What a server does to a request, and which outcome the load engine calls it: byte by byte against scripted servers.
 
-mod load_support;
-
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use load_support::*;
+use crate::load_support::*;
 use serde_json::{Value, json};
 
 /// Two users' three requests to a server that answers with these bytes, cut into pieces, and goes on or closes.
@@ -135,7 +133,7 @@ fn an_idle_connection_that_the_server_closes_is_reopened_without_a_failure() {
     let address = serve(|mut peer| {
         peer.request();
         peer.send(OK.as_bytes());
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(100));
     });
     let mut spec = spec(address);
     spec["model"]["think"] = json!({"kind": "constant", "ns": 300 * MS});

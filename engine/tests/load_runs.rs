@@ -1,7 +1,5 @@
 //! Whole runs of the load engine: phases and commands, both models, limits, and how a run ends.
 
-mod load_support;
-
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::FromRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use load_support::*;
+use crate::load_support::*;
 use serde_json::{Value, json};
 
 fn slow(answer_after: Duration) -> std::net::SocketAddr {

@@ -1,17 +1,14 @@
 //! The load engine's users in the dialects of SocketCluster, against scripted servers: how they join, what answers what, what is
 //! delivered, what keeps them and what ends them.
 
-mod load_support;
-mod websocket_support;
-
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use load_support::{MS, histogram, number, sum};
+use crate::load_support::{MS, histogram, number, sum};
+use crate::websocket_support::*;
 use serde_json::{Value, json};
-use websocket_support::*;
 
 const DIALECTS: [&str; 2] = ["socketcluster14", "socketcluster20"];
 const HANDSHAKE: &str = r##"{"event":"#handshake","data":{"authToken":null},"cid":1}"##;

@@ -1,12 +1,10 @@
 //! The load engine over TLS: whom it trusts, and what a failed handshake is called.
 
-mod load_support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use load_support::*;
+use crate::load_support::*;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 

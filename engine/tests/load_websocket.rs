@@ -1,18 +1,14 @@
 //! The load engine's WebSocket users against the reference server and against scripted ones: who joins, who answers what, who is
 //! dropped and comes back, and that everything is counted once.
 
-mod load_support;
-mod serve_support;
-mod websocket_support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use load_support::{MS, Run, histogram, number, sum, text, tls_config};
+use crate::load_support::{MS, Run, histogram, number, sum, text, tls_config};
+use crate::serve_support::Server;
+use crate::websocket_support::*;
 use serde_json::{Value, json};
-use serve_support::Server;
-use websocket_support::*;
 
 fn echo_server() -> Server {
     Server::start(&["--model", "event-loop", "--protocol", "websocket"])

@@ -1,12 +1,9 @@
 //! The counters against programs whose counts are known: threads created, switches, CPU time, faults, sockets, pools;
 //! and that no counter ever falls while threads and processes come and go.
 
-#[path = "probe_support/mod.rs"]
-mod probe_support;
-
 use std::net::TcpListener;
 
-use probe_support::{Bench, Probe, find, python, tree};
+use crate::probe_support::{Bench, Probe, find, python, tree};
 use serde_json::{Value, json};
 
 const COUNTERS: [&str; 9] = [
@@ -352,7 +349,7 @@ sys.stdin.readline()
 fn a_person_may_watch_a_process() {
     let pid = std::process::id().to_string();
     let watch = |arguments: &[&str]| {
-        std::process::Command::new(probe_support::engine()).arg("probe").args(arguments).output().unwrap()
+        std::process::Command::new(crate::probe_support::engine()).arg("probe").args(arguments).output().unwrap()
     };
     let output = watch(&["--pid", &pid, "--interval", "10ms", "-d", "200ms"]);
     assert!(output.status.success());

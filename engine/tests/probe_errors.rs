@@ -1,10 +1,7 @@
 //! What a probe says when it is told nonsense or cannot start the subject: one `error` event that says what, where and
 //! what to do, and nothing left running.
 
-#[path = "probe_support/mod.rs"]
-mod probe_support;
-
-use probe_support::{Bench, Probe};
+use crate::probe_support::{Bench, Probe};
 use serde_json::{Value, json};
 
 /// The message of the error event that must come last.

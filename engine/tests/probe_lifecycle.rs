@@ -1,12 +1,9 @@
 //! A subject's life and death under a probe: what it is started with, how its end is told, and that nothing of its tree
 //! is ever left, however it or its probe or its controller dies.
 
-#[path = "probe_support/mod.rs"]
-mod probe_support;
-
 use std::process::{Command, Stdio};
 
-use probe_support::{Bench, Probe, engine, find, python, wait_until};
+use crate::probe_support::{Bench, Probe, engine, find, python, wait_until};
 use serde_json::{Value, json};
 
 /// Forks a child, a child in its own session, and a double-forked orphan; all of them ignore SIGTERM, and so does it.
@@ -161,7 +158,7 @@ fn a_subject_that_dies_is_told_at_once_with_code_and_rusage() {
     assert_eq!(probe.until("sample")["trees"][0]["processes_now"], 0);
     let (events, status) = probe.finish();
     assert!(status.success());
-    let used = &probe_support::tree(&events, "subject").last().unwrap();
+    let used = &crate::probe_support::tree(&events, "subject").last().unwrap();
     for field in ["cpu_user_ns", "cpu_system_ns"] {
         // The tree's counters were read before; they end at or (by ticks) next to the exact rusage.
         assert!(used[field].as_u64().unwrap().abs_diff(exited[field].as_u64().unwrap()) <= 20_000_000, "{field}");

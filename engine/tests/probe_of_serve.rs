@@ -1,14 +1,10 @@
 //! The probe against planted servers: what their threads wait on is what was planted, seen from outside.
 
-#[path = "probe_support/mod.rs"]
-mod probe_support;
-mod serve_support;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use probe_support::Probe;
+use crate::probe_support::Probe;
+use crate::serve_support::Server;
 use serde_json::{Value, json};
-use serve_support::Server;
 
 /// Loads a server with closed loops of requests until its pool has been seen blocked often enough; that pool then.
 fn pool_under_load(options: &[&str], clients: usize, name: &str) -> Value {

@@ -1,12 +1,10 @@
 //! Every concurrency model answers the same requests in the same way: kept alive, pipelined, closed, cut into pieces.
 //! And each has the capacity that its settings imply: counted, with the bounds that arithmetic gives.
 
-mod serve_support;
-
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use serve_support::{Client, Server, descriptor_limit};
+use crate::serve_support::{Client, Server, descriptor_limit};
 
 const MODELS: [&[&str]; 10] = [
     &["--model", "thread-per-connection"],

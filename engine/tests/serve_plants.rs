@@ -1,11 +1,9 @@
 //! Every planted bottleneck limits the server as its arithmetic says. Counted over a while, with bounds on the side that
 //! a busy machine cannot cross: it may serve fewer than the capacity, never more.
 
-mod serve_support;
-
 use std::time::{Duration, Instant};
 
-use serve_support::{Client, Server, wait_until};
+use crate::serve_support::{Client, Server, wait_until};
 
 /// Runs `clients` closed loops for a while, and for one request at least; requests answered, and the time it took.
 fn drive(server: &Server, clients: usize, during: Duration) -> (u64, f64) {

@@ -1,8 +1,6 @@
 //! What clients see when the bounded pool refuses: each policy, for requests and for connections.
 
-mod serve_support;
-
-use serve_support::{Client, Server};
+use crate::serve_support::{Client, Server};
 
 /// One thread, and one place in the queue.
 fn full_pool(policy: &str, unit: &str) -> Server {

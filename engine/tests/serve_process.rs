@@ -1,14 +1,12 @@
 //! The server as a process: its metrics page, its signals, its user errors, and its misbehaviours.
 
-mod serve_support;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::TcpStream;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use serve_support::{Client, Server, command, wait_until};
+use crate::serve_support::{Client, Server, command, wait_until};
 
 #[test]
 fn the_metrics_page_is_prometheus_text() {

@@ -1,11 +1,9 @@
 //! The WebSocket echo of event loops, met by a small client of the test's own, which knows RFC 6455 independently of the
 //! engine: handshakes, messages and control frames cut anywhere, closes, violations, and the work that a message costs.
 
-mod serve_support;
-
 use std::time::{Duration, Instant};
 
-use serve_support::{Client, Server, descriptor_limit};
+use crate::serve_support::{Client, Server, descriptor_limit};
 
 const LOOPS: [&[&str]; 3] =
     [&["--instances", "1"], &["--instances", "3"], &["--instances", "2", "--accept", "reuseport"]];

@@ -1,7 +1,5 @@
 //! What the load engine's tests share: a scripted server, one run of the engine under a controller, and its answer as JSON.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};

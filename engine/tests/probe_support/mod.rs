@@ -1,8 +1,6 @@
 //! Drives a real probe process, as a controller would: spec and commands on its stdin, events from its stdout.
 //! Subjects are small Python programs, marked in their environment so that leftovers can be found.
 
-#![allow(dead_code, reason = "every test binary uses its own part")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};

@@ -1,7 +1,5 @@
 //! A running `powerband-engine serve` for tests, and an HTTP client that sees every byte. The server ends with the value.
 
-#![allow(dead_code)] // each test file uses its part
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};

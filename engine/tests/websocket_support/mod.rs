@@ -1,7 +1,5 @@
 //! A scripted WebSocket server for tests, which can do everything wrong, and the specs of loads on it.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +11,6 @@ use serde_json::{Value, json};
 use crate::load_support::{MS, assert_conserved, number, reset, serve_streams, sum};
 
 pub const TEXT: u8 = 0x81;
-pub const BINARY: u8 = 0x82;
 pub const CLOSE: u8 = 0x88;
 pub const PING: u8 = 0x89;
 pub const PONG: u8 = 0x8a;
