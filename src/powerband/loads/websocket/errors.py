@@ -42,10 +42,9 @@ _CLOSE_CODES = {
 def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
     """Messages and users of the whole run, warm-up included; empty where all went well."""
     fleet, crowd = evidence.fleet, evidence.crowd
-    overflows = evidence.overflows(evidence.record.phases.get("end"))
     if crowd is None:
-        return error_kinds(fleet, overflows, evidence.log)
-    full = overflows or 0.0
+        return error_kinds(fleet, evidence.overflows(), evidence.log)
+    full = evidence.overflows() or 0.0
     return explained(
         [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],
         evidence.log,
