@@ -114,5 +114,4 @@ class LoadKind:
 
     def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
         """Everything that did not end ok, by kind, since the start of the load."""
-        overflows = evidence.overflows(evidence.record.phases.get("end"))
-        return error_kinds(evidence.fleet, overflows, evidence.log)
+        return error_kinds(evidence.fleet, evidence.overflows(), evidence.log)

@@ -32,10 +32,13 @@ _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  #
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
 
-def _quantiles(what: str, source: str, label: str) -> list[Metric]:
-    same = {key: key for key in ("p90", "p95", "p99")}
-    names = {"mean": "mean", "p50": "median", **same, "p999": "p99.9", "max": "maximum"}
-    return [Metric(f"{what}_ns_{key}", "ns", source, f"{label}, {text}") for key, text in names.items()]
+_WAITED = "share of the time in which some task of the host waited for"
+_NAMES = {"mean": "mean", "p50": "median", "p999": "p99.9", "max": "maximum"}
+
+
+def _quantiles(what: str, source: str, label: str, *keys: str) -> list[Metric]:
+    keys = keys or ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+    return [Metric(f"{what}_ns_{key}", "ns", source, f"{label}, {_NAMES.get(key, key)}") for key in keys]
 
 
 _ALL = [
@@ -126,14 +129,9 @@ _ALL = [
     Metric("host_steal_share", "ratio", "probe", "share of the CPUs' time stolen by the hypervisor"),
     Metric("host_foreign_cores", "cores", "probe", "CPU used on the trial's CPUs by programs that are not part of it"),
     Metric("host_busy_share", "ratio", "probe", "share of the time of the trial's CPUs in use"),
-    Metric(
-        "psi_cpu_share", "ratio", "probe", "share of the time in which some task of the host waited for a CPU (PSI)"
-    ),
-    Metric(
-        "psi_memory_share", "ratio", "probe", "share of the time in which some task of the host waited for memory (PSI)"
-    ),
-    Metric(
-        "psi_io_share", "ratio", "probe", "share of the time in which some task of the host waited for a disk (PSI)"
+    *(
+        Metric(f"psi_{kind}_share", "ratio", "probe", f"{_WAITED} {what} (PSI)")
+        for kind, what in (("cpu", "a CPU"), ("memory", "memory"), ("io", "a disk"))
     ),
     Metric("users_mean", "count", "users", "mean users present (closed model)"),
     Metric("in_flight_mean", "count", "users", "mean requests in flight, sampled"),
@@ -144,9 +142,7 @@ _ALL = [
         "users",
         "from a WebSocket user's intended start to joined, mean; of all joins of the run",
     ),
-    Metric("join_time_ns_p50", "ns", "users", "the same, median"),
-    Metric("join_time_ns_p99", "ns", "users", "the same, p99"),
-    Metric("join_time_ns_max", "ns", "users", "the same, maximum"),
+    *_quantiles("join_time", "users", "the same", "p50", "p99", "max"),
     Metric(
         "join_error_rate",
         "ratio",
@@ -163,9 +159,7 @@ _ALL = [
         "users",
         "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
     ),
-    Metric("delivery_time_ns_p50", "ns", "users", "the same, median"),
-    Metric("delivery_time_ns_p99", "ns", "users", "the same, p99"),
-    Metric("delivery_time_ns_max", "ns", "users", "the same, maximum"),
+    *_quantiles("delivery_time", "users", "the same", "p50", "p99", "max"),
     Metric(
         "delivered_share",
         "ratio",
@@ -197,8 +191,7 @@ _ALL = [
     Metric("visits", "count", "visits", "visits of a real browser's page within the window (measure.visitor)"),
     Metric("visits_failed", "count", "visits", "those of them that got no answer"),
     Metric("visit_time_ns_p50", "ns", "visits", "how long they took, as the page saw it, median"),
-    Metric("visit_time_ns_p90", "ns", "visits", "the same, p90"),
-    Metric("visit_time_ns_max", "ns", "visits", "the same, maximum"),
+    *_quantiles("visit_time", "visits", "the same", "p90", "max"),
     Metric(
         "acknowledge_ns_p50", "ns", "acknowledged", "from a write to its acknowledgement, median (measure.acknowledged)"
     ),
@@ -208,8 +201,7 @@ _ALL = [
         "acknowledged",
         "from an acknowledgement to the first read that saw all of the write, median",
     ),
-    Metric("visible_delay_ns_p90", "ns", "acknowledged", "the same, p90"),
-    Metric("visible_delay_ns_max", "ns", "acknowledged", "the same, maximum"),
+    *_quantiles("visible_delay", "acknowledged", "the same", "p90", "max"),
     Metric(
         "missing_at_acknowledgement_mean",
         "count",

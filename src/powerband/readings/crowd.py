@@ -31,7 +31,7 @@ class Crowd:
     tallies: Mapping[str, int]
     """The highest count that any engine was told, by worker: one worker serves users of several engines."""
     joined_at_start: int | None
-    """Users that had joined when the window began; None where no interval tells."""
+    """Users that had joined when the window began; None without an interval before it."""
     joined_mean: float | None
     """Over the window, sampled with each interval."""
 

@@ -96,9 +96,10 @@ class Evidence:
         """The users of a WebSocket load; None where no engine tells of any."""
         return crowd_of(self.record.engines, self.intervals, self.fleet)
 
-    def overflows(self, until_ns: int | None) -> float | None:
-        """Connections that found an accept queue full since the start of the load; None where nothing counted them."""
-        go_ns = self.record.phases.get("go")
+    def overflows(self, until_ns: int | None = None) -> float | None:
+        """Connections that found an accept queue full since the start of the load, by default until the engines' last
+        word; None where nothing counted them."""
+        go_ns, until_ns = self.record.phases.get("go"), until_ns or self.record.phases.get("end")
         if self.probe is None or go_ns is None or until_ns is None:
             return None
         return self.probe.host.growth("listen_overflows", go_ns, until_ns, covered_least=0.0)

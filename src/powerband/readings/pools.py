@@ -1,7 +1,7 @@
-"""What the subject's threads did over the measured window, by pool: `PoolUse` for reports, and what rules need beside.
+"""The subject's threads over a stretch of time, by pool: `PoolUse` for reports, and what rules need beside it.
 
-In: the probe's `threads` events, about one a second, whose counters are read off at the window's edges. Not here: what
-follows from it (`rules.py`), series over time (`series.py`).
+In: the probe's `threads` events, about one a second, whose counters are interpolated at the stretch's edges. Not here:
+conclusions (`analyze/trial/bottleneck/rules.py`), series over time (`analyze/trial/series.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
-# Of a window of 2 s the events, one a second, cover half in the worst case, of a shorter one less.
+# Events come once a second: in the worst case they cover half of a window of 2 s, and less of a shorter one.
 COVERED_LEAST = 0.25
 NEAR_NS = 1_000_000_000  # between two events
 # A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
@@ -33,7 +33,7 @@ COLLECTORS = re.compile(
     r"\.NET (SVR )?GC|\.NET BGC|gc[ -]|GC$)",
     re.IGNORECASE,
 )
-# Of these, the ones that work while the others go on.
+# Collectors that work while the program's own threads go on.
 BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
 # Threads of a runtime that serve no request: compilers and other services of HotSpot, and whoever only accepts. Newer
 # JDKs cut long names in the middle (`C2 Com..hread4`).
@@ -42,16 +42,15 @@ HOUSEKEEPERS = re.compile(
     r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR )|accept",
     re.IGNORECASE,
 )
-# Names that event loops go by, for those that never had a moment to wait in.
+# Names of event loops: a loop that is always busy is never seen to wait.
 LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class WatchedPool:
-    """`busiest`: the CPU share of its busiest thread; `switches_per_s`: how often its threads went to sleep,
-    `preemptions_per_s`: how often they had to leave a CPU; `polled`: the share of epoll and select in what its threads
-    waited on since they began. `alive_max`: the most of them that an event of about that time saw; the mean of a short
-    window falls short of it where threads ended soon after."""
+    """`busiest`: CPU share of its busiest thread; `switches_per_s`: voluntary context switches, `preemptions_per_s`:
+    involuntary ones; `polled`: share of epoll and select in all waits of its threads since they began; `alive_max`:
+    most threads alive at an event of the stretch, which the mean of a short stretch misses where threads end early."""
 
     use: PoolUse
     busiest: float
@@ -70,7 +69,7 @@ class WatchedPool:
 
     @property
     def collects_beside(self) -> bool:
-        """A collector that works while all others go on."""
+        """True for a collector that works while all other threads go on."""
         return BESIDE.search(self.name) is not None
 
     @property
@@ -82,7 +81,7 @@ class WatchedPool:
         return self.polled >= LOOP_POLL_SHARE or LOOPS.search(self.name) is not None
 
     def blocked_on(self, *kinds: str) -> float:
-        """How many of its threads were blocked on these, on average."""
+        """Mean number of its threads that were blocked on these."""
         return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
 
 
@@ -137,8 +136,8 @@ def _pool(
 def _counters(
     rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
 ) -> Counters:
-    """Its counters at its events. A pool that first appears so late that they tell too little had nothing yet at the
-    event before; otherwise that event is left out, for its threads began at some time in between."""
+    """The pool's counters at its events. Where these cover too little of the stretch because the pool is new, it starts
+    from 0 at the event before; otherwise that event is left out, since its threads began at some time in between."""
     fields = {field: [float(pool[field]) for _, pool in rows] for field in SUMS}
     for kind in {kind for _, pool in rows for kind in pool.get("blocked_on_samples", {})}:
         fields[kind] = [float(pool["blocked_on_samples"].get(kind, 0)) for _, pool in rows]
@@ -151,7 +150,7 @@ def _counters(
 
 
 def _polls_single(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
-    """poll(2) is how runtimes wait for one socket with a time limit; loops use epoll."""
+    """True where poll(2) prevails: runtimes wait so for one socket with a time limit; loops use epoll."""
     channels: Counter[str] = Counter()
     for _, pool in rows:
         channels.update(pool["wait_channels_now"])
@@ -163,7 +162,7 @@ def _polls_single(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
 def _busiest(
     rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
 ) -> float:
-    """The mean over the events that tell of the window, each for the time since the event before."""
+    """The busiest thread's mean CPU share: each event counts for its time since the event before."""
     before = {later: earlier for earlier, later in pairwise(instants)}
     shares: list[tuple[float, float]] = []
     for at, pool in rows:

@@ -63,6 +63,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "subject_cpu_system_share": 0.25,
         "subject_cpu_ns_per_request": 500_000,
         "threads_max": 4,
+        "descriptors_max": 20,
         "threads_started_per_s": 1,
         "context_switches_per_request": 2,
         "involuntary_switch_share": 0.25,

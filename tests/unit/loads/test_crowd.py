@@ -78,6 +78,7 @@ def test_a_crowd_that_stays_has_its_figures_and_no_problem(tmp_path: Path) -> No
     metrics = result.metrics
     assert metrics["join_time_ns_p50"] == pytest.approx(2 * MS, rel=1e-3)
     assert metrics["join_time_ns_max"] == pytest.approx(30 * MS, rel=1e-3)
+    assert metrics["join_time_ns_p99"] == pytest.approx(30 * MS, rel=1e-3)
     assert metrics["join_time_ns_mean"] == pytest.approx(4.8 * MS, rel=1e-3)
     names = ("join_error_rate", "joined_users", "drops", "drop_rate", "rejoins")
     assert [metrics[name] for name in names] == [0, 10, 0, 0, 0]
@@ -192,6 +193,7 @@ def test_deliveries_are_held_against_published_times_joined(tmp_path: Path) -> N
     )  # fmt: skip
     assert result.metrics["delivered_share"] == pytest.approx(0.98)
     assert result.metrics["delivery_time_ns_p99"] == pytest.approx(3 * MS, rel=1e-3)
+    assert result.metrics["delivery_time_ns_mean"] == pytest.approx(3 * MS, rel=1e-3)
 
 
 def test_littles_law_says_nothing_of_a_pace(tmp_path: Path) -> None:

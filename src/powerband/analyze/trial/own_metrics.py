@@ -30,7 +30,7 @@ def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns
 
 
 def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
-    """The same over time, a value for each scrape; None where it has none. Counters: over the time since the last."""
+    """The metrics over time, a value for each scrape, or None; counters over the time since the scrape before."""
     page = MetricsPage(scrapes)
     return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
 
@@ -58,7 +58,7 @@ class MetricsPage:
         return np.where(np.isnan(found).all(axis=0), np.nan, np.nansum(found, axis=0))
 
     def growth(self, series: Series, start_ns: int, end_ns: int) -> float:
-        """NaN where it cannot be told. A series that begins within the window began at 0."""
+        """The growth of all its series; NaN where none is known. A series that begins within the window began at 0."""
         grown = [
             growth
             for text in self.fields(series)
@@ -114,7 +114,7 @@ def _value(expression: OwnExpression, value_of: Callable[[Series], float]) -> fl
 
 
 def final_metrics(wanted: Mapping[str, OwnExpression], last_words: Mapping[str, float]) -> dict[str, float]:
-    """Of the expressions those over the subject's last words, where these name all that they are made of."""
+    """The metrics that are made of the subject's last words; one that needs a word which is not there is left out."""
     found = {}
     for name, expression in wanted.items():
         if not expression.is_final:

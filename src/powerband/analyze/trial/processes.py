@@ -39,7 +39,7 @@ def _no_probe(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Nothing of garbage collection where no pool is known to collect."""
+    """CPU of the collectors and of the busiest thread; no share of collections where no pool is known to collect."""
     collectors = [pool.use.on_cpu for pool in evidence.pools if pool.collects]
     if collectors and (cpus := evidence.subject_cpus):
         yield "gc_cpu_share", sum(collectors) / cpus

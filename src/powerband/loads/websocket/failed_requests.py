@@ -16,7 +16,7 @@ from powerband.readings.fleet import MergedFleet
 _JOIN, _LOST = "join ", "lost "
 # Why users could not join, and how those who had joined were lost.
 _NEVER_SENT = "never sent"
-_OF_USERS = {
+_USER_CAUSES = {
     _NEVER_SENT: "due by load.pace, but load.pipeline messages of the user had no answer, or it had no connection",
     "join connect_timeout": "the user had not joined within load.connect_timeout",
     "join handshake_refused": "the server refused the opening handshake, or that of the dialect",
@@ -42,10 +42,9 @@ _CLOSE_CODES = {
 def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
     """Messages and users of the whole run, warm-up included; empty where all went well."""
     fleet, crowd = evidence.fleet, evidence.crowd
-    overflows = evidence.overflows(evidence.record.phases.get("end"))
     if crowd is None:
-        return error_kinds(fleet, overflows, evidence.log)
-    full = overflows or 0.0
+        return error_kinds(fleet, evidence.overflows(), evidence.log)
+    full = evidence.overflows() or 0.0
     return explained(
         [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],
         evidence.log,
@@ -75,18 +74,18 @@ def _counts_of_users(fleet: MergedFleet, crowd: Crowd) -> Iterator[tuple[str, in
 def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
     """Empty for a message, and for a join that failed as any request may."""
     if kind == _NEVER_SENT:
-        return _OF_USERS[kind]
+        return _USER_CAUSES[kind]
     if kind == f"{_LOST}closed":
         told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
         return f"the server closed the connection{f' with {told}' if told else ''}"
     if kind.startswith(_LOST):
         reason = kind.removeprefix(_LOST)
-        return _OF_USERS.get(kind) or CAUSES.get(reason, "")
+        return _USER_CAUSES.get(kind) or CAUSES.get(reason, "")
     if not kind.startswith(_JOIN):
         return ""
     outcome = kind.removeprefix(_JOIN)
     full = overflows >= 1 and outcome in MAY_OVERFLOW
-    return "" if full or outcome.startswith("status ") else _OF_USERS.get(kind, "")
+    return "" if full or outcome.startswith("status ") else _USER_CAUSES.get(kind, "")
 
 
 def _close_code(code: str, count: int) -> str:

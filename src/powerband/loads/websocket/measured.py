@@ -41,7 +41,7 @@ USERS = Source("users", _metrics, _problems)
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
-    """`total`: the messages of the whole run."""
+    """Joins, drops and deliveries. `total`: the messages of the whole run."""
     if crowd.join_times.count:
         yield "join_time_ns_mean", crowd.join_times.moment(1)
         yield from ((f"join_time_ns_{name}", crowd.join_times.quantile(q)) for name, q in _QUANTILES.items())
@@ -66,7 +66,7 @@ def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tu
 
 
 def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
-    """The fatal ones first."""
+    """Users that are missing or were lost, and counts of the server that cannot be right; the fatal ones first."""
     for outcome, remedy in _OWN.items():
         if count := crowd.joins_failed.get(outcome, 0):
             yield Problem(f"generator_{outcome}", f"this machine ran out of {outcome[3:]} for {count} joins: {remedy}")
@@ -92,8 +92,8 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
 
 
 def _tally_problem(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
-    """Over the whole run the workers received what was answered at least, and what was sent at most: in between are
-    messages that were lost with their connections or on their way. Where all were answered both are one number."""
+    """Over the whole run the workers must have counted at least the messages that were answered, and at most those that
+    were sent: the difference was lost with connections or on the way. Where all were answered both are one number."""
     tally = None if load.websocket is None else load.websocket.tally
     answered = total.ok + total.outcomes.get("check_failed", 0)
     if tally is None or not answered:
