@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 import powerband
 from powerband.analyze.trial import measure
+from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -28,9 +31,18 @@ TINY: dict[str, Any] = {
 }
 
 
+def doubting_nothing(source: Source) -> Source:
+    """The same metrics; no problem makes the trial invalid."""
+
+    def problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+        return (replace(problem, fatal=False) for problem in source.problems(evidence, metrics))
+
+    return replace(source, problems=problems)
+
+
 def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = measure.problems_of  # the machine may be busy: where only the page is tested, it is not held against it
-    monkeypatch.setattr(measure, "problems_of", lambda seen: tuple(replace(each, fatal=False) for each in real(seen)))
+    real = measure.sources_of  # the machine may be busy: where only the page is tested, it is not held against it
+    monkeypatch.setattr(measure, "sources_of", lambda kind: tuple(map(doubting_nothing, real(kind))))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert len(blocks) >= 8
