@@ -21,10 +21,11 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 demo: setup
 	$(RUN) powerband run quickstart
 
-# tests: those of a marker expression. First what only computes, then what starts servers and bears others beside it,
-# then what measures and has the machine to itself.
-tests = $(RUN) pytest -n $$(nproc) --dist loadfile -m "not e2e and $(1)" \
-	  && $(RUN) pytest -n $$(nproc) --dist loadfile -m "e2e and crowded and $(1)" tests/e2e \
+# tests: those of a marker expression. First what only computes; then what starts servers and bears others beside it, of
+# which two share a CPU, since they mostly wait; then what measures and has the machine to itself. Who runs out of tests takes
+# some of another's, so that no long file holds up the end.
+tests = $(RUN) pytest -n $$(nproc) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$((2 * $$(nproc))) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of

@@ -38,6 +38,7 @@ def test_a_revision_that_is_many_times_slower_is_worse(
     assert json.loads(capsys.readouterr().out)["verdict"] == "worse"
 
 
+@pytest.mark.crowded
 @pytest.mark.parametrize("mistyped", ["old", "new"])
 def test_a_revision_that_is_not_there_is_a_mistake_and_no_failing_server(
     mistyped: str, engine: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 
 from fakes.needs import need_postgresql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SERVER = Path(__file__).parents[1] / "fakes" / "late_store.py"
 EXPERIMENT = """

@@ -49,6 +49,7 @@ def run(folder: Path, factors: str, *options: str) -> tuple[subprocess.Completed
     return done, json.loads(done.stdout) if done.stdout else {}
 
 
+@pytest.mark.crowded
 def test_a_message_takes_the_delay_there_and_back_and_only_where_the_setting_has_the_link(tmp_path: Path) -> None:
     need_link()
     done, analysis = run(tmp_path, "{link: [loopback, netns]}", "--set", "subject.set.link_rate=50mbit")
@@ -81,6 +82,7 @@ def test_each_setting_has_its_own_delay(tmp_path: Path) -> None:
     assert times["10ms"] > times["0ms"]
 
 
+@pytest.mark.crowded
 def test_after_a_kill_of_powerband_neither_processes_nor_namespaces_are_left(tmp_path: Path) -> None:
     need_link()
     process = subprocess.Popen(command(tmp_path, "{link: [netns]}", duration="60s"), stdout=subprocess.DEVNULL)
@@ -128,6 +130,7 @@ def listed(folder: Path) -> list[Path]:
         return []
 
 
+@pytest.mark.crowded
 def test_without_the_right_it_is_refused_before_anything_is_built_or_started(tmp_path: Path) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         without("only root with setpriv (util-linux) can give the right away")

@@ -85,6 +85,7 @@ def test_what_holds_a_program_back_is_named(tmp_path: Path, how: str, name: Bott
     assert bottleneck is not None and bottleneck.name == name, bottleneck
 
 
+@pytest.mark.crowded
 def test_a_fixed_warm_up_and_readiness_by_the_log(tmp_path: Path) -> None:
     case = experiment(
         counting("counts:1000", ready=Ready(http=PAGE, timeout_ns=20_000 * MS)),
@@ -95,6 +96,7 @@ def test_a_fixed_warm_up_and_readiness_by_the_log(tmp_path: Path) -> None:
     assert record.phases["measure"] - record.phases["go"] >= 300 * MS
 
 
+@pytest.mark.crowded
 def test_a_counter_that_goes_back_fails_the_trial(tmp_path: Path) -> None:
     code, message = failure_of(
         experiment(counting("counts-back:1000,3"), load=Load(users=1, duration_ns=8_000 * MS)), tmp_path
@@ -103,6 +105,7 @@ def test_a_counter_that_goes_back_fails_the_trial(tmp_path: Path) -> None:
     assert "fake_things_total went back from" in message
 
 
+@pytest.mark.crowded
 def test_a_counter_that_stands_still_fails_the_trial(tmp_path: Path) -> None:
     code, message = failure_of(experiment(counting("counts:0")), tmp_path, steady=never_steady)
     assert code == Code.NO_PROGRESS
@@ -117,6 +120,7 @@ def test_a_counter_that_stands_still_fails_the_trial(tmp_path: Path) -> None:
     assert "within the measured window" in message
 
 
+@pytest.mark.crowded
 def test_a_counter_that_is_not_there_names_what_is(tmp_path: Path) -> None:
     ready = Ready(timeout_ns=4_000 * MS)
     code, message = failure_of(experiment(counting("counts-nothing", ready=ready)), tmp_path)
@@ -128,10 +132,12 @@ def test_a_counter_that_is_not_there_names_what_is(tmp_path: Path) -> None:
     assert "no Prometheus page" in message
 
 
+@pytest.mark.crowded
 def test_one_that_dies_is_said_with_its_last_words(tmp_path: Path) -> None:
     assert failure_of(experiment(counting("exit:3")), tmp_path)[0] == Code.DIED_BEFORE_READY
 
 
+@pytest.mark.crowded
 def test_an_invariant_that_is_broken_makes_the_trial_invalid(tmp_path: Path) -> None:
     wanted = {"metrics": {"app_lost": "final(lost)"}, "invariants": ["app_lost == 0"]}
     measured = Measure.model_validate({"warmup": "200ms", **CALM, **wanted})
@@ -158,6 +164,7 @@ def bounce(*arguments: str, **fields: Any) -> Subject:
     )
 
 
+@pytest.mark.crowded
 @pytest.mark.parametrize("target", ["127.0.0.1:{statsd_port}", "{statsd_socket}"])
 def test_the_sample_is_measured_by_what_it_sends(tmp_path: Path, target: str) -> None:
     case = experiment(
@@ -190,6 +197,7 @@ def answer_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
     return dict(json.loads(captured.out))
 
 
+@pytest.mark.crowded
 def test_tune_measures_the_sample_by_its_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--counts", "bounce_messages_total", "--duration", "1s", "--warmup", "300ms", "--repeats", "1"]
     run = ["--order", "blocks", "--runs", str(tmp_path), "--no-progress", "--format", "json"]

@@ -86,6 +86,7 @@ def test_users_without_a_pace_keep_little_s_law(tmp_path: Path) -> None:
     assert result.metrics["littles_law_deviation"] < 0.02
 
 
+@pytest.mark.crowded
 def test_what_the_server_counted_is_held_against_what_was_sent(tmp_path: Path) -> None:
     tally = {"tally": {"count_after": '"count":', "label_after": '"worker":"'}}
     _, right = trial(scripted("count"), crowd(websocket=tally), tmp_path / "right")
@@ -96,6 +97,7 @@ def test_what_the_server_counted_is_held_against_what_was_sent(tmp_path: Path) -
     assert wrong.metrics["tally_missing"] > 0
 
 
+@pytest.mark.crowded
 def test_the_engines_of_a_fleet_are_told_of_the_same_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("powerband.loads.http.driver.descriptor_limit", lambda: DESCRIPTORS_RESERVED + 8)
     tally = {"tally": {"count_after": '"count":', "label_after": '"worker":"'}}
@@ -105,6 +107,7 @@ def test_the_engines_of_a_fleet_are_told_of_the_same_worker(tmp_path: Path, monk
     assert (result.metrics["tally_missing"], result.metrics["joined_users"]) == (0, 20)
 
 
+@pytest.mark.crowded
 def test_users_who_are_dropped_are_told_of_and_join_again(tmp_path: Path) -> None:
     record, result = trial(scripted("drop:5"), crowd(websocket={"rejoin_after_ns": 10 * MS}), tmp_path)
     assert record.status == "measured", record.failure
@@ -114,12 +117,14 @@ def test_users_who_are_dropped_are_told_of_and_join_again(tmp_path: Path) -> Non
     assert "close code 1011 (its own error)" in lost.cause
 
 
+@pytest.mark.crowded
 def test_where_nobody_is_let_in_the_trial_fails_and_says_why(tmp_path: Path) -> None:
     record, _ = trial(scripted("refuse"), crowd(), tmp_path)
     assert record.failure is not None and record.failure.code == "not_joined"
     assert "20 handshake_refused" in record.failure.message
 
 
+@pytest.mark.crowded
 def test_an_open_end_to_the_warm_up_does_not_hide_that_nobody_joined(tmp_path: Path) -> None:
     record, _ = trial(scripted("refuse"), crowd(), tmp_path, warmup_ns=None, warmup_max_ns=300 * MS)
     assert record.failure is not None and record.failure.code == "not_joined"
@@ -146,6 +151,7 @@ def test_every_message_reaches_everybody(tmp_path: Path) -> None:
     assert 0 < result.metrics["delivery_time_ns_p50"] <= result.metrics["delivery_time_ns_max"]
 
 
+@pytest.mark.crowded
 def test_tune_with_a_websocket_url(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from powerband.cli import main; main()", "tune", "-P", "instances=1"]
     command += ["--url", "ws://127.0.0.1:{port}/", "--message", "ping", "--expect", "ping", "--users", "10"]
