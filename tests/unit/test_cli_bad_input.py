@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,10 +153,3 @@ def test_an_slo_on_what_no_trial_measured(said: Said, monkeypatch: pytest.Monkey
     _, answer, _ = said("objective.subject_to=[memory < 1GiB]", "design.order=blocks")
     assert answer.startswith("Not enough data to name a setting: none was seen to meet memory < 1GiB.")
     assert "rss_bytes_max was not measured" in answer
-
-
-def test_figures_are_those_of_a_trial_as_made_up() -> None:
-    from fakes.trials import spec
-
-    phases = record_of(spec(), replace(Figures(), window_s=10.0)).phases
-    assert (max(phases.values()) - min(phases.values())) / 1e9 == TRIAL_S
