@@ -22,8 +22,8 @@ demo: setup
 	$(RUN) powerband run quickstart
 
 # tests: those of a marker expression. First what only computes; then what starts servers and bears others beside it, of
-# which two share a CPU, since they mostly wait; then what measures and has the machine to itself. Who runs out of tests takes
-# some of another's, so that no long file holds up the end.
+# which two share a CPU, since they mostly wait; then what measures and has the machine to itself. An idle worker takes tests
+# from a busy one, so that no long file holds up the end.
 tests = $(RUN) pytest -n $$(nproc) --dist worksteal -m "not e2e and $(1)" \
 	  && $(RUN) pytest -n $$((2 * $$(nproc))) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
