@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from powerband.cli import invoke
-from powerband.search import pilot
+from powerband.search import noise, pilot
 from powerband.search.pilot import Pilot, pilot_of
 
 
@@ -16,6 +16,13 @@ from powerband.search.pilot import Pilot, pilot_of
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("powerband.doctor.examine", lambda: [])
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor's look at the machine takes seconds, and is another test's."""
+    for name, few in (("IDLE_S", 0.01), ("PING_PONGS", 10), ("SLEEPS", 10), ("SPINS", 10)):
+        monkeypatch.setattr(noise, name, few)
 
 
 def planned(capsys: pytest.CaptureFixture[str]) -> str:

@@ -11,7 +11,14 @@ from powerband.cli import invoke
 from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 from powerband.processes.stop_request import StopRequest
-from powerband.search import calibrate, pilot
+from powerband.search import calibrate, noise, pilot
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor's look at the machine takes seconds, and is another test's."""
+    for name, few in (("IDLE_S", 0.01), ("PING_PONGS", 10), ("SLEEPS", 10), ("SPINS", 10)):
+        monkeypatch.setattr(noise, name, few)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -35,16 +36,30 @@ def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **
     return write_trial(directory, record_of(spec, figures), figures)
 
 
-@pytest.fixture
-def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunDir:
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
     monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
     monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
-    (tmp_path / "large.yaml").write_text(FILE)
-    assert invoke(["run", str(tmp_path / "large.yaml"), "--runs", str(tmp_path / "runs"), "--format", "json"]) == 0
-    capsys.readouterr()
-    (folder,) = (tmp_path / "runs").iterdir()
-    return RunDir.open(folder)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "large.yaml").write_text(FILE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        made_up(patched)
+        assert invoke(["run", str(folder / "large.yaml"), "--runs", str(folder / "runs"), "--format", "json"]) == 0
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+@pytest.fixture
+def finished(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
+    """A copy for each test, to do with as it likes."""
+    made_up(monkeypatch)
+    shutil.copytree(original, tmp_path / "runs" / original.name)
+    return RunDir.open(tmp_path / "runs" / original.name)
 
 
 def test_it_is_explored_and_its_best_race(finished: RunDir) -> None:

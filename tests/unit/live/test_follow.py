@@ -209,7 +209,7 @@ def test_what_is_no_run_directory_is_explained(tmp_path: Path) -> None:
         assert state.status is RunStatus.UNREADABLE and "no experiment.yaml" in state.because
 
 
-@pytest.mark.parametrize("text", ["", "name: [", "name: x\nfuture: {key: 1}\n", "\x00\x01", "- 1\n- 2\n", "{" * 5000])
+@pytest.mark.parametrize("text", ["", "name: [", "name: x\nfuture: {key: 1}\n", "\x00\x01", "- 1\n- 2\n", "{" * 1200])
 def test_an_experiment_of_another_kind_is_explained(tmp_path: Path, text: str) -> None:
     run = written(tmp_path, "run")
     run.experiment.write_text(text)
