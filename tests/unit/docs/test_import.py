@@ -9,7 +9,7 @@ from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.elements.known import KNOWN, REFUSED, table
 from powerband.jmx.importing import import_plan
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "jmeter-import.md").read_text()
 
 

@@ -26,7 +26,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "run-small"
+GOLDEN = Path(__file__).parents[2] / "golden" / "run-small"
 
 
 @pytest.fixture

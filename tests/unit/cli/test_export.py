@@ -16,7 +16,7 @@ from powerband.cli import invoke
 from powerband.cli.export_command import _TABLES
 from powerband.report.tables.rows import RUN_TABLES
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "run-small"
+GOLDEN = Path(__file__).parents[2] / "golden" / "run-small"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.own_expression import Series, parse_own, parse_series
 from powerband.model.plan import Setting
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "self-driven.md").read_text()
 GOOD = """\
 name: demo

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "jmeter" / "plan.jmx"
 GROUP = '<ThreadGroup testname="g"/>'
 
 

@@ -14,7 +14,7 @@ from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import Setting, TrialSpec
 from powerband.store import TrialRecord
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 FILE_PAGE = (DOCS / "experiment-file.md").read_text()
 CLI_PAGE = (DOCS / "cli.md").read_text()
 

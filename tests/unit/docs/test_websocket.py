@@ -8,7 +8,7 @@ import pytest
 
 from powerband.files.experiment_file import parse_experiment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "websocket.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
 SUBJECT = 'subject: {command: "node server.js {port}", url: "ws://127.0.0.1:{port}/"}\n'

@@ -20,7 +20,7 @@ from powerband.report.html.charts import main_charts
 from powerband.report.html.verdicts import changes_section
 from powerband.report.terminal.text import print_answer
 
-SCHEMA = Path(__file__).parents[3] / "docs/reference/analysis.schema.json"
+SCHEMA = Path(__file__).parents[4] / "docs/reference/analysis.schema.json"
 FACTORS = {"metrics": ("off", "datagram", "library"), "debug": (False, True)}
 DRIFT = (1.0, 1.3, 0.8, 1.1, 0.95, 1.2)
 # By setting, towards the baseline, with a noise of some tenths of a per cent from block to block.

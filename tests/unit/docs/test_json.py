@@ -23,7 +23,7 @@ from powerband.report.terminal.load_text import load_document
 from powerband.search.calibrate import Calibration, CalibrationCheck, Served
 from powerband.search.pilot import pilot_of
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 PAGE = (DOCS / "json-output.md").read_text()
 # Keys that are data: names of factors, profiles and outcomes.
 FREE = {"levels", "profiles", "outcomes"}

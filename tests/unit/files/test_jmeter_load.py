@@ -13,7 +13,7 @@ from powerband.files.experiment_file import load_experiment, parse_experiment
 from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples" / "jmeter"
 GOOD = (FOLDER / "experiment.yaml").read_text()
 
