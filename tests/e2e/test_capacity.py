@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.needs import without
 from fakes.stand import CALM, MS, experiment, reference, short_load
 from powerband.model.experiment import STEAL_MAX, Measure, Objective
 from powerband.model.plan import Stage
@@ -48,7 +49,7 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
         told = [{problem.code for problem in trial.problems if problem.fatal} for trial in analysis.trials]
         assert not any(trial.valid for trial in analysis.trials) and all(codes & LATE for codes in told), told
         assert analysis.answer.kind is not AnswerKind.BEST
-        return
+        without("the hypervisor took so much that no trial counts: the capacity was not measured")
     assert row.capacity.curve
     overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
     assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
