@@ -1,11 +1,13 @@
 """Bottlenecks planted in the reference subject, each through a real trial: at least 19 of 20 are named rightly, and no
-healthy trial is accused. What other programs or the hypervisor disturb is tried again, then left out."""
+healthy trial is accused. A case that other programs or the hypervisor disturb, by the kernel's counters, is tried again
+whatever it was named, several times at most; then it is left out, and where too many are, nothing was measured."""
 
 from __future__ import annotations
 
 import pytest
 
 from fakes.confusion import Tried, try_all
+from fakes.disturbance import ATTEMPTS
 from fakes.needs import without
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE
@@ -18,7 +20,7 @@ PLANTED_LEAST, HEALTHY_LEAST = 20, 8
 SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
 # The other two are of subjects that drive themselves: planted in test_self_driven.py.
 NAMES = set(BottleneckName) - {BottleneckName.NONE, BottleneckName.WAKE_UPS, BottleneckName.ONE_THREAD}
-HOPELESS = 4  # disturbed ones before the first that is not
+HOPELESS = 2  # cases disturbed in each attempt before the first that is not
 
 
 @pytest.mark.long
@@ -52,14 +54,15 @@ def test_a_sample_of_the_held_out_is_named() -> None:
 
 
 def undisturbed(cases: tuple[Case, ...], least: int) -> list[Tried]:
-    """Too busy a machine shows itself, not what was planted: nothing can be told there."""
+    """Too busy a machine shows itself, not what was planted: nothing can be told there. At least `least` cases, or the
+    test has measured nothing."""
     fair: list[Tried] = []
     spoilt = 0
-    for tried in try_all(cases):
+    for tried in try_all(cases, ATTEMPTS):
         spoilt += tried.disturbed
-        if spoilt > len(cases) - least or (spoilt > HOPELESS and not fair):
-            others = "other programs or the hypervisor"
-            without(f"{others} disturbed {spoilt} of {len(fair) + spoilt} trials: run this on a quiet machine")
+        if spoilt > len(cases) - least or (spoilt >= HOPELESS and not fair):
+            others = f"other programs or the hypervisor disturbed all {ATTEMPTS} trials of"
+            without(f"{others} {spoilt} of {len(fair) + spoilt} cases: run this on a quiet machine")
         if not tried.disturbed:
             fair.append(tried)
     return fair
