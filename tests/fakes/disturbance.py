@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fakes.needs import without
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
@@ -53,6 +53,14 @@ def disturbed_by(metrics: Mapping[str, float], *, burners: int = 0) -> str:
     if foreign > FOREIGN_CORES_MAX:
         return f"other programs used {foreign:.2f} CPUs"
     return f"the hypervisor took {steal:.1%} of the CPU time" if steal > STEAL_MAX else ""
+
+
+def spoilt(analysis: Mapping[str, Any]) -> str:
+    """What disturbed a trial of a run that does not count; empty if all count, or if nothing disturbed those."""
+    for trial in analysis["trials"]:
+        if any(problem["fatal"] for problem in trial["problems"]) and (said := disturbed_by(trial["metrics"])):
+            return said
+    return ""
 
 
 def undisturbed(
