@@ -40,6 +40,11 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
