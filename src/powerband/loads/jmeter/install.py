@@ -21,6 +21,7 @@ from powerband.base.errors import MeasurementError
 from powerband.base.logs import end_of
 from powerband.base.machine import cache_folder
 from powerband.processes.jdk import Jdk, find_jdk
+from powerband.processes.locked_jars import LIST, wrong_jars
 
 VERSION = "5.6.3"
 OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
@@ -99,6 +100,11 @@ def _fetch(home: Path, jdk: Jdk) -> None:
         with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
             jars = Path(folder) / "jars"
             _resolve(Path(folder), jars, jdk)
+            if wrong := wrong_jars(jars, Path(__file__).with_name(LIST)):
+                raise MeasurementError(
+                    f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
+                    "keeps the mirror in your settings.xml"
+                )
             _lay_out(jars, Path(folder) / "home")
             shutil.rmtree(home, ignore_errors=True)
             (Path(folder) / "home").rename(home)
@@ -115,7 +121,17 @@ def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
         )
     pom, log = folder / "pom.xml", folder / "maven.log"
     pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(name=n, version=VERSION) for n in ARTIFACTS)))
-    command = [maven, "-q", "-B", "-f", str(pom), PLUGIN, f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    command = [
+        maven,
+        "-q",
+        "-B",
+        "--strict-checksums",
+        "-f",
+        str(pom),
+        PLUGIN,
+        f"-DoutputDirectory={jars}",
+        "-DincludeScope=runtime",
+    ]
     with log.open("wb") as output:
         try:
             status = subprocess.run(
