@@ -29,6 +29,7 @@ OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
 # The functions are what ${__P(...)} is made of: without them it is 0. The rest is what a plan of JMeter's own may hold.
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+HASHES = Path(__file__).with_name(LIST)
 FETCH_TIMEOUT_S = 600
 _WORDS_BYTES = 4096
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -100,7 +101,7 @@ def _fetch(home: Path, jdk: Jdk) -> None:
         with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
             jars = Path(folder) / "jars"
             _resolve(Path(folder), jars, jdk)
-            if wrong := wrong_jars(jars, Path(__file__).with_name(LIST)):
+            if wrong := wrong_jars(jars, HASHES):
                 raise MeasurementError(
                     f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
                     "keeps the mirror in your settings.xml"
