@@ -18,7 +18,8 @@ from powerband.model.templates import fill, placeholders
 
 # Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK that was found, the server's
 # own folder, the folder of its build, and the addresses of the run's services.
-POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database")
+PASSWORD = "postgresql_password"
+POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database", PASSWORD, f"{PASSWORD}_file")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
 SERVICES = (*POSTGRESQL, *LINK)  # empty if a setting uses no such service
 LINK_DELAY, LINK_RATE = "link_delay", "link_rate"

@@ -17,6 +17,7 @@ from powerband.model.subjects import (
     LINK,
     LINK_DELAY,
     LINK_RATE,
+    PASSWORD,
     PORTS,
     POSTGRESQL,
     SERVICES,
@@ -120,8 +121,13 @@ def _check_services(
         )
     if set(POSTGRESQL) & set(used) and "postgresql" not in subject.services:
         yield node.children["command"].problem(
-            "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
-            "powerband starts: ask for it with services: {postgresql: {}}"
+            "{postgresql_port}, {postgresql_user}, {postgresql_database} and {postgresql_password} are those of a "
+            "PostgreSQL that powerband starts: ask for it with services: {postgresql: {}}"
+        )
+    if PASSWORD in placeholders(templates_of(subject.model_copy(update={"env": {}}))):
+        yield node.children["command"].problem(
+            f"{{{PASSWORD}}} may stand in subject.env only, since every user of this machine can read the command of "
+            f"a process: write it there, or {{{PASSWORD}_file}} here, the path of a file that holds it"
         )
 
 
