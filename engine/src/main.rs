@@ -4,7 +4,6 @@
 
 mod clock;
 mod contract;
-mod limits;
 mod link;
 mod load;
 mod probe;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::procfs::{Stat, processes};
 use super::signals;
-use crate::sys::block_signals;
+use crate::sys::Signals;
 
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,8 +44,8 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
 
 /// Waits for the probe, passing SIGTERM on, and kills the processes that it leaves.
 fn keep(probe: i32) -> ExitCode {
-    let set = block_signals(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
-    // SAFETY: sigwait on an initialised set; kill and waitpid on our own child, which stays a zombie until reaped here.
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
+    // SAFETY: kill and waitpid on our own child, which stays a zombie until reaped here.
     unsafe {
         // The probe alone holds the controller's pipes, so that both sides see their ends when it goes.
         libc::close(0);
@@ -58,9 +58,7 @@ fn keep(probe: i32) -> ExitCode {
                 // It cannot be waited for: it has gone, and its status is unknown.
                 return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
             }
-            let mut signal = 0;
-            libc::sigwait(&set, &mut signal);
-            if signal == libc::SIGTERM {
+            if signals.wait(None) == Some(libc::SIGTERM) {
                 libc::kill(probe, libc::SIGTERM);
             }
         }

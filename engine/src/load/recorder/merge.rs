@@ -72,7 +72,7 @@ impl Intervals {
     }
 
     fn event(&mut self, Pending { sum, histogram }: Pending) -> Interval {
-        let cpu_ns = sum.process.cpu_user_ns + sum.process.cpu_system_ns;
+        let cpu_ns = sum.process.cpu_ns();
         let used_ns = cpu_ns.saturating_sub(self.last_cpu_ns);
         self.last_cpu_ns = cpu_ns;
         let Counts { scheduled, sent, dropped, .. } = sum.counts;
@@ -106,8 +106,7 @@ impl Pending {
         self.sum.end_ns = self.sum.end_ns.max(other.end_ns);
         self.sum.counts.add(&other.counts);
         self.sum.levels.add(&other.levels);
-        let cpu_ns = |snapshot: &Snapshot| snapshot.process.cpu_user_ns + snapshot.process.cpu_system_ns;
-        if cpu_ns(&other) > cpu_ns(&self.sum) {
+        if other.process.cpu_ns() > self.sum.process.cpu_ns() {
             self.sum.process = other.process;
         }
         self.histogram = match (self.histogram.take(), histogram) {

@@ -54,7 +54,7 @@ impl Front {
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
             let timeout_ns = listener.paused_for_ns(&self.epoll);
-            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            let n = self.epoll.wait(&mut events, timeout_ns);
             self.service.work.gate();
             for event in &events[..n] {
                 if event.u64 == LISTENER {
