@@ -4,6 +4,7 @@
 
 mod clock;
 mod contract;
+mod lines;
 mod link;
 mod load;
 mod probe;

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 
 use super::census::Census;
 use super::host::Host;
-use super::input::{Input, Line};
+use super::input::Input;
 use super::jvm::Jvms;
 use super::keeper::{self, Reaped};
 use super::launch::{Inherited, allowed_cpus, launch};
@@ -23,6 +23,7 @@ use super::tree::Tree;
 use crate::clock::{now_ns, process_cpu_ns};
 use crate::contract::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
 use crate::contract::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
+use crate::lines::Line;
 use crate::sys::{cpu_set, raise_descriptor_limit, run_on};
 
 /// Shortest and longest sampling period.
