@@ -4,6 +4,7 @@
 
 mod clock;
 mod contract;
+mod duration;
 mod lines;
 mod link;
 mod load;

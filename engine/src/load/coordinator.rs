@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::{now_ns, process_use};
-use crate::contract::events::{LoadEvent, Summary};
+use crate::contract::events::{LoadEvent, Phase, Summary};
 use crate::contract::spec::Command;
 use crate::load::input::{Input, Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
 use crate::load::problem::Problem;
 use crate::load::recorder::Final;
-use crate::load::recorder::merge::{Intervals, Span, begins, summary};
+use crate::load::recorder::merge::{Intervals, Span, summary};
 use crate::load::worker::{self, Share};
 use crate::sys::{Bell, cpu_set, run_on};
 
@@ -34,7 +34,7 @@ pub fn run(plan: Plan, sender: Sender<Input>, inputs: Receiver<Input>, sink: Sin
     let mut run = Run::arm(plan, sender, inputs)?;
     sink(LoadEvent::Armed { at_ns: now_ns() });
     run.wait_for_go()?;
-    sink(begins(run.go_ns));
+    sink(LoadEvent::Phase { phase: Phase::Warmup, at_ns: run.go_ns });
     run.until_end(sink)
 }
 

@@ -7,7 +7,8 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::handshake::{accept_of, has_token};
+use super::handshake::accept_of;
+use crate::scan::has_token;
 
 const HEADERS_MAX: usize = 128;
 /// A longer answer is refused.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::contract::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
+use crate::contract::events::{self, Interval, LoadEvent, StepSummary, Summary, Times, Window};
 use crate::load::recorder::counts::{Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, outcomes};
 use crate::load::recorder::histogram::Histogram;
 use crate::load::recorder::websocket::WebSocketCounts;
@@ -259,9 +259,4 @@ impl ConnectionCounts {
         self.open_max += other.open_max;
         self.connect_time.add(&other.connect_time);
     }
-}
-
-/// The phase that a run begins with, as an event.
-pub fn begins(go_ns: u64) -> LoadEvent {
-    LoadEvent::Phase { phase: Phase::Warmup, at_ns: go_ns }
 }

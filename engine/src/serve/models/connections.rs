@@ -31,9 +31,8 @@ pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()>
 /// Hands each connection to a pool.
 pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let in_pool = Arc::clone(&service);
-    let pool = Pool::new(rules.clone(), "pool", move |_, socket: Socket| serve(&in_pool, &socket));
-    let watched = Arc::clone(&pool);
-    service.metrics.watch_pool(rules, move || watched.snapshot());
+    let pool = Pool::new(rules, "pool", move |_, socket: Socket| serve(&in_pool, &socket));
+    service.metrics.watch_pool(&pool);
     let limbo = Limbo::start()?;
     admit_each(Arc::clone(&service), listener, move |socket| match pool.execute(socket) {
         Submitted::Accepted => {}

@@ -41,9 +41,8 @@ pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Resu
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
     let listener = Listener::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
     let in_pool = Arc::clone(&front);
-    let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
-    let watched = Arc::clone(&pool);
-    service.metrics.watch_pool(rules, move || watched.snapshot());
+    let pool = Pool::new(rules, "pool", move |pool, task| in_pool.run(pool, task));
+    service.metrics.watch_pool(&pool);
     std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(listener, &pool))?;
     Ok(())
 }
