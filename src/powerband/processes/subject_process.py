@@ -97,7 +97,7 @@ class RunningSubject:
 
     def thread_names(self) -> dict[int, str]:
         """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
-        return {tid: name for jvm in self.probe.jvms() for tid, name in thread_names(jvm["pid"]).items()}
+        return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self) -> None:
         """Raises TrialFailed(died) if it has ended unasked."""

@@ -6,6 +6,7 @@ The build's output goes to `build.log` of the run directory. Not here: whether a
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from powerband.model.templates import placeholders
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
+from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
@@ -41,11 +43,31 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
     build_once(given, partial(_build, subject, subject.build, run, stop))
     return given
+
+
+def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
+    """Raises SubjectError where a subject that lists its jars was built with others."""
+    hashes = None if subject.folder is None else Path(subject.folder) / LIST
+    if (
+        "build" in given
+        and hashes is not None
+        and hashes.is_file()
+        and (wrong := wrong_jars(Path(given["build"]), hashes))
+    ):
+        raise SubjectError(
+            f"the jars that {subject.name} was built with are not those of {hashes}: {'; '.join(wrong[:3])}. Ask who "
+            "keeps the mirror in your settings.xml; if you changed pom.xml yourself, delete that file"
+        )
 
 
 def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
@@ -78,6 +100,7 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
             f"the subject's build failed ({describe_exit(build.exited)}), so nothing was measured: correct what it "
             f"builds, then `powerband resume {run.path}`{_first_error(run.build_log)}"
         )
+    _check_jars(subject, given)
     return True
 
 

@@ -25,6 +25,7 @@ from powerband.model.subjects import (
     STATSD,
     asked_by_services,
     check_level,
+    command_and_env,
     render_text,
     templates_of,
 )
@@ -65,7 +66,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
     """The port that powerband picks stands in the url and is told to the server, or in neither."""
     in_url = "port" in placeholders([subject.url])
-    told = "port" in placeholders([*subject.command, *subject.env.values()])
+    told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
     if told and not in_url:
         yield where.problem(
