@@ -121,7 +121,7 @@ class Subject(Frozen):
     url: str = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
-    env: dict[str, str] = {}
+    env: dict[str, str | None] = {}  # None: from the environment that powerband is started in
     cwd: str | None = None
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
