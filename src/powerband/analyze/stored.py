@@ -18,7 +18,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from powerband.base.errors import UsageError
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
-from powerband.model.results import FORMAT, Analysis
+from powerband.model.results import FORMAT, Analysis, TrialResult
 
 _Read = Callable[[Any], Any]
 
@@ -39,6 +39,13 @@ def stored_analysis(text: str) -> Analysis:
         METRICS[found.objective]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"it is damaged, or another version wrote it ({type(error).__name__}: {error})") from None
+    return found
+
+
+def stored_result(data: Any) -> TrialResult:
+    """One trial of an analysis. Raises KeyError, TypeError or ValueError for anything else."""
+    found = _reader(TrialResult)(data)
+    assert isinstance(found, TrialResult)
     return found
 
 

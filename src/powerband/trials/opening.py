@@ -25,7 +25,7 @@ from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, last_words
 from powerband.processes.toolchain import built_once, given_values, mark_built
-from powerband.store import RunDir, TrialRecord, disk_error
+from powerband.store import RunDir, TrialRecord, disk_error, open_private
 
 _POLL_S = 0.1
 _LOG_LINES_MAX = 100_000
@@ -55,7 +55,7 @@ def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run
     folder = None if subject.cwd is None else render_text(subject, Setting(()), given, subject.cwd)
     env = {**os.environ, **({"JAVA_HOME": given["java_home"]} if "java_home" in given else {})}
     try:
-        log = run.build_log.open("wb")
+        log = open_private(run.build_log, "wb")
     except OSError as error:
         raise disk_error(run.build_log, error) from error
     with log:

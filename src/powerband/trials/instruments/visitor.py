@@ -23,6 +23,7 @@ from typing import Any
 
 from powerband.loads.driver import TrialSetup
 from powerband.processes.subject_process import RunningSubject
+from powerband.store import open_private
 from powerband.trials.instruments.instrument import Instrument
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -108,7 +109,7 @@ def visitor_up(page: str, log: Path, cpus: tuple[int, ...]) -> Iterator[Visitor]
     browser = find_browser()
     if browser is None:
         raise NoVisitorError("no person visited (measure.visitor): there is no Chromium on PATH; install chromium")
-    with TemporaryDirectory(prefix="powerband-visitor-") as profile, log.open("wb") as output:
+    with TemporaryDirectory(prefix="powerband-visitor-") as profile, open_private(log, "wb") as output:
         command = [
             browser,
             "--headless=new",
