@@ -2,6 +2,7 @@
 //! test waits for its server another runs, whatever file it stands in.
 
 mod link_process;
+mod load_hostile;
 mod load_outcomes;
 mod load_runs;
 mod load_socketcluster;
@@ -13,6 +14,7 @@ mod probe_errors;
 mod probe_lifecycle;
 mod probe_of_serve;
 mod probe_statsd;
+mod probe_strangers;
 mod probe_support;
 mod serve_models;
 mod serve_plants;

@@ -64,7 +64,8 @@ pub fn parent_of_self() -> i32 {
     unsafe { libc::getppid() }
 }
 
-fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+/// Blocks the signals, which can then be taken from the descriptor.
+pub fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = block_signals(signals);
     // SAFETY: the set is initialised; the descriptor returned is ours alone.
     unsafe {
@@ -73,7 +74,8 @@ fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     }
 }
 
-fn take(fd: &OwnedFd) -> Option<i32> {
+/// The next pending signal.
+pub fn take(fd: &OwnedFd) -> Option<i32> {
     // SAFETY: an all-zero siginfo is valid, and read writes at most its size.
     unsafe {
         let mut info: libc::signalfd_siginfo = std::mem::zeroed();

@@ -16,6 +16,7 @@ from powerband.base.errors import MeasurementError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
+from powerband.processes.orphans import orphans_adopted
 from powerband.wire.message import ErrorEvent, kind_of
 from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
 from powerband.wire.specs import ProbeSpec, Stop, WatchAlso
@@ -115,6 +116,7 @@ class RunningProbe:
 def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump) -> Iterator[RunningProbe]:
     """Starts the probe and through it the subject; yields once the subject is launched. On leaving, the subject was
     asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of its stdin.
+    Nothing of the subject is left, even if the probe does not end or is killed.
 
     Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
@@ -122,7 +124,7 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
         process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
     except OSError as error:
         raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
-    with process:
+    with orphans_adopted(lambda: (process.wait(0) or 0) < 0), process:
         probe = RunningProbe(process, lines, grace_s)
         process.send(spec)
         pump.add(process, probe.on_line, probe.on_end)

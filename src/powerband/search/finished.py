@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from powerband.analyze.stored import stored_analysis, stored_result
+from powerband.analyze.stored import stored_analysis, stored_results
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
@@ -87,9 +87,8 @@ def _seen(run: RunDir, lost: Mapping[int, str]) -> dict[int, TrialResult]:
     except (OSError, UnicodeError, UsageError):
         pass
     try:
-        kept = json.loads(run.seen.read_text(encoding="utf-8"))
-        return {**found, **{result.number: result for result in map(stored_result, kept)}}
-    except (OSError, *_ODD):
+        return found | {result.number: result for result in stored_results(run.seen.read_text(encoding="utf-8"))}
+    except (OSError, UnicodeError, UsageError):
         return found
 
 

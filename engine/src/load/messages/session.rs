@@ -15,12 +15,16 @@ use crate::socketcluster::incoming::{HandshakeAnswer, Incoming, classify, handsh
 use crate::socketcluster::{HANDSHAKE_ID, Version, outgoing};
 use crate::websocket::Violation;
 use crate::websocket::frame::{MaskKey, Opcode, write_close, write_frame};
-use crate::websocket::opening::{Key, Rejected};
+use crate::websocket::opening::{Key, Rejected, is_worth_a_check};
 use crate::websocket::reader::{Event, Reader};
 
 const NORMAL_CLOSURE: u16 = 1000;
 /// Replies to what came with one read stop here.
 const REPLIES_BYTES_MAX: usize = 64 << 10;
+
+/// Labels of a tally, and the bytes of one: they name the server's workers.
+const LABELS_MAX: usize = 10_000;
+const LABEL_BYTES_MAX: usize = 256;
 
 /// What bytes from the server mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,6 +217,9 @@ impl Talk {
         let before = answer.len();
         if before > 0 {
             answer.extend_from_slice(bytes);
+            if !is_worth_a_check(answer, before) {
+                return None;
+            }
         }
         let checked = plan.with_opening(|opening| opening.check(key, if before > 0 { answer } else { bytes }));
         match checked {
@@ -390,13 +397,14 @@ fn stamp(plan: &MessagesPlan, bytes: &[u8]) -> Option<u64> {
     plan.stamp_after.as_ref()?.number_after(bytes)
 }
 
-/// Keeps the highest count of a label.
+/// Keeps the highest count of a label. Labels beyond the bounds are not counted.
 fn count(tally: &Tally, answer: &[u8], tallies: &mut BTreeMap<String, u64>) {
-    let Some((label, count)) = tally.read(answer) else { return };
+    let Some((label, count)) = tally.read(answer).filter(|(label, _)| label.len() <= LABEL_BYTES_MAX) else { return };
     let label = String::from_utf8_lossy(label);
-    match tallies.get_mut(&*label) {
-        Some(highest) => *highest = count.max(*highest),
-        None => _ = tallies.insert(label.into_owned(), count),
+    if let Some(highest) = tallies.get_mut(&*label) {
+        *highest = count.max(*highest);
+    } else if tallies.len() < LABELS_MAX {
+        tallies.insert(label.into_owned(), count);
     }
 }
 

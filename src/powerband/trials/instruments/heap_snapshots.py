@@ -99,7 +99,7 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
     begun_ns = time.monotonic_ns()
     text = failed = ""
     try:
-        with asked(pid, "jcmd", "GC.class_histogram") as answer:
+        with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
             # In short steps, since a wait looks again only when something else has happened: how long it took is told.
             while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
                 pass
