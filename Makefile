@@ -105,8 +105,8 @@ setup: uv
 # Debian ships venv and pip apart from Python, so whichever is there brings uv.
 uv:
 	@test "$(UV)" != .tools/bin/uv || test -x .tools/bin/uv \
-	  || { python3 -m venv --clear .tools >/dev/null 2>&1 && .tools/bin/python -m pip install --quiet uv; } \
-	  || { rm -rf .tools; python3 -m pip install --quiet --target .tools uv; } \
+	  || { python3 -m venv --clear .tools >/dev/null 2>&1 && .tools/bin/python -m pip install --quiet --require-hashes -r scripts/uv.txt; } \
+	  || { rm -rf .tools; python3 -m pip install --quiet --require-hashes --target .tools -r scripts/uv.txt; } \
 	  || { echo "uv could not be installed: install Debian's package python3-venv (or python3-pip), or uv itself" \
 	       "(https://docs.astral.sh/uv), and see that the package index is reachable" >&2; exit 1; }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -91,14 +92,22 @@ def parse_bit_rate(value: Any) -> int | None:
     if str(value).strip().lower() == "unlimited":
         return None
     match = _BIT_RATE.match(str(value))
-    bits = round(float(match[1]) * _BITS[match[2].lower()]) if match else 0
-    if not 10**3 <= bits <= 10**12:
+    bits = float(match[1]) * _BITS[match[2].lower()] if match else 0.0
+    if not 10**3 <= round(min(bits, 1e13)) <= 10**12:
         raise ValueError(f"{value!r} is no bandwidth: write 100mbit, 1gbit or the like (1kbit at least), or unlimited")
-    return bits
+    return round(bits)
 
 
 def parse_quantity(text: str, unit: str) -> float:
-    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit."""
+    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit and for
+    what is not finite."""
+    found = _quantity(text, unit)
+    if not math.isfinite(found):
+        raise ValueError(f"{text!r} is not finite")
+    return found
+
+
+def _quantity(text: str, unit: str) -> float:
     match unit:
         case "ns":
             return float(parse_duration_ns(text))

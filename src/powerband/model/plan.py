@@ -6,7 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from powerband.model.fields import pairs
 
 Level = bool | int | float | str
 
@@ -28,7 +32,7 @@ class Stage(StrEnum):
 class Setting:
     """One level of every factor, in the order of the experiment's factors."""
 
-    levels: tuple[tuple[str, Level], ...]
+    levels: Annotated[tuple[tuple[str, Level], ...], BeforeValidator(pairs)]
 
     @property
     def id(self) -> str:

@@ -22,6 +22,7 @@ from powerband.model.templates import placeholders
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import describe_status
 from powerband.processes.failures import Code
+from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, last_words
 from powerband.processes.toolchain import built_once, given_values, mark_built
@@ -40,13 +41,34 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
     with built_once(given) as is_built:
         if not is_built and _build(subject, subject.build, given, run, stop):
+            _check_jars(subject, given)
             mark_built(given)
     return given
+
+
+def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
+    """Raises SubjectError where a subject that lists its jars was built with others."""
+    hashes = None if subject.folder is None else Path(subject.folder) / LIST
+    if (
+        "build" in given
+        and hashes is not None
+        and hashes.is_file()
+        and (wrong := wrong_jars(Path(given["build"]), hashes))
+    ):
+        raise SubjectError(
+            f"the jars that {subject.name} was built with are not those of {hashes}: {'; '.join(wrong[:3])}. Ask who "
+            "keeps the mirror in your settings.xml; if you changed pom.xml yourself, delete that file"
+        )
 
 
 def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:

@@ -55,6 +55,24 @@ def test_errors_end_with_their_exit_code(
     assert capsys.readouterr().err.strip() == f"powerband: {str(error) or 'interrupted'}"
 
 
+@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), MemoryError(), AssertionError("\ud800")])
+def test_a_defect_is_one_sentence_and_its_details_are_kept(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.powerband.commands, "failing", failing)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert invoke(["failing"]) == 70
+    (file,) = tmp_path.iterdir()
+    said = capsys.readouterr().err
+    assert said.startswith(f"powerband: this is a defect of powerband ({type(error).__name__}: ")
+    assert said.endswith(f"please report it with {file}, which holds the details\n") and said.count("\n") == 1
+    assert "Traceback" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device", "/tmp/x"), FileNotFoundError(2, "No usable temporary directory")]
 )

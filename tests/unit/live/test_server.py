@@ -242,7 +242,7 @@ def test_what_is_no_text_is_replaced_and_the_list_stays(root: Path, pages: LiveP
     page = get(pages, "/")
     assert page.status == 200 and "half ?" in page.text and "20261120-100000-pool-size" in page.text
     assert "Use ?." in get(pages, "/compare?a=half&b=20261120-100000-pool-size").text
-    assert get(pages, "/runs/half/state").json()["run"]["answer"][0] == "Use \ud800."
+    assert get(pages, "/runs/half/state").json()["run"]["answer"][0] == "Use ?."
     for target in ("/runs/half/", "/runs/half/report", "/metrics"):
         assert get(pages, target).status in (200, 404)
 

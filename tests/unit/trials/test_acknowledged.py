@@ -2,9 +2,13 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from powerband.model.experiment import Acknowledged
+from powerband.processes.engine_process import Pump
+from powerband.processes.requests import Client
+from powerband.processes.stop_request import StopRequest
 from powerband.trials.instruments.acknowledged_writes import check_acknowledged
 
 
@@ -50,7 +54,10 @@ def test_earlier_writes_that_go_on_are_waited_for() -> None:
                 "rounds": 2,
             }
         )
-        rounds = check_acknowledged(of, f"http://127.0.0.1:{server.server_port}/", lambda: None)
+        stop = StopRequest()
+        with Pump(stop) as pump, Client(f"http://127.0.0.1:{server.server_port}/", 60, pump) as client:
+            rounds = check_acknowledged(of, client, time.sleep)
+        stop.close()
     finally:
         server.shutdown()
         thread.join()

@@ -15,9 +15,11 @@ from typing import Any
 
 from powerband.base.errors import PowerbandError
 from powerband.files.experiment_file import load_experiment
+from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.results import Analysis
+from powerband.model.secrets import text_without_secrets, without_secrets
 from powerband.report.html.bar_section import bars_views
 from powerband.report.html.inside import inside_views
 from powerband.report.html.page import Facts, ReportPage
@@ -35,7 +37,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         analysis=analysis,
         run=str(run.path),
         command=_command(run),
-        experiment_yaml=run.experiment.read_text(encoding="utf-8"),
+        experiment_yaml=_shown_yaml(run, experiment),
         when=_when(records),
         facts=tuple(
             facts
@@ -65,6 +67,15 @@ def _experiment_of(run: RunDir) -> Experiment | None:
         return load_experiment(run.experiment)
     except PowerbandError:
         return None
+
+
+def _shown_yaml(run: RunDir, experiment: Experiment | None) -> str:
+    """The text of experiment.yaml, without secrets."""
+    text = run.experiment.read_text(encoding="utf-8")
+    if experiment is None:
+        return text_without_secrets(text)
+    shown = without_secrets(experiment)
+    return text if shown == experiment else resolved_yaml(shown)
 
 
 def read_host(path: Path) -> Mapping[str, Any]:

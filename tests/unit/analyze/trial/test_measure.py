@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
+from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.experiment import Measure
 from powerband.model.load import Load
@@ -217,6 +218,18 @@ def test_without_a_probe_the_load_metrics_remain(tmp_path: Path) -> None:
     result = measure(directory, record, experiment())
     assert result.valid and codes(result) == {"no_probe"}
     assert "goodput_per_s" in result.metrics and "rss_bytes_max" not in result.metrics
+
+
+def test_without_perf_the_switches_of_ended_threads_are_missing_and_the_trial_says_so(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), Figures()), Figures())
+    exact = measure(directory, record, experiment())
+    lines = directory.probe.read_text().replace('"context_switches"', '"ignored"')
+    directory.probe.write_text(lines)
+    partial = measure(directory, record, experiment())
+    assert codes(exact) == set() and codes(partial) == {"switches_of_living_threads"} and partial.valid
+    (problem,) = partial.problems
+    assert [text for text in analyse(experiment(), [partial] * 2).warnings if "perf" in text] == [problem.message]
 
 
 def test_a_probe_stream_cut_anywhere_never_crashes_the_measurement(tmp_path: Path) -> None:
