@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, PipeWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,8 +38,9 @@ pub struct Log(Arc<Mutex<Kept>>);
 
 impl Log {
     /// The log, and the end of the pipe that the command gets as stdout and stderr. An existing file goes on.
-    pub fn open(path: PathBuf) -> io::Result<(Log, OwnedFd)> {
-        let (read, write) = super::launch::pipe()?;
+    pub fn open(path: PathBuf) -> io::Result<(Log, PipeWriter)> {
+        let (read, write) = io::pipe()?;
+        let read = OwnedFd::from(read);
         sys::set_nonblocking(&read)?;
         // SAFETY: fcntl takes no pointers here. Refused, the pipe keeps the size that it has.
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from powerband.analyze.trial.processes import PARTIAL_SWITCHES
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -17,5 +19,5 @@ def test_the_page_and_the_gate_know_the_same_codes() -> None:
         for path in sorted((ROOT / "src/powerband" / room).rglob("*.py"))
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
-    given |= {f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports")}
+    given |= {PARTIAL_SWITCHES, *(f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports"))}
     assert documented == given
