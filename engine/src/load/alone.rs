@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
+use crate::contract;
 use crate::contract::events::LoadEvent;
 use crate::contract::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
@@ -107,8 +108,7 @@ fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     }
     let summary = coordinator::run(plan, sender, inputs, &mut |_| true)?;
     if args.json {
-        let event = LoadEvent::Summary(Box::new(summary));
-        print(&serde_json::to_string(&event).expect("events are valid JSON"));
+        contract::print(&LoadEvent::Summary(Box::new(summary)));
     } else {
         print(show::summary(&load, &summary).trim_end());
     }
