@@ -120,7 +120,6 @@ fn print(lines: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{lines}\n").as_bytes());
 }
 
-/// What the arguments ask for.
 fn spec(args: &Args) -> Result<LoadSpec, Problem> {
     let (base, path) = split(args.url.as_deref().unwrap_or_default());
     let think = Duration::Constant { ns: args.think };

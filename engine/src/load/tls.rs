@@ -14,7 +14,7 @@ use crate::contract::spec::Tls;
 use crate::load::problem::Problem;
 use crate::load::sys;
 
-/// What every connection shares.
+/// The configuration that every connection shares.
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
