@@ -79,6 +79,12 @@ pub struct ErrorEvent {
     pub message: String,
 }
 
+impl ErrorEvent {
+    pub fn new(kind: &str, message: impl Into<String>) -> ErrorEvent {
+        ErrorEvent { kind: kind.into(), message: message.into() }
+    }
+}
+
 /// What happened in one interval. Counts are events within [start, end); `*_now` are levels at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -80,7 +80,7 @@ impl From<Gone> for End {
 }
 
 fn error(kind: &str, message: impl Into<String>) -> End {
-    End::Error(ErrorEvent { kind: kind.into(), message: message.into() })
+    End::Error(ErrorEvent::new(kind, message))
 }
 
 fn complain(message: &str) -> ExitCode {
