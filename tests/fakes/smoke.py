@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from fakes.disturbance import disturbed_by
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_experiment
 
@@ -49,14 +50,15 @@ def run(experiment: str, folder: Path, *options: str, spoilt_by: Collection[str]
 
 
 def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
-    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why."""
+    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why, or a machine
+    that was disturbed by the kernel's counters."""
     match analysis["answer"]["kind"]:
         case "none_feasible":
             return 1
         case "none_valid":
             for trial in analysis["trials"]:
                 fatal = {problem["code"] for problem in trial["problems"] if problem["fatal"]}
-                assert fatal and fatal <= set(spoilers), trial["problems"]
+                assert fatal and (fatal <= set(spoilers) or disturbed_by(trial["metrics"])), trial["problems"]
             return 5
     return int(any(claim["verdict"] == "refuted" for claim in analysis["claims"]))
 
