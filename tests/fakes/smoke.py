@@ -33,10 +33,13 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
 
-def run(experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = ()) -> dict[str, Any]:
+def run(
+    experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = (), unasked: Collection[str] = ()
+) -> dict[str, Any]:
     """The analysis. `options`: `--set KEY=VALUE`, which may leave too few levels for some of the experiment's claims;
-    those that can be judged are. `spoilt_by`: problems that all trials may end with, besides those of a late engine."""
-    claims = claims_left(experiment, options)
+    those that can be judged are, but for the `unasked`. `spoilt_by`: problems that all trials may end with, besides
+    those of a late engine."""
+    claims = [claim for claim in claims_left(experiment, options) if claim["id"] not in unasked]
     done = powerband(experiment, folder, *options, "--set", f"claims={json.dumps(claims)}")
     assert done.stdout, done.stderr
     analysis: dict[str, Any] = json.loads(done.stdout)
