@@ -122,7 +122,7 @@ impl EventLoop {
             let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
             let paused_ns = self.listener.as_mut().and_then(|listener| listener.paused_for_ns(&self.epoll));
             let timeout_ns = timer_ns.into_iter().chain(paused_ns).min();
-            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            let n = self.epoll.wait(&mut events, timeout_ns);
             let turn_start_ns = now_ns();
             self.service.work.gate();
             let mut granted = false;
