@@ -51,6 +51,11 @@ fn leading_number(text: &[u8]) -> Option<u64> {
     digits.try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit)))
 }
 
+/// True if a comma-separated header value contains a token, in any case.
+pub fn has_token(value: &[u8], token: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
+}
+
 /// Where answers hold a running count, and of what.
 pub struct Tally {
     label: Option<Mark>,

@@ -30,7 +30,7 @@ from powerband.model.experiment import Subject
 from powerband.model.plan import Level, Setting
 from powerband.model.subjects import BUILT_IN, render_command, render_text
 from powerband.processes.ports import pick_ports
-from powerband.processes.toolchain import built_once, given_values, mark_built
+from powerband.processes.toolchain import build_once, given_values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -105,12 +105,13 @@ def subject() -> Subject:
 def given(subject: Subject, engine: Path) -> dict[str, str]:
     """What its placeholders stand for, once it is built."""
     given = {**dict.fromkeys(BUILT_IN, ""), **given_values(subject, engine)}
-    with built_once(given) as is_built:
-        if not is_built:
-            build = [render_text(subject, Setting(()), given, word) for word in subject.build or ()]
-            env = {**os.environ, "JAVA_HOME": given["java_home"]}
-            subprocess.run(build, check=True, env=env, timeout=600)
-            mark_built(given)
+
+    def build(inside: Mapping[str, str]) -> bool:
+        words = [render_text(subject, Setting(()), inside, word) for word in subject.build or ()]
+        subprocess.run(words, check=True, env={**os.environ, "JAVA_HOME": inside["java_home"]}, timeout=600)
+        return True
+
+    build_once(given, build)
     return given
 
 

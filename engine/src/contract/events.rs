@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{now_ns, wall_ns};
 use crate::contract::outcome::Outcome;
+use crate::contract::spec::PROTOCOL;
 
 /// Requests by outcome; outcomes that did not occur are left out.
 pub type Outcomes = BTreeMap<Outcome, u64>;
@@ -53,6 +55,19 @@ pub struct Hello {
     pub wall_ns: u64,
     /// This process's soft descriptor limit.
     pub descriptor_limit: u64,
+}
+
+impl Hello {
+    pub fn now(descriptor_limit: u64) -> Hello {
+        Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            monotonic_ns: now_ns(),
+            wall_ns: wall_ns(),
+            descriptor_limit,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -470,18 +485,6 @@ pub enum WaitKind {
     Memory,
     /// Pipes, children, signals, terminals, devices.
     Other,
-}
-
-impl WaitKind {
-    pub const ALL: [WaitKind; 7] = [
-        WaitKind::Lock,
-        WaitKind::Sleep,
-        WaitKind::Socket,
-        WaitKind::Poll,
-        WaitKind::Disk,
-        WaitKind::Memory,
-        WaitKind::Other,
-    ];
 }
 
 /// The launched process ended (its tree may live on until `end`). rusage covers it and its waited-for children, exactly.

@@ -27,14 +27,13 @@ use std::sync::mpsc::channel;
 
 pub use alone::Args;
 
-use crate::clock::{now_ns, wall_ns};
 use crate::contract::events::{ErrorEvent, Hello, LoadEvent};
-use crate::contract::spec::{LoadSpec, PROTOCOL};
+use crate::contract::spec::LoadSpec;
 use input::Input;
 use problem::{Problem, WRONG};
 
 pub fn main(args: Args) -> ExitCode {
-    let descriptor_limit = crate::limits::raise_descriptor_limit().1;
+    let descriptor_limit = crate::sys::raise_descriptor_limit().1;
     if args.is_alone() {
         return alone::main(&args, descriptor_limit);
     }
@@ -45,7 +44,7 @@ pub fn main(args: Args) -> ExitCode {
         );
         return ExitCode::from(WRONG);
     }
-    print_event(LoadEvent::Hello(hello(descriptor_limit)));
+    print_event(LoadEvent::Hello(Hello::now(descriptor_limit)));
     let run = || {
         // Until there is something to end in good order, signals end the process as they always do.
         let spec = read_spec()?;
@@ -66,17 +65,6 @@ pub fn main(args: Args) -> ExitCode {
             print_event(LoadEvent::Error(ErrorEvent { kind: problem.kind.into(), message: problem.message }));
             code
         }
-    }
-}
-
-fn hello(descriptor_limit: u64) -> Hello {
-    Hello {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: std::process::id(),
-        monotonic_ns: now_ns(),
-        wall_ns: wall_ns(),
-        descriptor_limit,
     }
 }
 

@@ -79,7 +79,8 @@ fn totals(text: &mut String, summary: &Summary) {
 fn failures(text: &mut String, summary: &Summary) {
     let failed = |outcomes: &Outcomes| -> Vec<String> {
         let failed = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Ok);
-        failed.map(|(outcome, count)| format!("{} {count}", outcome.name())).collect()
+        let name = |outcome: &Outcome| serde_json::to_string(outcome).unwrap_or_default().replace('"', "");
+        failed.map(|(outcome, count)| format!("{} {count}", name(outcome))).collect()
     };
     let total = failed(&summary.total.outcomes);
     if !total.is_empty() {

@@ -4,8 +4,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::parent_id;
 
-use crate::sys::block_signals;
+use crate::sys::{block_signals, ignore};
 
 pub struct Signals {
     /// SIGTERM and SIGHUP.
@@ -19,12 +20,11 @@ impl Signals {
     /// Blocks the signals and opens their descriptors. `parent`: the process whose death ends the probe.
     pub fn install(parent: i32) -> io::Result<Signals> {
         ignore_terminal();
-        let signals = Signals {
+        Ok(Signals {
             ending: descriptor(&[libc::SIGTERM, libc::SIGHUP])?,
             children: descriptor(&[libc::SIGCHLD])?,
             parent,
-        };
-        Ok(signals)
+        })
     }
 
     pub fn ending_fd(&self) -> i32 {
@@ -40,7 +40,7 @@ impl Signals {
     pub fn must_end(&self) -> bool {
         let mut must = false;
         while let Some(signal) = take(&self.ending) {
-            must |= signal == libc::SIGTERM || parent_of_self() != self.parent;
+            must |= signal == libc::SIGTERM || parent_id() as i32 != self.parent;
         }
         must
     }
@@ -52,16 +52,8 @@ impl Signals {
 
 /// Ignores Ctrl-C and Ctrl-\, which the controller handles.
 pub fn ignore_terminal() {
-    // SAFETY: ignoring a signal has no precondition.
-    unsafe {
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-    }
-}
-
-pub fn parent_of_self() -> i32 {
-    // SAFETY: getppid cannot fail.
-    unsafe { libc::getppid() }
+    ignore(libc::SIGINT);
+    ignore(libc::SIGQUIT);
 }
 
 /// Blocks the signals, which can then be taken from the descriptor.

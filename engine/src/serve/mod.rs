@@ -50,7 +50,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
         Some(limit) => {
             sys::limit_descriptors(limit).map_err(|error| format!("cannot limit its descriptors: {error}"))?
         }
-        None => drop(crate::limits::raise_descriptor_limit()),
+        None => drop(sys::raise_descriptor_limit()),
     }
     sys::least_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {

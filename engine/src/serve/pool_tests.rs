@@ -90,13 +90,7 @@ fn parse_rules(text: &str) -> Rules {
         max: max.parse().unwrap(),
         queue_limit: queue.parse().ok(),
         keep_alive: if keep_alive == "0" { Duration::ZERO } else { LONG },
-        policy: match policy {
-            "abort" => Policy::Abort,
-            "caller-runs" => Policy::CallerRuns,
-            "discard" => Policy::Discard,
-            "discard-oldest" => Policy::DiscardOldest,
-            _ => panic!("{text}"),
-        },
+        policy: Policy::from_str(policy, false).unwrap(),
     }
 }
 

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use memchr::memchr;
 
-use super::handshake::{accept_of, has_token};
+use super::handshake::accept_of;
+use crate::scan::has_token;
 
 const HEADERS_MAX: usize = 128;
 /// A longer answer is refused.

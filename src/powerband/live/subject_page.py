@@ -9,20 +9,21 @@ all who ask at the same time, and nothing is kept longer.
 from __future__ import annotations
 
 import asyncio
-import http.client
-import io
+import contextlib
+import http
 import re
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from powerband.base.hosts import is_loopback, split_url
 from powerband.live.growing_files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
-from powerband.processes.requests import connection_to
+from powerband.model.load import Step
+from powerband.processes.engine_process import Pump
+from powerband.processes.requests import Client, RequestFailedError
+from powerband.processes.stop_request import StopRequest
 from powerband.store import RunDir, SubjectAddress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -124,54 +125,20 @@ def fetch(url: str) -> str:
         raise NoPageError(str(error)) from None
     if not is_loopback(parts.hostname or ""):
         raise NoPageError(f"{url} is not on this machine: let Prometheus scrape it where it is")
-    connection = connection_to(url, TIMEOUT_S)
-    until_s = time.monotonic() + TIMEOUT_S
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    asked = Step(name="GET", path=target, headers=(("Accept", "text/plain;version=0.0.4"),))
     try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.connect()
-        with _UntilThen(connection.sock, until_s) as connection.sock:
-            connection.request("GET", target, headers={"Accept": "text/plain;version=0.0.4"})
-            response = connection.getresponse()
-            body = response.read(PAGE_BYTES_MAX + 1)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoPageError(f"{url} does not answer: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        raise NoPageError(f"{url} answers with status {response.status}")
-    if len(body) > PAGE_BYTES_MAX:
-        raise NoPageError(f"{url} is longer than {PAGE_BYTES_MAX // 2**20} MB")
-    return body.decode("utf-8", errors="replace")
-
-
-class _UntilThen(io.RawIOBase):
-    """A socket, as `http.client` uses one, that gives up at one moment, however many pieces come before."""
-
-    def __init__(self, connected: socket.socket, until_s: float) -> None:
-        self._socket, self._until_s = connected, until_s
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        del mode
-        return io.BufferedReader(self)
-
-    def sendall(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left_s = self._until_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError(f"its page was not whole after {TIMEOUT_S} s")
-        self._socket.settimeout(left_s)
-        return self._socket.recv_into(buffer)
-
-    def close(self) -> None:
-        """Does nothing: `http.client` closes its socket before it has read the answer."""
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        with (
+            contextlib.closing(StopRequest()) as nobody_stops,
+            Pump(nobody_stops) as pump,
+            Client(url, TIMEOUT_S, pump, PAGE_BYTES_MAX) as client,
+        ):
+            answer = client.answer_to(asked)
+    except (OSError, RequestFailedError) as error:
+        raise NoPageError(f"{url} does not answer: {error}") from error
+    if answer.status != http.HTTPStatus.OK:
+        raise NoPageError(f"{url} answers with status {answer.status}")
+    return answer.body.decode("utf-8", errors="replace")
 
 
 def labelled(page: str, labels: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,15 +18,16 @@ from powerband.processes.engine_process import EngineProcess, Pump, describe_sta
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.orphans import orphans_adopted
-from powerband.wire.message import ErrorEvent, kind_of
+from powerband.wire.message import Cpus, ErrorEvent, kind_of
 from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
-from powerband.wire.specs import ProbeSpec, Stop, WatchAlso
+from powerband.wire.specs import Launch, ProbeSpec, Stop, WatchAlso
 
 LAUNCH_TIMEOUT_S = 20.0
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64
 JVM_GONE_NS = 2_500_000_000  # JVMs tell of themselves once a second
+COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 
 
@@ -131,13 +133,23 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
         try:
             _wait_launched(probe, pump)
             yield probe
-            probe.stop(pump)
         except TrialFailed:
             with suppress(TrialFailed):
                 probe.stop(pump)
             raise
+        else:
+            probe.stop(pump)
         finally:
             pump.remove(process)
+
+
+@contextmanager
+def command_up(binary: Path, launch: Launch, stderr_file: Path, pump: Pump, cpus: Cpus = ()) -> Iterator[RunningProbe]:
+    """Runs a command that is no subject under a probe of its own, for the probe's sake: with the block, or with
+    powerband, it ends together with all that it forked. `cpus`: of the probe. Raises as `probe_up` does."""
+    spec = ProbeSpec(launch=launch, interval_ns=COMMAND_SAMPLE_NS, exact_counts=False, cpus=cpus)
+    with LineFile(Path(os.devnull)) as unread, probe_up(binary, spec, unread, stderr_file, pump) as probe:
+        yield probe
 
 
 def _wait_launched(probe: RunningProbe, pump: Pump) -> None:

@@ -1,8 +1,8 @@
 """The bench's own few requests to a subject: is it ready, knobs that are set once it is, checks after the load.
 
 One connection, one request after another; no load and no timing finer than these need (that is the engine's work).
-A subject may answer slowly, bit by bit or without end: a request ends when its time is over, however it is answered, a
-longer body than `BODY_BYTES_MAX` is refused, and while one waits, the pump goes on and a person may stop the trial.
+A subject may answer slowly, bit by bit or without end: a request ends when its time is over, however it is answered,
+too long a body is refused, and while one waits, the pump goes on and a person may stop the trial.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Client:
 
     `timeout_s`: for each request, from its first byte to the last of its answer."""
 
-    def __init__(self, url: str, timeout_s: float, pump: Pump) -> None:
+    def __init__(self, url: str, timeout_s: float, pump: Pump, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._timeout_s = timeout_s
+        self._body_bytes_max = body_bytes_max
         self._connection = _connection_to(url, pump)
 
     def __enter__(self) -> Client:
@@ -76,9 +77,9 @@ class Client:
         """Whatever the answer is. Raises as `send` does."""
         sent_ns = time.monotonic_ns()
         with self._asked(step) as response:
-            content = response.read(BODY_BYTES_MAX + 1)
-            if len(content) > BODY_BYTES_MAX:
-                raise ValueError(f"its body is longer than {BODY_BYTES_MAX >> 20} MiB")
+            content = response.read(self._body_bytes_max + 1)
+            if len(content) > self._body_bytes_max:
+                raise ValueError(f"its body is longer than {self._body_bytes_max >> 20} MiB")
             if response.length:
                 raise ValueError(f"its body ended {response.length} bytes too early")
             return HttpAnswer(response.status, content, sent_ns, time.monotonic_ns())
@@ -195,16 +196,6 @@ class _Bytes(io.RawIOBase):
         if not self.closed:
             super().close()
             self._source.close()
-
-
-def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    """To the host of a url, not opened yet; `timeout_s` is for each wait, not for all of them."""
-    parts = urlsplit(http_url(url))
-    host, port = parts.hostname or "127.0.0.1", parts.port
-    if parts.scheme == "https":
-        unverified = ssl._create_unverified_context()
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=unverified)
-    return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
 def _connection_to(url: str, pump: Pump) -> _Connection:

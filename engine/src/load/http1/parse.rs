@@ -6,6 +6,7 @@
 //! parsed head: a comparison of some 150 bytes instead of a parse.
 
 use super::contains::Needles;
+use crate::scan::has_token;
 
 /// A longer head is refused.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -361,7 +362,8 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
             length = Some(value);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             encoded = true;
-            chunked = last_token_is(header.value, b"chunked");
+            let last = header.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+            chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
         } else if header.name.eq_ignore_ascii_case("connection") {
             closes = has_token(header.value, b"close") || (closes && !has_token(header.value, b"keep-alive"));
         }
@@ -382,18 +384,6 @@ fn content_length(value: &[u8]) -> Result<u64, &'static str> {
         return Err(WRONG);
     }
     text.parse().map_err(|_| WRONG)
-}
-
-fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
-}
-
-fn has_token(value: &[u8], token: &[u8]) -> bool {
-    tokens(value).any(|candidate| candidate.eq_ignore_ascii_case(token))
-}
-
-fn last_token_is(value: &[u8], token: &[u8]) -> bool {
-    tokens(value).last().is_some_and(|candidate| candidate.eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]
