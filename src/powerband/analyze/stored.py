@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from powerband.base.errors import UsageError
 from powerband.model.metrics import METRICS
-from powerband.model.results import FORMAT, Analysis
+from powerband.model.results import FORMAT, Analysis, TrialResult
 
 
 def stored_analysis(text: str) -> Analysis:
@@ -39,6 +39,14 @@ def stored_analysis(text: str) -> Analysis:
     return found
 
 
+def stored_results(text: str) -> tuple[TrialResult, ...]:
+    """Trials as an analysis has them. Raises UsageError for anything else."""
+    try:
+        return _results().validate_json(text, strict=True)
+    except ValidationError as error:
+        raise UsageError(f"it is damaged, or another version wrote it ({error.error_count()} errors)") from None
+
+
 def _finite(number: str) -> float:
     if not math.isfinite(found := float(number)):
         raise ValueError(f"{number[:40]} is no number")
@@ -53,3 +61,8 @@ def _whole(number: str) -> int:
 @cache
 def _analysis() -> TypeAdapter[Analysis]:
     return TypeAdapter(Analysis)
+
+
+@cache
+def _results() -> TypeAdapter[tuple[TrialResult, ...]]:
+    return TypeAdapter(tuple[TrialResult, ...])

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
-from powerband.store import disk_error
+from powerband.store import disk_error, open_private
 from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18
@@ -36,7 +36,7 @@ class EngineProcess:
         self._end_timeout_s = end_timeout_s
         self._tail = b""
         try:
-            stderr = stderr_file.open("ab")
+            stderr = open_private(stderr_file, "ab")
         except OSError as error:
             raise disk_error(stderr_file, error) from error
         with stderr:

@@ -133,11 +133,12 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
         try:
             _wait_launched(probe, pump)
             yield probe
-            probe.stop(pump)
         except TrialFailed:
             with suppress(TrialFailed):
                 probe.stop(pump)
             raise
+        else:
+            probe.stop(pump)
         finally:
             pump.remove(process)
 

@@ -27,7 +27,7 @@ from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
-from powerband.store import RunDir, TrialRecord, disk_error
+from powerband.store import RunDir, TrialRecord, disk_error, open_private
 from powerband.wire.specs import Launch
 
 _LOOK_S = 60.0
@@ -73,7 +73,7 @@ def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
 def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
     """False where it was stopped. Whatever becomes of powerband, the build ends with it, with all that it forked."""
     try:
-        run.build_log.write_bytes(b"")
+        open_private(run.build_log, "wb").close()
     except OSError as error:
         raise disk_error(run.build_log, error) from error
     launch = Launch(

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from powerband.base.errors import SubjectError
 from powerband.processes.ports import pick_port
+from powerband.store import open_private
 
 USER = "powerband"
 DATABASE = "powerband"
@@ -102,7 +103,7 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
         port = pick_port()
         argv = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
         argv += _settings(listen_addresses="127.0.0.1", unix_socket_directories="", max_connections=_CONNECTIONS_MAX)
-        with log.open("wb") as said:
+        with open_private(log, "wb") as said:
             # No other thread runs while a run is opened, so that code before exec is safe.
             server = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=home, env=_ENVIRONMENT,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import chain
 
 from powerband.analyze.trial.honesty import SUBJECT_CODES
-from powerband.model.results import TrialResult, Verdict
+from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 # Failures of a trial that are not the subject's fault.
-OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit"})
+OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit", DAMAGED})
 
 
 def fatal_codes(result: TrialResult) -> frozenset[str]:

@@ -31,7 +31,8 @@ from powerband.store import RunDir, TrialRecord
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
     """All contents of the page of this run."""
     host = read_host(run.host)
-    records = run.records()
+    damaged = {trial.number for trial in analysis.trials if trial.damaged}
+    records = [record for record in run.records() if record.spec.number not in damaged]
     experiment = _experiment_of(run)
     return ReportPage(
         analysis=analysis,
@@ -98,7 +99,7 @@ def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
     typed = shlex.join(map(str, command)) if isinstance(command, list) and command else ""
     versions = host.get("versions")
     rows = [(str(name), str(value)) for name, value in _items(versions) if value]
-    seeds = sorted({spec.seed for spec in run.planned()})
+    seeds = sorted({spec.seed for spec in run.planned().values()})
     shown = ", ".join(map(str, seeds[:4])) + (f" and {len(seeds) - 4} more" if len(seeds) > 4 else "")
     rows += [("seeds of the load", shown)] if seeds else []
     rows += [("started as", typed)] if typed else []

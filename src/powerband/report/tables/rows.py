@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.analyze.trial.series import TrialSeries, seconds_of_load, series_of
@@ -24,10 +25,11 @@ from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
-from powerband.store import RunDir, TrialDir, TrialRecord
+from powerband.store import DamagedError, RunDir, TrialDir, TrialRecord
 
 Cell = str | int | float | bool | None
 Row = tuple[Cell, ...]
+_T = TypeVar("_T")
 What = Literal["settings", "trials", "estimates", "series", "intervals"]
 
 WHOLE_MAX = 2**63 - 1  # the largest value of a column of whole numbers
@@ -210,7 +212,7 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
             phase = _Phases(record)
-            for point in _points(directory, record, experiment):
+            for point in _up_to_damage(_points(directory, record, experiment)):
                 yield (*lead, point.t_s, phase.at(point.t_s), point.series, point.label, point.value)
 
     return _table("series", factors, _explained(rows(), run))
@@ -226,7 +228,7 @@ def intervals_table(run: RunDir) -> Table:
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
             origin_ns = _origin_ns(record)
-            for event in directory.read_events():
+            for event in _up_to_damage(directory.read_events()):
                 if event.get("type") != "interval":
                     continue
                 ok = event["outcomes"].get("ok", 0)
@@ -340,6 +342,12 @@ def _recorded(
         spec = record.spec
         directory = run.trial(spec.number)
         yield (name, spec.number, spec.block, spec.setting.id, *factors.cells(spec.setting)), record, directory
+
+
+def _up_to_damage(rows: Iterator[_T]) -> Iterator[_T]:
+    """The rows of one trial; those after a damaged line are missing. `powerband report` names such a trial."""
+    with suppress(DamagedError):
+        yield from rows
 
 
 def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:

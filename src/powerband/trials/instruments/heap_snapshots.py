@@ -19,7 +19,7 @@ from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 from powerband.processes.subject_process import RunningSubject
-from powerband.store import disk_error, snapshot_file
+from powerband.store import disk_error, open_private, snapshot_file
 from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
@@ -131,7 +131,8 @@ def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with open_private(path, "w") as file:
+            file.write(text)
     except OSError as error:
         raise disk_error(path, error) from error
