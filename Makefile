@@ -16,7 +16,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long lint fuzz format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
+.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -62,7 +62,13 @@ golden: setup
 
 # The parts of the reference that are lists, from the code; read the diff before a commit.
 reference: setup
-	$(RUN) python -m scripts.reference
+	PYTHONPATH=tests $(RUN) python -m scripts.reference
+
+# A thousand kills at random, over races that are resumed: half an hour. KILLS and SEED say how many, and which.
+KILLS ?= 1000
+SEED ?= 7
+faults: setup
+	PYTHONPATH=tests $(RUN) python -m fakes.kills $(KILLS) $(SEED)
 
 # Pictures of the docs from the newest runs in $(RUNS); GALLERY="--run" runs what is missing (quiet machine: an hour).
 RUNS ?= runs

@@ -199,8 +199,9 @@ class TrialDir:
         return record
 
     def _files(self) -> list[Path]:
-        """All files of the trial, those in its folders included."""
-        return sorted(path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
+        """All files of the trial that stay; not what a browser may have left."""
+        paths = [path for pattern in ("*", f"{self.snapshots.name}/*") for path in sorted(self.path.glob(pattern))]
+        return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def _check(self, sizes: Mapping[str, int]) -> None:
         for name, size in sizes.items():

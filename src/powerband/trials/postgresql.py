@@ -36,6 +36,8 @@ _INSTALLED = ("/usr/lib/postgresql", "/usr/pgsql", "/usr/local/pgsql", "/opt/hom
 _SERVES_WITHIN_S = 30.0
 _STOPS_WITHIN_S = 20.0
 _CONNECTIONS_MAX = 300
+_PREFIX = "powerband-postgresql-"
+_ELSEWHERE = "postgresql.home"  # beside the folder: names the folder that was taken instead
 _PR_SET_PDEATHSIG = 1
 
 
@@ -65,8 +67,14 @@ class Cluster:
     def renew(self) -> None:
         """The database, empty as on the first day; who is still connected to the old one is sent away. Raises
         SubjectError."""
-        self._run("dropdb", "--if-exists", "--force", DATABASE)
-        self._run("createdb", "--owner", USER, DATABASE)
+        try:
+            self._run("dropdb", "--if-exists", "--force", DATABASE)
+            self._run("createdb", "--owner", USER, DATABASE)
+        except SubjectError as error:
+            raise SubjectError(
+                f"{error}: the private PostgreSQL may have been killed (postgresql.log of the run); `powerband resume` "
+                "starts a new one"
+            ) from None
 
     def add_subject_role(self) -> None:
         """Adds the role that owns the subject's database; the databases that belong to nobody are closed to it. Raises
@@ -118,6 +126,7 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
             _stop(server)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        folder.with_name(_ELSEWHERE).unlink(missing_ok=True)
 
 
 def find_binaries(environment: Mapping[str, str] | None = None, installed: Sequence[str] = _INSTALLED) -> Path:
@@ -170,14 +179,22 @@ def _account() -> _Account:
 
 
 def _home(folder: Path, account: _Account) -> Path:
-    """An empty folder, below `folder` where the account can get there."""
+    """An empty folder, below `folder` where the account can get there; what a killed run left is removed."""
     folder = folder.absolute()
+    elsewhere = folder.with_name(_ELSEWHERE)
+    if elsewhere.is_file():  # of a run that was killed
+        left = Path(elsewhere.read_text())
+        if left.name.startswith(_PREFIX) and left.is_dir() and left.stat().st_uid == account.id:
+            shutil.rmtree(left, ignore_errors=True)
+        elsewhere.unlink()
     if account.id is None or all(parent.stat().st_mode & 0o001 for parent in folder.parents):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         home = folder
     else:
-        home = Path(tempfile.mkdtemp(prefix="powerband-postgresql-"))
+        home = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with open_private(elsewhere, "w") as file:
+            file.write(str(home))
     return home
 
 

@@ -126,7 +126,16 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
             page,
         )
         log = str(files.visitor_log.absolute())
-        launch = Launch(name="visitor", argv=command, log_file=log, cpus=cpus, grace_ns=_GRACE_NS)
+        # Its temporary files go into the profile, too, by a short name: a socket's may not be long.
+        launch = Launch(
+            name="visitor",
+            argv=command,
+            env=(("TMPDIR", "."),),
+            cwd=profile,
+            log_file=log,
+            cpus=cpus,
+            grace_ns=_GRACE_NS,
+        )
         with ExitStack() as stack:
             try:
                 keeper = stack.enter_context(command_up(engine, launch, files.engine_log, pump))
