@@ -47,7 +47,7 @@ pub fn timeval_ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// Largest resident set of this program so far; 0 where /proc does not tell. Not rusage's: that one starts at the size
+/// Largest resident set of this program so far; 0 where /proc does not show it. Not rusage's: that one starts at the size
 /// of whoever forked the process.
 pub fn max_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -24,14 +24,14 @@ impl Mark {
         self.followers(message).find_map(leading_number)
     }
 
-    /// What follows the text, where anything does, up to a quotation mark, a comma, a closing brace or white space.
+    /// The word that follows the text, where there is one: up to a quotation mark, a comma, a closing brace or white space.
     pub fn word_after<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let ends = |byte: &u8| matches!(byte, b'"' | b',' | b'}') || byte.is_ascii_whitespace();
         let mut words = self.followers(message).map(|rest| rest.split(ends).next().unwrap_or_default());
         words.find(|word| !word.is_empty())
     }
 
-    /// What follows each occurrence, up to the end of the message.
+    /// The bytes after each occurrence, up to the end of the message.
     #[inline]
     fn followers<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut from = 0;

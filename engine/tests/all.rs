@@ -12,6 +12,7 @@ mod load_websocket;
 mod probe_counters;
 mod probe_errors;
 mod probe_lifecycle;
+mod probe_log;
 mod probe_of_serve;
 mod probe_statsd;
 mod probe_strangers;

@@ -41,10 +41,13 @@ def kill_once_there_is(name: str, folder: Path, more: str, *, used: str = "", vi
         powerband.kill()
 
 
-def test_a_build_ends_and_is_not_taken_for_done(tmp_path: Path) -> None:
+def test_a_build_ends_and_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = "touch {build}/half; (trap '' TERM; sleep 601) & setsid sleep 602 & wait"
     kill_once_there_is("sleep 602", tmp_path, f'build: [sh, -c, "{script}"]', used='"{build}"')
-    assert not [path for path in (cache_folder() / "subjects").glob("powerband-engine-*") if path.is_symlink()]
+    (attempt,) = (cache_folder() / "subjects").glob("engine-*.*/")
+    assert (attempt / "half").is_file()
+    assert not [path for path in attempt.parent.iterdir() if path.is_symlink()]
 
 
 def test_a_browser_ends(tmp_path: Path) -> None:

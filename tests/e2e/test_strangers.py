@@ -97,7 +97,7 @@ def jvm(classes: Path) -> Iterator[int]:
         while not someone_listens("127.0.0.1", port) and time.monotonic() < deadline:
             time.sleep(0.05)
         yield process.pid
-        process.kill()
+        process.terminate()  # it takes its socket out of /tmp
 
 
 @contextmanager

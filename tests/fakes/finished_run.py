@@ -27,11 +27,18 @@ MADE = experiment(
 
 
 class MadeUpTrials:
-    """Runs trials whose outcome depends on their number alone; `done`: those that it ran. `before`: called first."""
+    """Runs trials whose outcome depends on their number alone; `done`: those that it ran. `before` is called first,
+    `ended` last."""
 
-    def __init__(self, before: Callable[[TrialSpec], None] = lambda spec: None, spread: float = 0.0) -> None:
+    def __init__(
+        self,
+        before: Callable[[TrialSpec], None] = lambda spec: None,
+        spread: float = 0.0,
+        ended: Callable[[int], None] = lambda number: None,
+    ) -> None:
         self.before = before
         self.spread = spread
+        self.ended = ended
         self.done: list[int] = []
 
     def __call__(self, _: Experiment, spec: TrialSpec, directory: TrialDir, **__: Any) -> TrialRecord:
@@ -42,6 +49,7 @@ class MadeUpTrials:
         figures = Figures(goodput_per_s=goodput_per_s, response_ns=10e9 / goodput_per_s, window_s=0.5)
         write_trial(directory, record_of(spec, figures), figures)
         self.done.append(spec.number)
+        self.ended(spec.number)
         return directory.read_record()
 
 

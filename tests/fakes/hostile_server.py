@@ -8,8 +8,10 @@ chunk of a length that no memory holds; `short`: less than announced; `escape`: 
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -70,3 +72,22 @@ def _script(kind: str) -> tuple[bytes, bytes | None, float]:
         "garbage": (bytes(range(256)), None, 0),
     }
     return scripts.get(kind, (b"", b"", 0.05))  # silent, deaf, reset
+
+
+def main() -> None:
+    """`hostile_server.py PORT KIND`: as a subject. `flood` prints 5 MiB, then that it is ready, then without end."""
+    port, kind = int(sys.argv[1]), sys.argv[2]
+    with socket.create_server(("127.0.0.1", port)) as server:
+        threading.Thread(target=_serve, args=(server, kind, threading.Event()), daemon=True).start()
+        if kind == "flood":
+            line = b"\x1b[2Jx" * 300 + b"\n"
+            for _ in range((5 << 20) // len(line)):
+                os.write(1, line)
+            os.write(1, b"ready now\n")
+            while True:
+                os.write(1, line)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from fakes.disturbance import disturbed_by
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_experiment
 
@@ -32,10 +33,13 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
 
-def run(experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = ()) -> dict[str, Any]:
+def run(
+    experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = (), unasked: Collection[str] = ()
+) -> dict[str, Any]:
     """The analysis. `options`: `--set KEY=VALUE`, which may leave too few levels for some of the experiment's claims;
-    those that can be judged are. `spoilt_by`: problems that all trials may end with, besides those of a late engine."""
-    claims = claims_left(experiment, options)
+    those that can be judged are, but for the `unasked`. `spoilt_by`: problems that all trials may end with, besides
+    those of a late engine."""
+    claims = [claim for claim in claims_left(experiment, options) if claim["id"] not in unasked]
     done = powerband(experiment, folder, *options, "--set", f"claims={json.dumps(claims)}")
     assert done.stdout, done.stderr
     analysis: dict[str, Any] = json.loads(done.stdout)
@@ -49,14 +53,15 @@ def run(experiment: str, folder: Path, *options: str, spoilt_by: Collection[str]
 
 
 def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
-    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why."""
+    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why, or a machine
+    that was disturbed by the kernel's counters."""
     match analysis["answer"]["kind"]:
         case "none_feasible":
             return 1
         case "none_valid":
             for trial in analysis["trials"]:
                 fatal = {problem["code"] for problem in trial["problems"] if problem["fatal"]}
-                assert fatal and fatal <= set(spoilers), trial["problems"]
+                assert fatal and (fatal <= set(spoilers) or disturbed_by(trial["metrics"])), trial["problems"]
             return 5
     return int(any(claim["verdict"] == "refuted" for claim in analysis["claims"]))
 

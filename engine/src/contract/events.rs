@@ -79,6 +79,12 @@ pub struct ErrorEvent {
     pub message: String,
 }
 
+impl ErrorEvent {
+    pub fn new(kind: &str, message: impl Into<String>) -> ErrorEvent {
+        ErrorEvent { kind: kind.into(), message: message.into() }
+    }
+}
+
 /// What happened in one interval. Counts are events within [start, end); `*_now` are levels at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -283,13 +289,18 @@ pub enum ProbeEvent {
     Exited(Exited),
     /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
     /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
-    /// met more than half a period late.
+    /// met more than half a period late. `log_bytes`: printed by the launched command; `log_dropped_bytes`: of them, those
+    /// that were not kept.
     End {
         at_ns: u64,
         killed: u32,
         cpu_ns: u64,
         samples: u64,
         samples_late: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_bytes: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_dropped_bytes: Option<u64>,
     },
     Error(ErrorEvent),
 }

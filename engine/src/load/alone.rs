@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
+use crate::contract;
 use crate::contract::events::LoadEvent;
 use crate::contract::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
@@ -107,8 +108,7 @@ fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     }
     let summary = coordinator::run(plan, sender, inputs, &mut |_| true)?;
     if args.json {
-        let event = LoadEvent::Summary(Box::new(summary));
-        print(&serde_json::to_string(&event).expect("events are valid JSON"));
+        contract::print(&LoadEvent::Summary(Box::new(summary)));
     } else {
         print(show::summary(&load, &summary).trim_end());
     }
@@ -120,7 +120,6 @@ fn print(lines: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{lines}\n").as_bytes());
 }
 
-/// What the arguments ask for.
 fn spec(args: &Args) -> Result<LoadSpec, Problem> {
     let (base, path) = split(args.url.as_deref().unwrap_or_default());
     let think = Duration::Constant { ns: args.think };

@@ -165,7 +165,7 @@ fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
     Ok(*found.iter().find(answers).unwrap_or(&first))
 }
 
-/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then tells what is wrong.
+/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then names the problem.
 fn reachable(found: Vec<SocketAddr>, sources: &[IpAddr]) -> Vec<SocketAddr> {
     let same = |address: &SocketAddr| sources.iter().all(|source| source.is_ipv4() == address.is_ipv4());
     if found.iter().any(same) { found.into_iter().filter(same).collect() } else { found }

@@ -15,7 +15,7 @@ const BUSY: f64 = 0.95;
 /// Requests later than this at the 99th percentile, beyond what `precision` allows, were not sent on time.
 const LATE_NS: u64 = 1_000_000;
 
-/// What is about to run.
+/// The lines before a run.
 pub fn heading(spec: &LoadSpec, url: &str) -> String {
     let length = time(spec.phases.measure_ns.unwrap_or(0) as f64);
     let how = match &spec.model {

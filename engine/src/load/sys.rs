@@ -106,7 +106,7 @@ pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
 pub const PEER_CLOSED: u32 = libc::EPOLLRDHUP as u32;
 pub const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
-/// What sockets are watched for, once: edge-triggered for everything, and never changed.
+/// Sockets are watched edge-triggered for everything, once, and never touched again.
 pub const EVERYTHING: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 
 /// Descriptors open in this process now.

@@ -17,7 +17,7 @@ use crate::load::sys;
 /// What a record adds to its plain bytes.
 const RECORD_BYTES: usize = 32;
 
-/// What every connection shares.
+/// The configuration that every connection shares.
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,

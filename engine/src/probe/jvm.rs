@@ -5,6 +5,7 @@
 //! that user. `hsperfdata` parses it.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,6 +22,8 @@ const LOOKS_MOST: u8 = 10;
 const ENTRIES_MAX: usize = 10_000;
 /// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.
 const FILE_MAX: u64 = 4 << 20;
+/// Of all such files together, at a time.
+const FILES_MAX: u64 = 16 << 20;
 
 /// The JVMs of the launched tree.
 #[derive(Default)]
@@ -48,43 +51,70 @@ impl Jvms {
             return Vec::new();
         }
         self.due_ns = at_ns + EVERY_NS - EVERY_NS / 20;
-        let mut told = Vec::new();
+        let (mut told, mut round) = (Vec::new(), Round { folders: HashMap::new(), left: FILES_MAX });
         for tree in trees.iter().filter(|tree| tree.is_launched()) {
             let pids: Vec<i32> = tree.pids().collect();
             self.known.retain(|pid, _| pids.contains(pid));
-            told.extend(pids.into_iter().filter_map(|pid| self.read_one(at_ns, &tree.name, pid)));
+            told.extend(pids.into_iter().filter_map(|pid| self.read_one(at_ns, &tree.name, pid, &mut round)));
         }
         told
     }
 
     /// None if it is no JVM, has just ended, or is writing its file at this moment.
-    fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32) -> Option<Jvm> {
+    fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32, round: &mut Round) -> Option<Jvm> {
         let state = self.known.entry(pid).or_insert(State::Sought(0));
         if let State::Sought(looks) = state {
             if *looks >= LOOKS_MOST {
                 return None;
             }
             *looks += 1;
-            *state = State::Found(find(pid)?);
+            *state = State::Found(round.find(pid)?);
         }
         let State::Found(file) = state else { return None };
-        let page = Page::parse(&file.read()?).ok()?;
+        let page = Page::parse(&round.read(file)?).ok()?;
         Some(page.jvm(at_ns, tree, pid))
     }
 }
 
-/// The file of a process, in its own mount and pid namespaces: /tmp/hsperfdata_USER/PID.
-fn find(pid: i32) -> Option<Published> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace());
-    let inside = field("NSpid:")?.last()?;
-    let user = field("Uid:")?.nth(1)?.parse().ok()?; // the effective one
-    let entries = fs::read_dir(Path::new(&format!("/proc/{pid}/root")).join("tmp")).ok()?.take(ENTRIES_MAX).flatten();
+/// One reading of all JVMs: bounded, whatever the number of processes and of files in /tmp.
+struct Round {
+    /// The folders that may hold such files and their owners, by the device and inode of a /tmp.
+    folders: HashMap<(u64, u64), Vec<(OsString, u32)>>,
+    /// Bytes that may still be read.
+    left: u64,
+}
+
+impl Round {
+    /// The file of a process, in its own mount and pid namespaces: /tmp/hsperfdata_USER/PID.
+    fn find(&mut self, pid: i32) -> Option<Published> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace());
+        let inside = field("NSpid:")?.last()?;
+        let user = field("Uid:")?.nth(1)?.parse().ok()?; // the effective one
+        let tmp = Path::new(&format!("/proc/{pid}/root")).join("tmp");
+        let facts = fs::metadata(&tmp).ok()?;
+        let folders = self.folders.entry((facts.dev(), facts.ino())).or_insert_with(|| list(&tmp));
+        folders
+            .iter()
+            .filter(|(_, owner)| *owner == user)
+            .map(|(name, _)| Published { path: tmp.join(name).join(inside), user })
+            .find(|file| file.open().is_some())
+    }
+
+    fn read(&mut self, file: &Published) -> Option<Vec<u8>> {
+        let mut data = Vec::new();
+        file.open()?.take(FILE_MAX.min(self.left)).read_to_end(&mut data).ok()?;
+        self.left -= data.len() as u64;
+        Some(data)
+    }
+}
+
+fn list(tmp: &Path) -> Vec<(OsString, u32)> {
+    let entries = fs::read_dir(tmp).into_iter().flatten().take(ENTRIES_MAX).flatten();
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"hsperfdata_"))
-        .filter(|entry| entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == user))
-        .map(|entry| Published { path: entry.path().join(inside), user })
-        .find(|file| file.open().is_some())
+        .filter_map(|entry| entry.metadata().ok().filter(|facts| facts.is_dir()).map(|f| (entry.file_name(), f.uid())))
+        .collect()
 }
 
 impl Published {
@@ -94,11 +124,5 @@ impl Published {
         let file = File::options().read(true).custom_flags(flags).open(&self.path).ok()?;
         let facts = file.metadata().ok()?;
         (facts.is_file() && facts.uid() == self.user && facts.len() <= FILE_MAX).then_some(file)
-    }
-
-    fn read(&self) -> Option<Vec<u8>> {
-        let mut data = Vec::new();
-        self.open()?.take(FILE_MAX).read_to_end(&mut data).ok()?;
-        Some(data)
     }
 }

@@ -4,11 +4,12 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, PipeWriter, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::log::Log;
 use super::perf::PerfCounters;
 use crate::contract::spec::Launch;
 use crate::sys::{cpu_set, descriptor_limits, limit_descriptors, run_on};
@@ -17,6 +18,7 @@ use crate::sys::{cpu_set, descriptor_limits, limit_descriptors, run_on};
 pub struct Launched {
     pub pid: i32,
     pub perf: PerfCounters,
+    pub log: Log,
 }
 
 /// Settings that the probe was started with and has changed for itself: the subject gets the originals.
@@ -29,7 +31,9 @@ pub struct Inherited {
 
 /// Starts `launch`; the error is a sentence for the user.
 pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Result<Launched, String> {
-    let prepared = Prepared::new(launch, inherited)?;
+    let (log, output) = Log::open(PathBuf::from(&launch.log_file))
+        .map_err(|e| format!("cannot open launch.log_file `{}`: {e}", launch.log_file))?;
+    let prepared = Prepared::new(launch, inherited, output)?;
     let (go_read, go_write) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     let (mut error_read, error_write) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     // SAFETY: the probe has one thread; the child only makes system calls on what was prepared before the fork.
@@ -45,7 +49,11 @@ pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Res
     drop(go_write); // closes the child's read end, which is its signal to go
     let mut failure = [0u8; 8];
     match error_read.read_exact(&mut failure) {
-        Err(_) => Ok(Launched { pid, perf }), // closed by a successful exec
+        Err(_) => {
+            drop(prepared); // with our end of the log's pipe
+            log.start().map_err(|e| format!("cannot start a thread: {e}"))?;
+            Ok(Launched { pid, perf, log }) // closed by a successful exec
+        }
         Ok(()) => {
             // SAFETY: reaping our own child, which is exiting.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -66,18 +74,16 @@ struct Prepared {
     argv: Vec<CString>,
     env: Vec<CString>,
     cwd: Option<CString>,
-    log: File,
+    output: PipeWriter,
     null: File,
     cpus: Option<libc::cpu_set_t>,
     descriptor_limit: u64,
 }
 
 impl Prepared {
-    fn new(launch: &Launch, inherited: &Inherited) -> Result<Prepared, String> {
+    fn new(launch: &Launch, inherited: &Inherited, output: PipeWriter) -> Result<Prepared, String> {
         let first = launch.argv.first().filter(|word| !word.is_empty());
         let first = first.ok_or("launch.argv is empty: give the program and its arguments")?;
-        let log = File::options().create(true).append(true).open(&launch.log_file);
-        let log = log.map_err(|e| format!("cannot open launch.log_file `{}`: {e}", launch.log_file))?;
         let null = File::open("/dev/null").map_err(|e| format!("cannot open /dev/null: {e}"))?;
         let program = find_program(first, launch)?;
         let c_string = |text: &str| {
@@ -88,7 +94,7 @@ impl Prepared {
             argv: launch.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
             env: environment(launch)?,
             cwd: launch.cwd.as_deref().map(c_string).transpose()?,
-            log,
+            output,
             null,
             cpus: cpu_set(if launch.cpus.is_empty() { &inherited.cpus } else { &launch.cpus })?,
             descriptor_limit: inherited.descriptor_limit,
@@ -126,8 +132,8 @@ impl Prepared {
                 fail(error_write, STAGE_CWD);
             }
             libc::dup2(self.null.as_raw_fd(), 0);
-            libc::dup2(self.log.as_raw_fd(), 1);
-            libc::dup2(self.log.as_raw_fd(), 2);
+            libc::dup2(self.output.as_raw_fd(), 1);
+            libc::dup2(self.output.as_raw_fd(), 2);
             // The subject must not inherit descriptors that the probe holds without close-on-exec (since Linux 5.11).
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             libc::execve(self.program.as_ptr(), argv.as_ptr(), env.as_ptr());

@@ -14,6 +14,7 @@ use super::input::Input;
 use super::jvm::Jvms;
 use super::keeper::{self, Reaped};
 use super::launch::{Inherited, allowed_cpus, launch};
+use super::log::Log;
 use super::output::{Gone, Output};
 use super::process::Usage;
 use super::scrape::Scraper;
@@ -79,7 +80,7 @@ impl From<Gone> for End {
 }
 
 fn error(kind: &str, message: impl Into<String>) -> End {
-    End::Error(ErrorEvent { kind: kind.into(), message: message.into() })
+    End::Error(ErrorEvent::new(kind, message))
 }
 
 fn complain(message: &str) -> ExitCode {
@@ -152,6 +153,7 @@ fn check(spec: &ProbeSpec) -> Result<(), End> {
 /// The launched command.
 struct Subject {
     launch: Launch,
+    log: Log,
     pid: i32,
     ended: bool,
 }
@@ -231,7 +233,7 @@ impl<'s> Session<'s> {
         let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: now_ns() };
         self.output.emit(&event, self.signals)?;
         self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
-        self.subject = Some(Subject { launch: spec.clone(), pid: launched.pid, ended: false });
+        self.subject = Some(Subject { launch: spec.clone(), log: launched.log, pid: launched.pid, ended: false });
         Ok(())
     }
 
@@ -376,6 +378,7 @@ impl<'s> Session<'s> {
             }
             if let Some(subject) = self.subject.as_mut().filter(|subject| subject.pid == child.pid) {
                 subject.ended = true;
+                subject.log.save(); // what it said last is there to be read with the event
                 let event = exited(&subject.launch.name, &child, self.stopping_until_ns.is_some());
                 self.output.emit(&ProbeEvent::Exited(event), self.signals)?;
             }
@@ -394,12 +397,15 @@ impl<'s> Session<'s> {
     fn end(&mut self, killed: u32) -> Result<(), End> {
         self.sink.iter_mut().for_each(Sink::finish);
         self.sample()?;
+        let (log_bytes, log_dropped_bytes) = self.subject.as_ref().map(|subject| subject.log.finish()).unzip();
         let event = ProbeEvent::End {
             at_ns: now_ns(),
             killed,
             cpu_ns: process_cpu_ns(),
             samples: self.samples,
             samples_late: self.samples_late,
+            log_bytes,
+            log_dropped_bytes,
         };
         Ok(self.output.emit(&event, self.signals)?)
     }

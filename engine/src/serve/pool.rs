@@ -41,7 +41,7 @@ impl Rules {
     }
 }
 
-/// What happens to a task that the pool refuses, as the options of `serve` explain it.
+/// The fate of a task that the pool refuses, in the words of the options of `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
     /// Answer 503

@@ -117,7 +117,7 @@ fn describe(submitted: Submitted<u32>) -> String {
 
 // ------------------------------------------------------------------------------------------------ a model of the rules
 
-/// The rules at rest, as their documentation tells them.
+/// The rules at rest, as their documentation states them.
 struct Model {
     rules: Rules,
     now: Snapshot,

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from powerband.base.logs import printable
+
 ANSWER_BYTES_MAX = 64 << 20
 """More than a dump of ten thousand threads, or a histogram of a hundred thousand classes."""
 _SOCKET_WITHIN_S = 2.0
@@ -52,7 +54,7 @@ def parse_dump(text: str) -> dict[int, str]:
         number = rest.partition(" ")[0][:20]
         if end > 0 and number.isascii():
             with suppress(ValueError):
-                names[int(number, 0)] = head[1:end]
+                names[int(number, 0)] = printable(head[1:end])
     return names
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from powerband.base.hosts import http_url
+from powerband.base.logs import printable
 from powerband.model.load import Checks, Step
 from powerband.processes.engine_process import Pump
 
@@ -97,7 +98,8 @@ class Client:
             raise RequestFailedError(f"{step.name}: it was not answered within {self._timeout_s:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._connection.close()
-            raise RequestFailedError(f"{step.name}: {type(error).__name__}: {error}") from error
+            said = " ".join(printable(str(error)).split())[:300]
+            raise RequestFailedError(f"{step.name}: {type(error).__name__}: {said}") from error
         except BaseException:
             self._connection.close()
             raise

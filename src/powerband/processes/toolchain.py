@@ -23,6 +23,7 @@ from powerband.model.templates import placeholders
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.store import slug
 
+_LAYOUT = 2  # of what is kept: a folder for each attempt, and a link to the one that was done
 _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
 
 
@@ -62,10 +63,10 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
         raise _unwritable(error) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.is_symlink() and folder.is_dir():
+        if folder.is_dir():
             return
         try:
-            for left in folder.parent.glob(f"{folder.name}*/"):  # older versions built in the folder itself
+            for left in folder.parent.glob(f"{folder.name}.*/"):
                 shutil.rmtree(left, ignore_errors=True)
             attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
             if build({**given, "build": str(attempt)}):
@@ -86,7 +87,9 @@ def _unwritable(error: OSError) -> MeasurementError:
 
 
 def _build_folder(subject: Subject, jdk: Jdk | None) -> Path:
-    digest = hashlib.sha256(repr((subject.build, None if jdk is None else (str(jdk.home), jdk.version))).encode())
+    digest = hashlib.sha256(
+        repr((_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version))).encode()
+    )
     for path in _sources(Path(subject.folder)) if subject.folder else ():
         digest.update(f"{path}\0".encode())
         digest.update(path.read_bytes())

@@ -41,7 +41,7 @@ def test_a_request_ends_in_time_however_it_is_answered(kind: str, stop: StopRequ
         client.send(step)
     assert time.monotonic() - begun_s < WITHIN_S + SLACK_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 300 << 10
-    assert len(str(failed.value)) < 1000
+    assert len(str(failed.value)) < 400 and str(failed.value).isprintable()
 
 
 @pytest.mark.parametrize("kind", ["drip", "drip-body", "silent", "endless", "continue"])

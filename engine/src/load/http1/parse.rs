@@ -11,7 +11,7 @@ use crate::scan::has_token;
 /// A longer head is refused.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 128;
-/// What every head starts with.
+/// The start of every head.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
 /// Where one connection is within a response: 12 bytes, all that a connection waiting for an answer needs.
@@ -42,7 +42,7 @@ enum Place {
     Trailer,
 }
 
-/// What a response that came in part leaves behind: the start of its head, the state of the search in its body.
+/// The rest of a response that came in part: the start of its head, the state of the search in its body.
 #[derive(Debug, Default)]
 pub struct Partial {
     head: Vec<u8>,
@@ -60,7 +60,7 @@ impl Partial {
     }
 }
 
-/// What the parser must know of the request.
+/// The properties of a request that its response depends on.
 pub struct Expected {
     /// The request was a HEAD: no body follows whatever the head says.
     pub head: bool,

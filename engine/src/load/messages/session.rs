@@ -26,7 +26,7 @@ const REPLIES_BYTES_MAX: usize = 64 << 10;
 const LABELS_MAX: usize = 10_000;
 const LABEL_BYTES_MAX: usize = 256;
 
-/// What bytes from the server mean.
+/// The meaning of bytes from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The last step of joining is done.
@@ -46,28 +46,28 @@ pub enum Heard {
     Closed {
         code: Option<u16>,
     },
-    /// Joining has failed, with a status where one was told. Nothing follows.
+    /// Joining has failed, with the status that the server gave, if any. Nothing follows.
     Refused {
         outcome: Outcome,
         status: Option<u16>,
     },
-    /// The server broke the protocol and is told so. Nothing follows.
+    /// The server broke the protocol, and a close frame says so. Nothing follows.
     Violated,
 }
 
-/// What sessions work with; all connections of a thread share one.
+/// Buffers of the sessions; all connections of a thread share one.
 pub struct Desk {
     /// Frames to be written on the connection in hand.
     pub out: Vec<u8>,
-    /// What has been heard on it.
+    /// Everything heard on it.
     pub heard: Vec<Heard>,
     /// So much waits to be written already that pings are not answered: a peer that does not read needs no pongs.
     pub crowded: bool,
-    /// The highest count that answers told, by label.
+    /// The highest count in any answer, by label.
     pub tallies: BTreeMap<String, u64>,
     /// A message that is being made.
     scratch: Vec<u8>,
-    /// Of mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
+    /// Draws mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
     masks: SmallRng,
 }
 
@@ -128,7 +128,7 @@ impl Session {
         self.talk.silence_ns_max = 0;
     }
 
-    /// What bytes from the server mean, in their order, into `heard`; replies that they call for are written.
+    /// Appends the meaning of bytes from the server to `heard`; replies that they call for are written.
     pub fn hear(&mut self, plan: &MessagesPlan, bytes: &mut [u8], desk: &mut Desk) {
         let mut rest = bytes;
         if let Some(Joining::Opening { .. }) = self.talk.joining.as_deref() {

@@ -207,7 +207,7 @@ impl<P: Protocol> Worker<P> {
         if slot.state == State::Connecting {
             let generation = slot.generation;
             self.connected(index, flags);
-            // An edge tells only once: what came along with the connection is taken now.
+            // An edge is reported only once: what came along with the connection is taken now.
             let slot = &self.core.slots[index];
             if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
                 self.exchange(index, flags & !WRITABLE, buffer);
@@ -333,7 +333,7 @@ impl<P: Protocol> Worker<P> {
     /// Everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
     fn run_due(&mut self) {
-        // What is done here may read a clock that has passed the end of the window. What was due before that end is sent all
+        // The sends below may read a clock that has passed the end of the window. Requests due before that end are sent all
         // the same, in the next turn; only then is the rest called off.
         let draining = self.core.draining;
         let end_ns = self.core.edges.measure_end();

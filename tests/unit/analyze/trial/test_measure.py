@@ -164,6 +164,20 @@ def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
     assert codes(pressed) == {"memory_pressure", "io_pressure"} and pressed.valid
 
 
+@pytest.mark.parametrize(
+    ("bytes_each", "dropped", "said"),
+    [(90, 0, None), (2048, 0, "MiB, 2,048 bytes a request: "), (2048, 3 << 30, "(subject.log lacks 3")],
+)
+def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dropped: int, said: str | None) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    (summary,) = record_of(spec(), figures).engines
+    printed = {"log_bytes": bytes_each * sum(summary["total"]["outcomes"].values()), "log_dropped_bytes": dropped}
+    record = write_trial(directory, replace(record_of(spec(), figures), subject=printed), figures)
+    found = [problem for problem in measure(directory, record, experiment()).problems if problem.code == "much_logged"]
+    assert [said in problem.message for problem in found] == [True] * (said is not None)
+    assert not any(problem.fatal for problem in found)
+
+
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     refused = measured(tmp_path / "a", Figures(busy_cores=1.5))
     (problem,) = refused.problems

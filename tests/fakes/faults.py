@@ -1,0 +1,137 @@
+"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` tests, and
+the table of docs/reference/failures.md, which is made of them. And how such a process is found."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PHASES = ("launch", "warmup", "measure", "drain", "stop")
+CONTROL = "control plane"
+ROLES = ("subject", "engine", "probe", "keeper", CONTROL)
+LOST = "lost"
+MEASURED = "measured"
+WITHIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What SIGKILL of `victims` at once does to a trial in these phases. `outcomes`: what may be recorded, a failure's
+    code or MEASURED; LOST: there is no record."""
+
+    victims: tuple[str, ...]
+    phases: tuple[str, ...]
+    outcomes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return " and ".join(self.victims)
+
+
+def _faults() -> Iterator[Fault]:
+    loaded = ("warmup", "measure", "drain")
+    yield Fault(("subject",), ("launch",), ("died_before_ready",))
+    yield Fault(("subject",), ("warmup", "measure"), ("died",))
+    yield Fault(("subject",), ("drain",), ("died", MEASURED))
+    yield Fault(("subject",), ("stop",), (MEASURED,))
+    yield Fault(("engine",), loaded, ("engine_failed",))
+    yield Fault(("engine",), ("stop",), (MEASURED,))
+    for guards in (("probe",), ("keeper",), ("probe", "keeper"), ("subject", "probe"), ("subject", "keeper")):
+        yield Fault(guards, PHASES, ("probe_failed",))
+    yield Fault(("subject", "engine"), loaded, ("died", "engine_failed"))
+    yield Fault(("subject", "engine"), ("stop",), (MEASURED,))
+    for guard in ("probe", "keeper"):
+        yield Fault(("engine", guard), loaded, ("engine_failed", "probe_failed"))
+        yield Fault(("engine", guard), ("stop",), ("probe_failed",))
+    yield Fault((CONTROL,), PHASES, (LOST,))
+    for other in ("subject", "probe", "keeper"):
+        yield Fault((other, CONTROL), PHASES, (LOST,))
+    yield Fault(("engine", CONTROL), (*loaded, "stop"), (LOST,))
+
+
+FAULTS = tuple(_faults())
+CASES = tuple((fault, phase) for fault in FAULTS for phase in fault.phases)
+
+
+def pairs_left_out() -> set[tuple[str, str]]:
+    """Pairs of roles that no case kills."""
+    return {
+        pair
+        for pair in itertools.combinations(ROLES, 2)
+        if not any(set(fault.victims) == set(pair) for fault in FAULTS)
+    }
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def words_of(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def roles_of(control: int) -> dict[str, int]:
+    """The processes of a trial in flight by their roles, as far as they are there."""
+    found = {CONTROL: control}
+    for child in children_of(control):
+        words = words_of(child)
+        if "load" in words[1:2]:
+            found["engine"] = child
+        if "probe" in words[1:2]:
+            found["keeper"] = child
+            for probe in children_of(child)[:1]:
+                found["probe"] = probe
+                for subject in children_of(probe)[:1]:
+                    if words_of(subject)[1:2] != ["probe"]:  # forked, and not yet the subject's program
+                        found["subject"] = subject
+    return found
+
+
+def kill(control: int, victims: tuple[str, ...]) -> None:
+    """SIGKILL of all of them, as near to at once as can be, once all are there; the control plane last, since it ends
+    the others."""
+    deadline = time.monotonic() + WITHIN_S
+    while not set(victims) <= set(found := roles_of(control)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not all of {victims} are there: {found}")
+        time.sleep(0.001)
+    for victim in sorted(victims, key=lambda role: role == CONTROL):
+        try:
+            os.kill(found[victim], signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+HEADS = ("killed (`kill -9`)", "in phase", "the trial", "reported", "kept", "left behind")
+
+
+def table() -> list[tuple[str, ...]]:
+    """The rows of the table in docs/reference/failures.md."""
+    return [
+        (fault.name, "any" if fault.phases == PHASES else ", ".join(fault.phases), *_outcome(fault), "nothing")
+        for fault in FAULTS
+    ]
+
+
+def _outcome(fault: Fault) -> tuple[str, str, str]:
+    """What becomes of the trial, what is reported, and what is kept."""
+    if fault.outcomes == (LOST,):
+        return "did not happen", "the shell says `Killed`", "all finished trials; `powerband resume` repeats this one"
+    codes = " or ".join(f"`{code}`" for code in fault.outcomes if code != MEASURED)
+    if not codes:
+        return "counts", "nothing", "all trials"
+    if MEASURED in fault.outcomes:
+        return f"fails ({codes}), or counts if all had been answered", "with its reason", "all trials; the run goes on"
+    return f"fails ({codes})", "with its reason", "all trials; the run goes on"
