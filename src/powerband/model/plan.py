@@ -84,15 +84,7 @@ class TrialSpec:
     rate_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "block": self.block,
-            "attempt": self.attempt,
-            "setting": self.setting.as_dict(),
-            "seed": self.seed,
-            "stage": self.stage.value,
-            "rate_per_s": self.rate_per_s,
-        }
+        return {**vars(self), "setting": self.setting.as_dict(), "stage": self.stage.value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialSpec:
