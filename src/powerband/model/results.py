@@ -153,7 +153,7 @@ class TrialResult:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only, as in an analysis."""
-        data: dict[str, Any] = _plain(asdict(self))
+        data: dict[str, Any] = plain(asdict(self))
         return data
 
 
