@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from statistics import median
 
 import pytest
 
-from fakes.disturbance import disturbed_by, undisturbed
+from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.stand import CALM, MS, experiment, reference, short_load
 from powerband.model.experiment import Experiment, Measure, Objective
 from powerband.model.plan import Stage
@@ -38,7 +37,11 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
             objective=Objective(metric="capacity", subject_to=["p50 < 80ms", "errors < 1%"]),
         )
     )
-    analysis = undisturbed(lambda attempt: searched(made, tmp_path / str(attempt)), disturbance, SEARCHES)
+    analysis = undisturbed(
+        lambda attempt: searched(made, tmp_path / str(attempt)),
+        lambda analysis: run_disturbed_by(trial.metrics for trial in analysis.trials),
+        SEARCHES,
+    )
     (row,) = analysis.settings
     assert row.capacity is not None and analysis.answer.kind is AnswerKind.BEST, analysis.answer
     found = row.capacity.estimate
@@ -65,8 +68,3 @@ def searched(made: Experiment, folder: Path) -> Analysis:
         assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
     assert analyse_run(made, run) == analysis
     return analysis
-
-
-def disturbance(analysis: Analysis) -> str:
-    names = ("host_foreign_cores", "host_steal_share")
-    return disturbed_by({name: median(trial.metrics.get(name, 0.0) for trial in analysis.trials) for name in names})
