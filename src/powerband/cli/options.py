@@ -165,7 +165,7 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
+def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: str) -> None:
     """The answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a table."""
     if output == "json":
         from powerband.report.documents.json import render_json

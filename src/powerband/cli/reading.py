@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from powerband.base.errors import UsageError
+from powerband.base.errors import MeasurementError, UsageError
 from powerband.cli.answering import exit_code, revision_answers, show_comparison
-from powerband.cli.options import answer_format_option, print_analysis
+from powerband.cli.options import answer_format_option, print_analysis, progress
 from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ def report(directory: Path, output: str) -> int:
 
     run = RunDir.open(directory)
     analysis = analyse_run(load_experiment(run.experiment), run)
-    print_analysis(analysis, run, write_report(run, analysis), output)
+    page = None
+    try:
+        page = write_report(run, analysis)
+    except MeasurementError as error:  # a run on a read-only disk has an answer all the same
+        progress(f"no report.html: {error}")
+    print_analysis(analysis, run, page, output)
     return exit_code(analysis)
 
 
