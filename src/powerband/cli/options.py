@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from powerband.base.errors import UsageError
+from powerband.base.errors import MeasurementError, UsageError
 from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
@@ -163,6 +163,17 @@ def progress(text: str) -> None:
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def report_page(run: RunDir, analysis: Analysis) -> Path | None:
+    """Writes report.html. Where the disk refuses it, says so and returns None: the run has an answer all the same."""
+    from powerband.report.html.report import write_report
+
+    try:
+        return write_report(run, analysis)
+    except MeasurementError as error:
+        progress(f"no report.html: {error}")
+        return None
 
 
 def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: str) -> None:
