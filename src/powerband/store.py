@@ -36,6 +36,10 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files 
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
+NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What is raised on the way where a file is valid JSON, and not what this version writes."""
+
+
 class DamagedError(UsageError):
     """A file of a run is not as it was written: torn, empty, missing or altered."""
 
@@ -334,11 +338,15 @@ class RunDir:
         """The recorded trials that are not damaged, by number; and what is wrong with each trial that is damaged, or
         that lost its record though a later trial has one."""
         directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
-        numbers = [int(path.name) for path in directories if path.name.isdigit() and (path / "record.json").is_file()]
+        names = [path.name for path in directories if (path / "record.json").is_file()]
+        numbers = [int(name) for name in names if re.fullmatch("[0-9]{4,7}", name)]
         records, damage = [], {}
         for number in range(1, max(numbers, default=0) + 1):
             try:
-                records.append(self.trial(number).read_record())
+                record = self.trial(number).read_record()
+                if record.spec.number != number:
+                    raise DamagedError(f"{self.trial(number).record} is the record of trial {record.spec.number}")
+                records.append(record)
             except DamagedError as error:
                 damage[number] = str(error)
         return records, damage

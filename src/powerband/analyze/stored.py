@@ -21,7 +21,7 @@ def stored_analysis(text: str) -> Analysis:
     """Raises UsageError for what is no analysis, is damaged, or was written by another version."""
     try:
         data = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"it is damaged ({error})") from None
     if not isinstance(data, dict):
         raise UsageError("it is no analysis of a run")

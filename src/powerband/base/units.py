@@ -28,6 +28,7 @@ RATIO_SHOWN_MAX = 10.0
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
 _BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_DIGITS_MAX = 300  # of a size; more are infinite
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
     None: 1,
@@ -82,7 +83,7 @@ def parse_rate(value: Any) -> Any:
 def parse_bytes(value: Any) -> Any:
     """Converts `"512MiB"`, `"1.5GB"` or a plain number to bytes. Raises ValueError."""
     match = _BYTES.match(str(value))
-    if match is None:
+    if match is None or len(match[1]) > _DIGITS_MAX:
         raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
     return float(match[1]) * _BYTE_UNITS[match[2]]
 

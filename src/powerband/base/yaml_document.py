@@ -24,6 +24,7 @@ _FOLD_MARK = "\a"  # the reader's mark where it folded a line, which allows writ
 _NODES_MAX = 100_000  # limits a file of aliases of aliases, which could exhaust the memory
 _TEXT_MAX = 1 << 24  # characters of all its texts together, for the same reason
 _FILE_BYTES_MAX = 1 << 22
+_BRACKETS_MAX = 500
 _DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
 _INTEGER_MAX = 2**64 - 1  # the largest that the load engine takes
 # What the reader of YAML raises for some texts that are none, besides its own errors.
@@ -103,6 +104,8 @@ def read_file(path: Path) -> str:
 
 def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
     """The tree of a document. Raises ExperimentError if it is no YAML; adds a problem for each duplicate key."""
+    if _brackets_open(text) > _BRACKETS_MAX:
+        raise ExperimentError(f"{file} is nested too deeply")
     yaml = YAML(typ="rt", pure=True)
     try:
         root = yaml.compose(text)
@@ -163,6 +166,15 @@ def parse_scalar(text: str) -> Scalar:
 
 def join(parent: str, key: str) -> str:
     return f"{parent}.{key}" if parent else key
+
+
+def _brackets_open(text: str) -> int:
+    """The most brackets that are open at one place, whatever they belong to: the reader takes quadratic time."""
+    depth = most = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
 
 
 class _TreeConverter:

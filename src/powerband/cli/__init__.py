@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -34,6 +35,7 @@ _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
 4 the subject failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
 _SHOWN = 200  # characters of an error that no one expected
+_LONG_WORD = re.compile(r"(\S{100})\S{200,}(\S{50})")
 
 
 class _InOrder(click.Group):
@@ -97,14 +99,23 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return EXIT_OK
     except click.ClickException as error:
-        error.show()
+        said = StringIO()
+        error.show(said)
+        click.echo(_shown(said.getvalue()), err=True, nl=False)
         return error.exit_code
     except (Exception, KeyboardInterrupt) as error:
         sentence, code = _ending(error)
         _drop_output()
         with contextlib.suppress(OSError):
-            click.echo(f"powerband: {sentence}", err=True)
+            click.echo(f"powerband: {_shown(sentence)}", err=True)
         return code
+
+
+def _shown(text: str) -> str:
+    """Without the middle of a very long word, and without characters that a terminal obeys: messages name what stands
+    in files and options, whatever that is."""
+    plain = "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+    return _LONG_WORD.sub(r"\1...\2", plain)
 
 
 def _ending(error: BaseException) -> tuple[str, int]:

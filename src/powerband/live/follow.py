@@ -192,7 +192,7 @@ class RunFollower:
                 data = json.loads(line)
                 spec = TrialSpec.from_json(data)
                 total = data.get("planned_total")
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 known.damaged += 1
                 continue
             known.trials.setdefault(spec.number, _FollowedTrial(spec)).spec = spec

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.base.units import parse_quantity
@@ -28,26 +28,31 @@ from powerband.model.websocket import WebSocket
 NO_PATTERN = (re.error, OverflowError, RecursionError)  # what `re.compile` raises
 
 
-def _pattern(value: str | None) -> str | None:
+def _pattern(value: str) -> str:
     try:
-        re.compile(value or "")
+        re.compile(value)
     except NO_PATTERN as error:
         raise ValueError(f"{value!r} is no regular expression: {error}") from None
     return value
+
+
+def _page(value: str) -> str:
+    split_url(value)
+    return value
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+Page = Annotated[str, AfterValidator(_page)]
+MetricName = Annotated[str, AfterValidator(lambda value: metric_named(value).name)]
 
 
 class Ready(Frozen):
     """The readiness check of a server; exactly one of http, log, or tcp (the default)."""
 
     http: str | None = None  # path or URL that must return a status below 500
-    log: str | None = None  # regular expression searched in the server's log
+    log: Pattern | None = None  # regular expression searched in the server's log
     tcp: bool = True  # the port accepts a connection; for a no-load server: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
-
-    @field_validator("log")
-    @classmethod
-    def _is_pattern(cls, value: str | None) -> str | None:
-        return _pattern(value)
 
     @field_validator("http")
     @classmethod
@@ -125,32 +130,20 @@ class Subject(Frozen):
     cwd: str | None = None
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
-    metrics_url: str | None = None
-    visitor_url: str | None = None  # a page for a real browser, which prints its visits to its console
+    metrics_url: Page | None = None
+    visitor_url: Page | None = None  # a page for a real browser, which prints its visits to its console
     build: Argv | None = None  # run once, before the first trial
     folder: str | None = None  # the folder of its subject.yaml
     jdk: int | None = Field(default=None, ge=8, le=99)  # minimum version of the JDK that fills in {java}
     services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
     apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
     counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work
-    last_words: str | None = None  # regular expression of the log line whose name=number pairs are kept
-
-    @field_validator("last_words")
-    @classmethod
-    def _is_pattern(cls, value: str | None) -> str | None:
-        return _pattern(value)
+    last_words: Pattern | None = None  # regular expression of the log line whose name=number pairs are kept
 
     @field_validator("url")
     @classmethod
     def _is_url(cls, value: str) -> str:
         split_url(value, LOADABLE)
-        return value
-
-    @field_validator("metrics_url", "visitor_url")
-    @classmethod
-    def _is_page(cls, value: str | None) -> str | None:
-        if value is not None:
-            split_url(value)
         return value
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
@@ -210,6 +203,7 @@ class Constraint(Frozen):
         return parse_constraint(value) if isinstance(value, str) else value
 
 
+Constraints = Annotated[tuple[Constraint, ...], BeforeValidator(listed)]
 _CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
 
 
@@ -238,24 +232,16 @@ class Measure(Section):
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
     foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's CPUs; above it: invalid
-    steal_max: Share = (
-        STEAL_MAX  # CPU time that the hypervisor gives to other machines, as such a share; above it: invalid
-    )
+    steal_max: Share = STEAL_MAX  # CPU time that the hypervisor gives to other machines, likewise
     metrics: dict[str, str] = {}  # the server's own, by name: expressions over its metrics page
     series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
-    burst_ns: Ns = Field(
-        default=0, alias="burst"
-    )  # length of the first moments of the load, measured separately; 0: off
+    burst_ns: Ns = Field(default=0, alias="burst")  # first moments of the load, measured separately; 0: off
     rate_counter: bool = False  # also what a counter with windows of 3 s would print
     acknowledged: Acknowledged | None = None  # check of write visibility, after the load
     visitor: bool = False  # a real browser keeps the server's page for it open during the load
-    snapshots: bool = (
-        False  # snapshots of the live objects on the heaps of its JVMs, before and after the measured window
-    )
+    snapshots: bool = False  # live objects on the heaps of its JVMs, before and after the measured window
     bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
-    invariants: Annotated[
-        tuple[Constraint, ...], BeforeValidator(listed)
-    ] = ()  # conditions on each trial; a violation makes it invalid
+    invariants: Constraints = ()  # conditions on each trial; a violation makes it invalid
 
     @field_validator("metrics")
     @classmethod
@@ -303,9 +289,9 @@ class Design(Section):
 
 
 class Objective(Section):
-    metric: str = "goodput_per_s"
+    metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(listed)] = Field(default=(), alias="subject_to")
+    constraints: Constraints = Field(default=(), alias="subject_to")
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
 
@@ -313,11 +299,6 @@ class Objective(Section):
     def is_capacity(self) -> bool:
         """True if each setting's highest rate is searched for, instead of measuring all under one load."""
         return self.metric == "capacity_per_s"
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return metric_named(value).name
 
 
 class Pinning(Frozen):
@@ -352,7 +333,7 @@ class Claim(Frozen):
 class Published(Frozen):
     """Figures of a publication: a metric, in its own unit, by setting (`instances=1`, `core=20,max=100,queue=500`)."""
 
-    metric: str
+    metric: MetricName
     by: dict[str, float] = Field(min_length=1)
     note: str = ""
 
@@ -364,11 +345,6 @@ class Published(Frozen):
             return by
         unit = metric_named(info.data["metric"]).unit
         return {name: parse_quantity(value, unit) if isinstance(value, str) else value for name, value in by.items()}
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return metric_named(value).name
 
 
 def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:

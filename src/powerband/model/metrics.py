@@ -6,6 +6,7 @@ Objectives, claims, tables and plots name metrics by these names, exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from powerband.base.errors import did_you_mean
@@ -32,221 +33,119 @@ _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  #
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
 
-_WAITED = "share of the time in which some task of the host waited for"
-_NAMES = {"mean": "mean", "p50": "median", "p999": "p99.9", "max": "maximum"}
+# A metric a line: name | unit | source | help. Names in braces are several, each with its own word for `*`.
+_TABLE = """\
+goodput_per_s | per_s | load | requests answered rightly per second of the measured window; of a self-driven subject
+  what its counter grew by
+capacity_per_s | per_s | search | highest Poisson rate at which the constraints hold: searched for each setting, an
+  objective only
+achieved_rate_per_s | per_s | load | requests that ended per second, whatever their outcome
+offered_rate_per_s | per_s | load | requests scheduled per second
+error_rate | ratio | load | share of requests that did not end ok (dropped work included)
+run_error_rate | ratio | load | share of all requests since the start, warm-up included, that did not end ok; those
+  without an answer when the drain was over are among them
+dropped_rate | ratio | load | share of scheduled work that was never sent (in-flight bound)
+response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from intended to done, *
+service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from sent to done, *
+connect_time_ns_p99 | ns | load | time to connect, p99
+send_lag_ns_p99 | ns | load | from intended to sent, p99: the generator's own delay
+subject_cpu_cores | cores | probe | CPU seconds per second of the subject's process tree
+subject_cpu_share | ratio | probe | subject_cpu_cores as a share of the CPUs that the subject may use (those it is
+  pinned to, and no more than a cgroup quota allows)
+subject_cpu_ns_per_request | ns | probe | CPU of the subject per ended request
+subject_cpu_system_share | ratio | probe | kernel share of the subject's CPU
+gc_cpu_share | ratio | pools | share of the subject's CPUs that its garbage collector's threads used; absent where no
+  thread is known to collect
+thread_cpu_share_max | ratio | pools | CPU share of the subject's busiest thread, of all its pools
+rss_bytes_max | bytes | probe | largest resident set of the tree in the window
+pss_bytes_max | bytes | probe | largest proportional set size in the window
+threads_max | count | probe | most threads alive at once in the window
+threads_mean | count | probe | mean threads alive in the window
+threads_started_per_s | per_s | probe | threads created per second
+context_switches_per_s | per_s | probe | context switches of the tree per second, exited threads included
+context_switches_per_request | per_request | probe | context switches per ended request
+involuntary_switch_share | ratio | probe | share of involuntary switches
+run_wait_cores | cores | probe | thread-seconds per second spent runnable but waiting for a CPU
+descriptors_max | count | probe | most open descriptors
+page_faults_per_s | per_s | probe | minor and major faults per second
+accept_overflows | count | probe | connections refused by a full accept queue in the window (host counter)
+services_cpu_cores | cores | probe | CPU seconds per second of what was started beside the subject (a database, a link
+  in user space)
+link_dropped | count | link | packets that the link dropped, since its start: its queue was full
+link_missed | count | link | packets that a link in user space was too slow for, since its start
+link_late_ns_p99 | ns | link | how much later than planned a link in user space let packets go, p99
+engine_cpu_cores | cores | load | CPU seconds per second of all engine processes
+engine_cpu_share_max | ratio | load | CPU share of the busiest engine thread
+engine_run_wait_cores | cores | probe | thread-seconds per second that engine threads waited for a CPU
+engine_run_wait_ns_mean | ns | probe | mean wait of an engine thread for a CPU, each time it was to run
+engine_cpu_ns_per_request | ns | load | CPU of the engine per ended request
+host_steal_share | ratio | probe | share of the CPUs' time stolen by the hypervisor
+host_foreign_cores | cores | probe | CPU used on the trial's CPUs by programs that are not part of it
+host_busy_share | ratio | probe | share of the time of the trial's CPUs in use
+psi_cpu_share | ratio | probe | share of the time in which some task of the host waited for a CPU (PSI)
+psi_memory_share | ratio | probe | share of the time in which some task of the host waited for memory (PSI)
+psi_io_share | ratio | probe | share of the time in which some task of the host waited for a disk (PSI)
+users_mean | count | users | mean users present (closed model)
+in_flight_mean | count | users | mean requests in flight, sampled
+littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed model)
+join_time_ns_mean | ns | users | from a WebSocket user's intended start to joined, mean; of all joins of the run
+join_time_ns_{p50,p99,max} | ns | users | the same, *
+join_error_rate | ratio | users | share of all joins since the start that failed; those under way at the end are in
+  neither
+joined_users | count | users | mean users that hold a WebSocket, sampled over the window
+drops | count | users | how often a user who had joined lost the connection, since the start
+drop_rate | ratio | users | drops as a share of all joins that were complete
+rejoins | count | users | joins of users who had joined before (load.websocket.rejoin_after)
+delivery_time_ns_mean | ns | users | from the writing of a message to its arrival at a subscriber, mean; of messages
+  sent within the window
+delivery_time_ns_{p50,p99,max} | ns | users | the same, *
+delivered_share | ratio | users | deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)
+tally_missing | count | users | messages sent since the start less those that the server's workers counted
+  (load.websocket.tally)
+ready_s | s | trial | from launch to ready
+finish_s | s | trial | from the start of the load to its last answer (users with a set number of requests)
+rate_counter_window_per_s_mean | per_s | rate_counter | mean rate of windows of 3 s since the first answer
+rate_counter_window_per_s_sd | per_s | rate_counter | standard deviation of those windows, within one trial
+rate_counter_per_s_last | per_s | rate_counter | mean rate since the first answer, warm-up included
+bar_rate_per_s_min | per_s | bars | lowest mean rate of a bar of the measured window (measure.bars)
+bar_rate_per_s_max | per_s | bars | highest mean rate of a bar of the measured window (measure.bars)
+visits | count | visits | visits of a real browser's page within the window (measure.visitor)
+visits_failed | count | visits | those of them that got no answer
+visit_time_ns_p50 | ns | visits | how long they took, as the page saw it, median
+visit_time_ns_{p90,max} | ns | visits | the same, *
+acknowledge_ns_p50 | ns | acknowledged | from a write to its acknowledgement, median (measure.acknowledged)
+visible_delay_ns_p50 | ns | acknowledged | from an acknowledgement to the first read that saw all of the write, median
+visible_delay_ns_{p90,max} | ns | acknowledged | the same, *
+missing_at_acknowledgement_mean | count | acknowledged | of a write, what the first read after its acknowledgement
+  missed
+missing_at_acknowledgement_max | count | acknowledged | the same, the most of any write
+burst_goodput_per_s | per_s | burst | requests answered rightly per second in the first moments (measure.burst)
+burst_error_rate | ratio | burst | share of the requests that ended in the first moments and did not end ok
+burst_accept_overflows | count | burst | connections that found the accept queue full in the first moments (host
+  counter)
+burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | from intended to done, in the first moments, *
+jvm_heap_used_bytes_max | bytes | jvm | most heap in use, as the JVM last told (some tell after collections only)
+jvm_heap_used_bytes_mean | bytes | jvm | mean heap in use, as the JVM last told
+jvm_heap_committed_bytes_max | bytes | jvm | largest heap taken from the system
+jvm_gc_share | ratio | jvm | share of the window that collections took
+jvm_gc_per_s | per_s | jvm | collections per second
+jvm_safepoint_share | ratio | jvm | share of the window in which all Java threads were stopped
+jvm_threads_live_max | count | jvm | most live Java threads at once
+jvm_threads_started_per_s | per_s | jvm | Java threads started per second
+jvm_live_bytes | bytes | heap | what lives on the heap right after the window (measure.snapshots)
+jvm_live_growth_bytes | bytes | heap | the same, less what lived right before the window
+bench_cpu_cores | cores | trial | CPU seconds per second of the bench itself: control plane and probes, engine apart
+"""
+_WORDS = {"p50": "median", "p999": "p99.9", "max": "maximum"}
 
 
-def _quantiles(what: str, source: str, label: str, *keys: str) -> list[Metric]:
-    keys = keys or ("mean", "p50", "p90", "p95", "p99", "p999", "max")
-    return [Metric(f"{what}_ns_{key}", "ns", source, f"{label}, {_NAMES.get(key, key)}") for key in keys]
+def _metrics() -> Iterator[Metric]:
+    for row in _TABLE.replace("\n  ", " ").splitlines():
+        name, unit, source, meaning = row.split(" | ", 3)
+        stem, _, keys = name.partition("{")
+        for key in keys.rstrip("}").split(","):
+            yield Metric(stem + key, unit, source, meaning.replace("*", _WORDS.get(key, key)))
 
-
-_ALL = [
-    Metric(
-        "goodput_per_s",
-        "per_s",
-        "load",
-        "requests answered rightly per second of the measured window; of a self-driven subject what its counter grew "
-        "by",
-    ),
-    Metric(
-        "capacity_per_s",
-        "per_s",
-        "search",
-        "highest Poisson rate at which the constraints hold: searched for each setting, an objective only",
-    ),
-    Metric("achieved_rate_per_s", "per_s", "load", "requests that ended per second, whatever their outcome"),
-    Metric("offered_rate_per_s", "per_s", "load", "requests scheduled per second"),
-    Metric("error_rate", "ratio", "load", "share of requests that did not end ok (dropped work included)"),
-    Metric(
-        "run_error_rate",
-        "ratio",
-        "load",
-        "share of all requests since the start, warm-up included, that did not end ok; those without an answer when "
-        "the drain was over are among them",
-    ),
-    Metric("dropped_rate", "ratio", "load", "share of scheduled work that was never sent (in-flight bound)"),
-    *_quantiles("response_time", "load", "from intended to done"),
-    *_quantiles("service_time", "load", "from sent to done"),
-    Metric("connect_time_ns_p99", "ns", "load", "time to connect, p99"),
-    Metric("send_lag_ns_p99", "ns", "load", "from intended to sent, p99: the generator's own delay"),
-    Metric("subject_cpu_cores", "cores", "probe", "CPU seconds per second of the subject's process tree"),
-    Metric(
-        "subject_cpu_share",
-        "ratio",
-        "probe",
-        "subject_cpu_cores as a share of the CPUs that the subject may use (those it is pinned to, and no more than a "
-        "cgroup quota allows)",
-    ),
-    Metric("subject_cpu_ns_per_request", "ns", "probe", "CPU of the subject per ended request"),
-    Metric("subject_cpu_system_share", "ratio", "probe", "kernel share of the subject's CPU"),
-    Metric(
-        "gc_cpu_share",
-        "ratio",
-        "pools",
-        "share of the subject's CPUs that its garbage collector's threads used; absent where no thread is known to "
-        "collect",
-    ),
-    Metric("thread_cpu_share_max", "ratio", "pools", "CPU share of the subject's busiest thread, of all its pools"),
-    Metric("rss_bytes_max", "bytes", "probe", "largest resident set of the tree in the window"),
-    Metric("pss_bytes_max", "bytes", "probe", "largest proportional set size in the window"),
-    Metric("threads_max", "count", "probe", "most threads alive at once in the window"),
-    Metric("threads_mean", "count", "probe", "mean threads alive in the window"),
-    Metric("threads_started_per_s", "per_s", "probe", "threads created per second"),
-    Metric(
-        "context_switches_per_s",
-        "per_s",
-        "probe",
-        "context switches of the tree per second, exited threads included",
-    ),
-    Metric("context_switches_per_request", "per_request", "probe", "context switches per ended request"),
-    Metric("involuntary_switch_share", "ratio", "probe", "share of involuntary switches"),
-    Metric("run_wait_cores", "cores", "probe", "thread-seconds per second spent runnable but waiting for a CPU"),
-    Metric("descriptors_max", "count", "probe", "most open descriptors"),
-    Metric("page_faults_per_s", "per_s", "probe", "minor and major faults per second"),
-    Metric(
-        "accept_overflows",
-        "count",
-        "probe",
-        "connections refused by a full accept queue in the window (host counter)",
-    ),
-    Metric(
-        "services_cpu_cores",
-        "cores",
-        "probe",
-        "CPU seconds per second of what was started beside the subject (a database, a link in user space)",
-    ),
-    Metric("link_dropped", "count", "link", "packets that the link dropped, since its start: its queue was full"),
-    Metric("link_missed", "count", "link", "packets that a link in user space was too slow for, since its start"),
-    Metric("link_late_ns_p99", "ns", "link", "how much later than planned a link in user space let packets go, p99"),
-    Metric("engine_cpu_cores", "cores", "load", "CPU seconds per second of all engine processes"),
-    Metric("engine_cpu_share_max", "ratio", "load", "CPU share of the busiest engine thread"),
-    Metric("engine_run_wait_cores", "cores", "probe", "thread-seconds per second that engine threads waited for a CPU"),
-    Metric(
-        "engine_run_wait_ns_mean", "ns", "probe", "mean wait of an engine thread for a CPU, each time it was to run"
-    ),
-    Metric("engine_cpu_ns_per_request", "ns", "load", "CPU of the engine per ended request"),
-    Metric("host_steal_share", "ratio", "probe", "share of the CPUs' time stolen by the hypervisor"),
-    Metric("host_foreign_cores", "cores", "probe", "CPU used on the trial's CPUs by programs that are not part of it"),
-    Metric("host_busy_share", "ratio", "probe", "share of the time of the trial's CPUs in use"),
-    *(
-        Metric(f"psi_{kind}_share", "ratio", "probe", f"{_WAITED} {what} (PSI)")
-        for kind, what in (("cpu", "a CPU"), ("memory", "memory"), ("io", "a disk"))
-    ),
-    Metric("users_mean", "count", "users", "mean users present (closed model)"),
-    Metric("in_flight_mean", "count", "users", "mean requests in flight, sampled"),
-    Metric("littles_law_deviation", "ratio", "users", "|N - X (R + Z)| / N, the window's edges counted (closed model)"),
-    Metric(
-        "join_time_ns_mean",
-        "ns",
-        "users",
-        "from a WebSocket user's intended start to joined, mean; of all joins of the run",
-    ),
-    *_quantiles("join_time", "users", "the same", "p50", "p99", "max"),
-    Metric(
-        "join_error_rate",
-        "ratio",
-        "users",
-        "share of all joins since the start that failed; those under way at the end are in neither",
-    ),
-    Metric("joined_users", "count", "users", "mean users that hold a WebSocket, sampled over the window"),
-    Metric("drops", "count", "users", "how often a user who had joined lost the connection, since the start"),
-    Metric("drop_rate", "ratio", "users", "drops as a share of all joins that were complete"),
-    Metric("rejoins", "count", "users", "joins of users who had joined before (load.websocket.rejoin_after)"),
-    Metric(
-        "delivery_time_ns_mean",
-        "ns",
-        "users",
-        "from the writing of a message to its arrival at a subscriber, mean; of messages sent within the window",
-    ),
-    *_quantiles("delivery_time", "users", "the same", "p50", "p99", "max"),
-    Metric(
-        "delivered_share",
-        "ratio",
-        "users",
-        "deliveries as a share of stamped messages x joined users (load.websocket.stamp_after)",
-    ),
-    Metric(
-        "tally_missing",
-        "count",
-        "users",
-        "messages sent since the start less those that the server's workers counted (load.websocket.tally)",
-    ),
-    Metric("ready_s", "s", "trial", "from launch to ready"),
-    Metric(
-        "finish_s",
-        "s",
-        "trial",
-        "from the start of the load to its last answer (users with a set number of requests)",
-    ),
-    Metric(
-        "rate_counter_window_per_s_mean", "per_s", "rate_counter", "mean rate of windows of 3 s since the first answer"
-    ),
-    Metric(
-        "rate_counter_window_per_s_sd", "per_s", "rate_counter", "standard deviation of those windows, within one trial"
-    ),
-    Metric("rate_counter_per_s_last", "per_s", "rate_counter", "mean rate since the first answer, warm-up included"),
-    Metric("bar_rate_per_s_min", "per_s", "bars", "lowest mean rate of a bar of the measured window (measure.bars)"),
-    Metric("bar_rate_per_s_max", "per_s", "bars", "highest mean rate of a bar of the measured window (measure.bars)"),
-    Metric("visits", "count", "visits", "visits of a real browser's page within the window (measure.visitor)"),
-    Metric("visits_failed", "count", "visits", "those of them that got no answer"),
-    Metric("visit_time_ns_p50", "ns", "visits", "how long they took, as the page saw it, median"),
-    *_quantiles("visit_time", "visits", "the same", "p90", "max"),
-    Metric(
-        "acknowledge_ns_p50", "ns", "acknowledged", "from a write to its acknowledgement, median (measure.acknowledged)"
-    ),
-    Metric(
-        "visible_delay_ns_p50",
-        "ns",
-        "acknowledged",
-        "from an acknowledgement to the first read that saw all of the write, median",
-    ),
-    *_quantiles("visible_delay", "acknowledged", "the same", "p90", "max"),
-    Metric(
-        "missing_at_acknowledgement_mean",
-        "count",
-        "acknowledged",
-        "of a write, what the first read after its acknowledgement missed",
-    ),
-    Metric("missing_at_acknowledgement_max", "count", "acknowledged", "the same, the most of any write"),
-    Metric(
-        "burst_goodput_per_s",
-        "per_s",
-        "burst",
-        "requests answered rightly per second in the first moments (measure.burst)",
-    ),
-    Metric(
-        "burst_error_rate", "ratio", "burst", "share of the requests that ended in the first moments and did not end ok"
-    ),
-    Metric(
-        "burst_accept_overflows",
-        "count",
-        "burst",
-        "connections that found the accept queue full in the first moments (host counter)",
-    ),
-    *_quantiles("burst_response_time", "burst", "from intended to done, in the first moments"),
-    Metric(
-        "jvm_heap_used_bytes_max",
-        "bytes",
-        "jvm",
-        "most heap in use, as the JVM last told (some tell after collections only)",
-    ),
-    Metric("jvm_heap_used_bytes_mean", "bytes", "jvm", "mean heap in use, as the JVM last told"),
-    Metric("jvm_heap_committed_bytes_max", "bytes", "jvm", "largest heap taken from the system"),
-    Metric("jvm_gc_share", "ratio", "jvm", "share of the window that collections took"),
-    Metric("jvm_gc_per_s", "per_s", "jvm", "collections per second"),
-    Metric("jvm_safepoint_share", "ratio", "jvm", "share of the window in which all Java threads were stopped"),
-    Metric("jvm_threads_live_max", "count", "jvm", "most live Java threads at once"),
-    Metric("jvm_threads_started_per_s", "per_s", "jvm", "Java threads started per second"),
-    Metric("jvm_live_bytes", "bytes", "heap", "what lives on the heap right after the window (measure.snapshots)"),
-    Metric("jvm_live_growth_bytes", "bytes", "heap", "the same, less what lived right before the window"),
-    Metric(
-        "bench_cpu_cores",
-        "cores",
-        "trial",
-        "CPU seconds per second of the bench itself: control plane and probes, engine apart",
-    ),
-]
 
 # Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
 OWN = "app_"
@@ -263,7 +162,7 @@ class _Registry(dict[str, Metric]):
         return Metric(name, unit, "own", "the subject's own, as the experiment defines it")
 
 
-METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _ALL})
+METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _metrics()})
 
 # Short names that people write in objectives and claims.
 ALIASES: dict[str, str] = {

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -153,7 +153,7 @@ class TrialResult:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only, as in an analysis."""
-        data: dict[str, Any] = _plain(asdict(self))
+        data: dict[str, Any] = plain(asdict(self))
         return data
 
 
@@ -284,9 +284,7 @@ class SettingResult:
     feasible: bool
     infeasible_because: tuple[str, ...] = ()
     uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or violate
-    bottleneck: Bottleneck | None = (
-        None  # the most frequent one among its valid trials, with the evidence of the median trial
-    )
+    bottleneck: Bottleneck | None = None  # the most frequent one of its valid trials, with the median one's evidence
     capacity: Capacity | None = None  # if the objective is capacity
 
 
@@ -385,8 +383,8 @@ class Analysis:
     answer: Answer
     settings: tuple[SettingResult, ...]  # in plan order
     trials: tuple[TrialResult, ...]
-    warnings: tuple[str, ...] = field(default=())
-    claims: tuple[ClaimResult, ...] = field(default=())  # in the experiment's order
+    warnings: tuple[str, ...] = ()
+    claims: tuple[ClaimResult, ...] = ()  # in the experiment's order
     race: Race | None = None
     exploration: Exploration | None = None
     rules: tuple[RuleVerdict, ...] = ()  # empty if no factor counts threads
@@ -397,16 +395,16 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id."""
-        data: dict[str, Any] = _plain(asdict(self))
-        return {"format": FORMAT, **data}
+        return {"format": FORMAT, **plain(asdict(self))}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The fields of a result as plain JSON types; a setting appears as {factor: level} with its id."""
     if isinstance(value, Mapping):
         if set(value) == {"levels"}:
             setting = Setting(tuple((name, level) for name, level in value["levels"]))
             return {"id": setting.id, "levels": setting.as_dict()}
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -69,6 +69,7 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
             for left in folder.parent.glob(f"{folder.name}.*/"):
                 shutil.rmtree(left, ignore_errors=True)
             attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+            attempt.chmod(0o755)  # a subject may go on as another user
             if build({**given, "build": str(attempt)}):
                 os.sync()  # after a power cut, there is a whole build or none
                 folder.unlink(missing_ok=True)

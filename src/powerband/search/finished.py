@@ -17,10 +17,9 @@ from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.model.results import DAMAGED, Problem, TrialResult
-from powerband.store import DamagedError, RunDir, disk_error, write_atomically
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, disk_error, write_atomically
 
 _SAID_MAX = 5
-_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
             results[number] = measure(run.trial(number), record, experiment)
         except DamagedError as error:
             lost[number] = str(error)
-        except _ODD as error:
+        except NOT_AS_WRITTEN as error:
             lost[number] = f"its files are damaged, or another version wrote them ({type(error).__name__}: {error})"
     results |= {number: _invalid(specs[number], why) for number, why in lost.items() if number in specs}
     return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), _seen(run, lost))

@@ -133,7 +133,7 @@ class RacePlanner:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""
         table = ResponseTable(self._experiment, self._settings, self._results)
         compliance = compliance_of(self._experiment, table)
-        contest = hold_contest(self._experiment, table, scale_of(self._experiment, table), compliance, self._departures)
+        contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
         self._contest = contest
         if contest.leader is None:
             # Settings that certainly violate the SLO are paused; all others continue until one is allowed.

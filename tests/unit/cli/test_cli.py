@@ -185,3 +185,10 @@ def test_output_that_goes_nowhere(output: str, code: int, said: str) -> None:
     )
     assert (done.returncode, done.stderr.count("\n")) == (code, 1 if said else 0)
     assert said in done.stderr
+
+
+def test_what_stands_in_an_option_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["check", "\x1b]0;title\x07" + "x" * 5000]) == 2
+    assert invoke(["plan", "quickstart", "--seed", "x" * 5000 + "\x1b[2J"]) == 2
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\x07" not in said and "x...x" in said and len(said) < 1500

@@ -75,3 +75,13 @@ def test_many_mistakes_are_counted_and_the_first_shown(tmp_path: Path, capsys: p
     assert invoke(["check", str(file)]) == 3
     said = capsys.readouterr().err
     assert "80 errors" in said and "wrong49" in said and "wrong50" not in said and "... and 30 more" in said
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 5000, "]" * 9000 + "'" + "[" * 9000, "- " * 3000 + "a"])
+def test_what_is_nested_too_deeply_is_refused_at_once(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text(text)
+    assert invoke(["check", str(file)]) == 3
+    assert "deep.yaml is nested too deeply" in capsys.readouterr().err

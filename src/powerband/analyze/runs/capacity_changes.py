@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
-from powerband.analyze.stats.edge import difference_quantiles
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Capacity, Estimate, Verdict
+from powerband.model.results import Analysis, Capacity, Verdict
 
 
 def compare_capacities(
@@ -55,16 +55,9 @@ def capacity_change(of: Setting, first: Search, second: Search, names: Sequence[
             if capacity is None or capacity.estimate is None
         ]
         return Change(of, before, after, None, _without_estimates(first, second, found), None, "; ".join(notes))
-    tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
-    middle, low, high, low_tost, high_tost = difference_quantiles(second.edge, first.edge, tails)
-    ratio = Estimate(math.exp(middle), math.exp(low), math.exp(high), 1 - error, min(before.n, after.n))
-    allowed = math.log1p(first.objective.margin)
-    if max(-low_tost, high_tost) <= allowed:
-        verdict = Verdict.EQUIVALENT
-    elif high < 0:
-        verdict = Verdict.WORSE
-    else:
-        verdict = Verdict.BETTER if low > 0 else Verdict.INCONCLUSIVE
+    gap = gap_between(second, first, error)
+    ratio = gap.ratio(1 - error, min(before.n, after.n))
+    verdict = gap.verdict(math.log1p(first.objective.margin))
     smallest = smallest_difference(ratio, before, first.objective.metric, log=True)
     return Change(of, before, after, ratio, verdict, smallest)
 

@@ -6,14 +6,14 @@ verdict on the whole and the sentence that states it; no statistics, no I/O."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from powerband.base.units import signed_percent
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import Estimate, Verdict
+from powerband.model.results import Estimate, Verdict, plain
 
 _NAMED_MOST = 4
 
@@ -116,20 +116,9 @@ class RunComparison:
             "direction": self.direction,
             "confidence": self.confidence,
             "margin": self.margin,
-            "settings": [
-                {
-                    "setting": _setting(change.setting),
-                    "first": _estimate(change.first),
-                    "second": _estimate(change.second),
-                    "ratio": _estimate(change.ratio),
-                    "verdict": change.verdict.value,
-                    "smallest_difference": change.smallest_difference,
-                    "because": change.because,
-                }
-                for change in self.changes
-            ],
-            "only_first": [_setting(setting) for setting in self.only_first],
-            "only_second": [_setting(setting) for setting in self.only_second],
+            "settings": [plain(asdict(change)) for change in self.changes],
+            "only_first": [plain(asdict(setting)) for setting in self.only_first],
+            "only_second": [plain(asdict(setting)) for setting in self.only_second],
             "warnings": list(self.warnings),
         }
 
@@ -158,11 +147,3 @@ def smallest_difference(ratio: Estimate | None, first: Estimate | None, objectiv
         return math.sqrt(ratio.high / ratio.low) - 1
     base = abs(first.value) if METRICS[objective].unit == "ratio" else 1.0
     return (ratio.high - ratio.low) / 2 * base
-
-
-def _setting(setting: Setting) -> dict[str, Any]:
-    return {"id": setting.id, "levels": setting.as_dict()}
-
-
-def _estimate(estimate: Estimate | None) -> Mapping[str, Any] | None:
-    return None if estimate is None else dict(vars(estimate))

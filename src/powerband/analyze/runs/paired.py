@@ -1,8 +1,8 @@
 """One setting against another, measured in the same blocks: what a contest of two says, as a `Change`.
 
 In: the trials of a run, the two settings. Out: the second towards the first: a ratio paired within blocks, a verdict,
-or why there is none. Which pairs are compared, and at what confidence, is for those who ask (`revisions.py`,
-`one_at_a_time.py`).
+or why there is none; and what each change of one factor costs, towards the baseline. Which other pairs are compared is
+for those who ask (`revisions.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from powerband.analyze.runs.changes import Change, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
-from powerband.analyze.stats.intervals import estimate, exp
+from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.trial.faults import unmeasured_pair
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage
-from powerband.model.results import Estimate, Race, TrialResult, Verdict
+from powerband.model.plan import Level, Setting, Stage
+from powerband.model.results import ChangeCost, Race, TrialResult, Verdict
 
 _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 
@@ -53,7 +53,7 @@ def pair_change(
         searches = [search_of(experiment, setting, mine) for setting in pair]
         return capacity_change(of, searches[0], searches[1], list(names), 1 - experiment.objective.confidence)
     table = ResponseTable(experiment, pair, mine)
-    scale = scale_of(experiment, table)
+    scale = scale_of(table)
     first, second = (
         estimate(values, confidence, log=scale.log) if values else None
         for values in ([trial.metrics[table.metric] for trial in table.valid(setting)] for setting in pair)
@@ -67,7 +67,10 @@ def pair_change(
         missed = (*compliance[pair[0]].missed, *compliance[pair[1]].missed)
         because = f"neither meets the constraints ({'; '.join(dict.fromkeys(missed))})"
         return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
-    ratio = _ratio(contest, pair, first.value)
+    other = pair[1] if contest.leader == pair[0] else pair[0]
+    towards_new = contest.sign * (1 if other == pair[1] else -1)
+    difference, half, n = towards_new * contest.difference[other], contest.half[other], contest.shared[other]
+    ratio = scale.ratio(difference, half, first.value, contest.confidence, n)
     verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     return Change(of, first, second, ratio, verdict, smallest, because)
@@ -79,26 +82,6 @@ def _unmeasured(
     tried = [[t for t in trials if t.setting == setting and t.status != "interrupted"] for setting in pair]
     states = ["could not be measured" if some else "was not tried" for some in tried]
     return unmeasured_pair(tried, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
-
-
-def _ratio(contest: Contest, pair: Sequence[Setting], base: float) -> Estimate | None:
-    """The second / the first with its interval; the contest's figures are of its other setting less its leader."""
-    other = pair[1] if contest.leader == pair[0] else pair[0]
-    if not contest.scale.log and base == 0:
-        return None
-    towards_new = contest.sign * (1 if other == pair[1] else -1)
-    difference, half = towards_new * contest.difference[other], contest.half[other]
-
-    def ratio(value: float) -> float:
-        return exp(value) if contest.scale.log else 1 + value / base
-
-    n = contest.shared[other]
-    if math.isnan(difference):
-        return None
-    if math.isnan(half):
-        return Estimate(ratio(difference), None, None, contest.confidence, n)
-    low, high = sorted((ratio(difference - half), ratio(difference + half)))
-    return Estimate(ratio(difference), low, high, contest.confidence, n)
 
 
 def _verdict(
@@ -118,3 +101,36 @@ def _verdict(
         what = "; ".join(compliance[unsure].open)
         return Verdict.INCONCLUSIVE, f"whether {names[unsure]} meets the constraints is not certain ({what})"
     return verdict, ""
+
+
+def costs_of_changes(
+    experiment: Experiment, trials: Sequence[TrialResult], race: Race | None = None
+) -> tuple[ChangeCost, ...]:
+    """Every changed setting towards the baseline, the dearest first, with intervals that hold for all of them together.
+    Empty unless the design says one-at-a-time; changes that could not be compared come last."""
+    if experiment.design.vary != "one-at-a-time":
+        return ()
+    base, *changed = experiment.settings()
+    judged = at_confidence_for_all(experiment, len(changed))
+    compared = compared_trials(experiment, trials, race)
+    costs = [_cost(judged, base, setting, compared, experiment.objective.confidence) for setting in changed]
+    dearest = 1.0 if experiment.objective.direction == "maximise" else -1.0
+    return tuple(sorted(costs, key=lambda cost: (cost.ratio is None, dearest * cost.ratio.value if cost.ratio else 0)))
+
+
+def _cost(
+    experiment: Experiment, base: Setting, setting: Setting, trials: Sequence[TrialResult], confidence: float
+) -> ChangeCost:
+    factor, level, before = _changed(base, setting)
+    names = ("the baseline", setting.id)
+    found = pair_change(experiment, setting, (base, setting), names, trials=trials, confidence=confidence)
+    return ChangeCost(setting, factor, level, before, found.ratio, found.verdict, found.because)
+
+
+def _changed(base: Setting, setting: Setting) -> tuple[str, Level, Level]:
+    """The factor in which they differ, its level here, and in the baseline."""
+    return next(
+        (name, level, before)
+        for (name, level), (_, before) in zip(setting.levels, base.levels, strict=True)
+        if type(level) is not type(before) or level != before
+    )

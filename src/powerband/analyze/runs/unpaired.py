@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
-from powerband.analyze.stats.intervals import estimate, exp, on_log_scale
+from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import unmeasured_pair
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
@@ -24,7 +24,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, Estimate, SettingResult, Verdict
+from powerband.model.results import Analysis, SettingResult, Verdict
 
 
 def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
@@ -43,15 +43,14 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
     tried = [setting for setting in rows[0] if all(_tried(run, setting) for run in (first, second))]
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
-    log = on_log_scale(everything, METRICS[first.objective].unit)
-    scale = _Scale(log, each)
+    scale = Scale.of(everything, METRICS[first.objective].unit)
     return RunComparison(
         objective=first.objective,
         direction=first.direction,
         confidence=first.confidence,
         margin=first.margin,
         changes=tuple(
-            _allowed(_change(setting, values[0][setting], values[1][setting], first, scale), rows)
+            _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows)
             if setting in common
             else _fails(setting, (first, second), values)
             for setting in dict.fromkeys((*tried, *common))
@@ -104,12 +103,8 @@ def _tried(analysis: Analysis, setting: Setting) -> bool:
 
 def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:
     """Tried in both, measured in one at most. Who fails by itself where it served in the other run has changed."""
-    estimates = [
-        estimate(run[setting], runs[0].confidence, log=on_log_scale(run[setting], METRICS[runs[0].objective].unit))
-        if setting in run
-        else None
-        for run in values
-    ]
+    metric, confidence = runs[0].objective, runs[0].confidence
+    estimates = [estimate_of(run[setting], metric, confidence) if setting in run else None for run in values]
     tried = [
         [trial for trial in run.trials if trial.setting == setting and trial.status != "interrupted"] for run in runs
     ]
@@ -134,71 +129,36 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) ->
     return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """Logs or plain values, and the confidence of one interval."""
-
-    log: bool
-    confidence: float
-
-
-def _change(setting: Setting, a: Sequence[float], b: Sequence[float], analysis: Analysis, scale: _Scale) -> Change:
-    arrays = [np.log(x) if scale.log else np.array(x, dtype=float) for x in (a, b)]
-    difference = _difference(arrays[0], arrays[1], scale.confidence)
-    base = float(np.mean(a))
-    before = estimate(a, analysis.confidence, log=scale.log)
-    ratio = _ratio(difference, None if scale.log else base)
-    return Change(
-        setting,
-        before,
-        estimate(b, analysis.confidence, log=scale.log),
-        ratio,
-        _verdict(difference, _margin(analysis, scale, base), analysis.direction),
-        smallest_difference(ratio, before, analysis.objective, log=scale.log),
-    )
+def _change(
+    setting: Setting, values: Sequence[list[float]], analysis: Analysis, scale: Scale, confidence: float
+) -> Change:
+    """`confidence`: of the interval of the ratio."""
+    a, b = map(scale.scaled, values)
+    difference, half = _difference(a, b, confidence)
+    before, after = (estimate(x, analysis.confidence, log=scale.log) for x in values)
+    base = float(np.mean(values[0]))
+    ratio = scale.ratio(difference, half, base, confidence, min(len(a), len(b)))
+    verdict = _verdict(difference, half, scale.allowed(analysis.margin, base), analysis.direction)
+    smallest = smallest_difference(ratio, before, analysis.objective, log=scale.log)
+    return Change(setting, before, after, ratio, verdict, smallest)
 
 
-def _difference(a: Array, b: Array, confidence: float) -> Estimate:
-    """Second less first, with Welch's interval."""
+def _difference(a: Array, b: Array, confidence: float) -> tuple[float, float]:
+    """Second less first, and half the width of Welch's interval; NaN where there is none."""
     difference = float(b.mean() - a.mean())
-    n = min(len(a), len(b))
-    if n < 2:
-        return Estimate(difference, None, None, confidence, n)
+    if min(len(a), len(b)) < 2:
+        return difference, math.nan
     parts = [float(x.var(ddof=1)) / len(x) for x in (a, b)]
     spread = sum(parts)
     freedom = spread**2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, (a, b), strict=True)) if spread else 1.0
-    half = student_t(confidence, freedom) * math.sqrt(spread)
-    return Estimate(difference, difference - half, difference + half, confidence, n)
+    return difference, student_t(confidence, freedom) * math.sqrt(spread)
 
 
-def _ratio(difference: Estimate, base: float | None) -> Estimate | None:
-    """`base`: the first run's mean, where the difference is of plain values; None: of logs."""
-    if base == 0:
-        return None
-
-    def ratio(value: float) -> float:
-        return exp(value) if base is None else 1 + value / base
-
-    if difference.low is None or difference.high is None:
-        return Estimate(ratio(difference.value), None, None, difference.confidence, difference.n)
-    low, high = sorted((ratio(difference.low), ratio(difference.high)))
-    return Estimate(ratio(difference.value), low, high, difference.confidence, difference.n)
-
-
-def _margin(analysis: Analysis, scale: _Scale, base: float) -> float:
-    """On the scale of the difference; shares: percentage points (see docs/methods/comparing-settings.md)."""
-    if scale.log:
-        return math.log1p(analysis.margin)
-    share = METRICS[analysis.objective].unit == "ratio"
-    return analysis.margin * (1.0 if share else abs(base) or 1.0)
-
-
-def _verdict(difference: Estimate, margin: float, direction: str) -> Verdict:
-    if difference.low is None or difference.high is None:
-        return Verdict.INCONCLUSIVE
-    if -margin < difference.low and difference.high < margin:
+def _verdict(difference: float, half: float, margin: float, direction: str) -> Verdict:
+    low, high = difference - half, difference + half
+    if -margin < low and high < margin:
         return Verdict.EQUIVALENT
-    if difference.low <= 0 <= difference.high:
+    if math.isnan(half) or low <= 0 <= high:
         return Verdict.INCONCLUSIVE
-    rose = difference.low > 0
+    rose = low > 0
     return Verdict.BETTER if rose == (direction == "maximise") else Verdict.WORSE

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.settings.constraints import shortfall
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
-from powerband.analyze.settings.standing import Standing, names, sentence, verb
+from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
 from powerband.analyze.settings.why import why
 from powerband.base.units import format_value, significant
 from powerband.model.metrics import METRICS
@@ -19,17 +19,11 @@ from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, SettingResult, Verdict
 
 
-def word_answer(
-    standing: Standing,
-    kind: AnswerKind,
-    chosen: Setting | None,
-    equivalent: Sequence[Setting],
-    undecided: Sequence[Setting],
-) -> tuple[str, ...]:
+def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
     """One to three sentences."""
     if standing.exploration is not None and not standing.rows:
         return none_raced(standing, standing.exploration)
-    match kind:
+    match decision.kind:
         case AnswerKind.NONE_VALID:
             return none_valid(standing)
         case AnswerKind.NONE_FEASIBLE:
@@ -38,11 +32,11 @@ def word_answer(
         case AnswerKind.NOT_ENOUGH_DATA:
             first, second = _not_enough(standing)
             return (first, f"{second} {_explored(standing, named=False)}".rstrip())
+    chosen = decision.chosen
     assert chosen is not None
     first = f"Use {chosen.id}: {_figure(standing, chosen)}."
-    sure = _how_sure(standing, kind, chosen, equivalent, undecided)
-    sure = " ".join(part for part in (sure, _raced(standing), _explored(standing, named=True)) if part)
-    return (first, sure, why(standing, chosen))
+    sure = (_how_sure(standing, decision), _raced(standing), _explored(standing, named=True))
+    return (first, " ".join(filter(None, sure)), why(standing, chosen))
 
 
 def _explored(standing: Standing, *, named: bool) -> str:
@@ -189,13 +183,7 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     )
 
 
-def _how_sure(
-    standing: Standing,
-    kind: AnswerKind,
-    chosen: Setting,
-    equivalent: Sequence[Setting],
-    undecided: Sequence[Setting],
-) -> str:
+def _how_sure(standing: Standing, decision: Decision) -> str:
     if len(standing.rows) == 1 and standing.exploration is not None:
         return "No other of those tried could race, so nothing was there to compare: see why they do not count."
     if len(standing.rows) == 1:
@@ -203,7 +191,7 @@ def _how_sure(
             "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "
             "chosen (-P threads=1..64, factors in a file)."
         )
-    compared = _compared(standing, kind, chosen, equivalent, undecided)
+    compared = _compared(standing, decision)
     outside = [clause for clause in (_not_allowed(standing), _failed(standing)) if clause]
     if not compared:
         return f"No other setting can be the answer: {'; '.join(outside)}."
@@ -211,22 +199,17 @@ def _how_sure(
     return f"{sure}, {'; '.join([*compared, *outside])}."
 
 
-def _compared(
-    standing: Standing,
-    kind: AnswerKind,
-    chosen: Setting,
-    equivalent: Sequence[Setting],
-    undecided: Sequence[Setting],
-) -> list[str]:
+def _compared(standing: Standing, decision: Decision) -> list[str]:
     """Clauses on the settings that may be an answer, against each other."""
-    others = [setting for setting in equivalent if setting != chosen]
+    others = [setting for setting in decision.equivalent if setting != decision.chosen]
     parts = []
     if others:
         parts.append(f"{names(others)} {verb(others, 'serves', 'serve')} as well within {standing.margin}")
-        if kind is AnswerKind.EQUIVALENT_SET:
-            parts[-1] += f" and {chosen.id} is the cheapest of them"
-    if undecided:
-        parts.append(f"nothing is better by more than {standing.margin}, though {names(undecided)} may be as good")
+        if decision.kind is AnswerKind.EQUIVALENT_SET and decision.chosen is not None:
+            parts[-1] += f" and {decision.chosen.id} is the cheapest of them"
+    if decision.undecided:
+        may_be = names(decision.undecided)
+        parts.append(f"nothing is better by more than {standing.margin}, though {may_be} may be as good")
     worse = [row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE]
     if worse:
         parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))

@@ -27,6 +27,23 @@ class Gap:
     low_tost: float
     high_tost: float
 
+    def verdict(self, allowed: float) -> Verdict:
+        """Equivalence comes first: within the margin (on logs) no difference matters, however certain."""
+        if max(-self.low_tost, self.high_tost) <= allowed:
+            return Verdict.EQUIVALENT
+        if self.high < 0:
+            return Verdict.WORSE
+        return Verdict.BETTER if self.low > 0 else Verdict.INCONCLUSIVE
+
+    def ratio(self, confidence: float, n: int) -> Estimate:
+        return Estimate(math.exp(self.middle), math.exp(self.low), math.exp(self.high), confidence, n)
+
+
+def gap_between(search: Search, leader: Search, error: float) -> Gap:
+    """`error`: the chance that the interval may miss."""
+    tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
+    return Gap(*difference_quantiles(search.edge, leader.edge, tails))
+
 
 @dataclass(frozen=True)
 class CapacityContest:
@@ -39,17 +56,11 @@ class CapacityContest:
     gaps: Mapping[Setting, Gap]
 
     def verdict(self, setting: Setting) -> Verdict:
-        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
+        """Towards the leader."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         gap = self.gaps.get(setting)
-        if gap is None:
-            return Verdict.INCONCLUSIVE
-        if max(-gap.low_tost, gap.high_tost) <= self._allowed:
-            return Verdict.EQUIVALENT
-        if gap.high < 0:
-            return Verdict.WORSE
-        return Verdict.BETTER if gap.low > 0 else Verdict.INCONCLUSIVE
+        return Verdict.INCONCLUSIVE if gap is None else gap.verdict(self._allowed)
 
     def effect(self, setting: Setting) -> Estimate | None:
         """Ratio of capacities; None where the leader's is beyond what the generator offers, or this one's is."""
@@ -61,7 +72,7 @@ class CapacityContest:
         gap = self.gaps.get(setting)
         if gap is None or self.searches[setting].everywhere:
             return None
-        return Estimate(math.exp(gap.middle), math.exp(gap.low), math.exp(gap.high), self.confidence, trials)
+        return gap.ratio(self.confidence, trials)
 
     def contenders(self) -> list[Setting]:
         """Settings that may be better than the leader by more than the margin."""
@@ -101,11 +112,7 @@ def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> Ca
     most = max(len(searches[setting].answers) for setting in in_play)
     eligible = [setting for setting in in_play if 2 * len(searches[setting].answers) >= most]
     leader = max(eligible, key=lambda setting: searches[setting].edge.quantile(0.5))
-    tail = (1 - objective.confidence) / 2 / max(1, len(searches) - 1)
-    tails = (0.5, tail, 1 - tail, 2 * tail, 1 - 2 * tail)
-    gaps = {
-        setting: Gap(*difference_quantiles(searches[setting].edge, searches[leader].edge, tails))
-        for setting in in_play
-        if setting != leader
-    }
+    error = (1 - objective.confidence) / max(1, len(searches) - 1)
+    others = [setting for setting in in_play if setting != leader]
+    gaps = {setting: gap_between(searches[setting], searches[leader], error) for setting in others}
     return CapacityContest(searches, leader, objective.margin, objective.confidence, gaps)

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from powerband.analyze.settings.contest import last_valid
 from powerband.analyze.stats.intervals import SD_FLOOR, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
@@ -28,7 +29,7 @@ from powerband.model.claim_expression import (
 )
 from powerband.model.experiment import Claim, Experiment
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Setting, Stage, format_level
+from powerband.model.plan import Setting, format_level
 from powerband.model.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 
 HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
@@ -44,11 +45,7 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
 
     Only valid trials count; of several attempts at one setting in one block the last valid one. All intervals of one
     claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
-    cells = {
-        (result.setting, result.block): result
-        for result in sorted(results, key=lambda result: result.number)
-        if result.valid and result.stage is Stage.COMPARE
-    }
+    cells = last_valid(results)
     return tuple(_judge(claim, experiment, cells) for claim in experiment.claims)
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from powerband.analyze.runs.one_at_a_time import costs_of_changes
+from powerband.analyze.runs.paired import costs_of_changes
 from powerband.analyze.settings.answer import word_answer
 from powerband.analyze.settings.capacities import CapacityContest, hold_capacity_contest
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
@@ -22,10 +22,10 @@ from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
-from powerband.analyze.settings.standing import Standing
+from powerband.analyze.settings.standing import Decision, Standing
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
-from powerband.analyze.stats.intervals import estimate, on_log_scale
+from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import subjects_own
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration
@@ -78,7 +78,9 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     standing = _timed(standing, results, progress)
     rows = standing.rows
     restless = never_stabilised(results)
-    answer = with_caveat(_answer(standing, decision), restless)
+    sentences = word_answer(standing, decision)
+    answer = Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
+    answer = with_caveat(answer, restless)
     analysis = Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -112,12 +114,12 @@ def named_setting(
 
 def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
-) -> tuple[Standing, _Decision]:
+) -> tuple[Standing, Decision]:
     """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
     are judged: its error is spent at looks, and half a block is none."""
     whole = progress.race.blocks if progress.race is not None and progress.race.under_way else math.inf
     table = ResponseTable(experiment, settings, [result for result in results if result.block < whole])
-    scale = scale_of(experiment, table)
+    scale = scale_of(table)
     estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
     compliance = compliance_of(experiment, table)
     race = progress.race
@@ -257,14 +259,10 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
     """Every metric that all of the setting's valid trials have, or those that have it."""
     known = set().union(*(trial.metrics for trial in trials))
     names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
+    confidence = experiment.objective.confidence
     return {
-        name: _metric_estimate(name, [t.metrics[name] for t in trials if name in t.metrics], experiment)
-        for name in names
+        name: estimate_of([t.metrics[name] for t in trials if name in t.metrics], name, confidence) for name in names
     }
-
-
-def _metric_estimate(name: str, values: Sequence[float], experiment: Experiment) -> Estimate:
-    return estimate(values, experiment.objective.confidence, log=on_log_scale(values, METRICS[name].unit))
 
 
 def _spoilt(result: TrialResult) -> bool:
@@ -319,17 +317,7 @@ def _shows(experiment: Experiment, result: TrialResult) -> bool:
     return result.valid and experiment.objective.metric in result.metrics
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """An answer before its words."""
-
-    kind: AnswerKind
-    chosen: Setting | None
-    equivalent: tuple[Setting, ...]
-    undecided: tuple[Setting, ...]
-
-
-def _decide(standing: Standing) -> _Decision:
+def _decide(standing: Standing) -> Decision:
     """The kind of answer from the verdicts; see `AnswerKind`. Only what certainly meets the constraints is an answer;
     what may be better, may not be allowed, or could not be measured, is undecided."""
     rows = standing.rows
@@ -338,9 +326,9 @@ def _decide(standing: Standing) -> _Decision:
     if leader is None:
         if not any(row.trials for row in rows):
             waits = standing.explored and not rows  # the race of what was explored has not begun
-            return _Decision(AnswerKind.NOT_ENOUGH_DATA if waits else AnswerKind.NONE_VALID, None, (), ())
+            return Decision(AnswerKind.NOT_ENOUGH_DATA if waits else AnswerKind.NONE_VALID, None, (), ())
         kind = AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE
-        return _Decision(kind, None, (), undecided)
+        return Decision(kind, None, (), undecided)
     equivalent = tuple(
         row.setting
         for row in rows
@@ -348,15 +336,10 @@ def _decide(standing: Standing) -> _Decision:
     )
     too_few = len(rows) > 1 and standing.blocks < 2
     if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
-        return _Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
+        return Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
     if len(equivalent) > 1 or undecided:
-        return _Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
-    return _Decision(AnswerKind.BEST, leader, equivalent, undecided)
-
-
-def _answer(standing: Standing, decision: _Decision) -> Answer:
-    sentences = word_answer(standing, decision.kind, decision.chosen, decision.equivalent, decision.undecided)
-    return Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
+        return Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
+    return Decision(AnswerKind.BEST, leader, equivalent, undecided)
 
 
 def _may_answer(row: SettingResult) -> bool:

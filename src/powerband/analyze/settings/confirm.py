@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.settings.contest import ResponseTable, Scale
-from powerband.analyze.stats.intervals import SD_FLOOR, estimate, exp
-from powerband.analyze.stats.special import student_t
+from powerband.analyze.settings.contest import ResponseTable, last_valid
+from powerband.analyze.stats.intervals import SD_FLOOR, Scale, estimate
+from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_value, significant
 from powerband.model.experiment import Objective
@@ -33,18 +33,15 @@ def confirm(
     Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; where it serves
     worse than in the race by more than the margin, against its rival too (if both lose alike, the machine has changed,
     not the standing); and where it certainly breaks a constraint."""
-    counted = {
-        (result.setting, result.block): result
-        for result in sorted(results, key=lambda result: result.number)
-        if result.valid and result.stage is Stage.CONFIRM and table.metric in result.metrics
-    }
+    counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
     rival = next((other for other, _ in fresh if other != setting), None)
     own = {block: value for (of, block), value in fresh.items() if of == setting}
     if not own:
         return None
     # A zero among the fresh ones has no logarithm, whatever the race had.
-    back = _Back(scale.log and all(value > 0 for value in fresh.values()), objective.confidence)
+    scale = replace(scale, log=scale.log and all(value > 0 for value in fresh.values()))
+    back = _Back(scale, objective.confidence)
     raced = {result.block: result.metrics[table.metric] for result in table.valid(setting)}
     change = back.unpaired(list(own.values()), list(raced.values()))
     beside = against = None
@@ -53,14 +50,14 @@ def confirm(
         rival_raced = {result.block: result.metrics[table.metric] for result in table.valid(rival)}
         beside = back.paired(own, of_rival)
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
-    said, allowed = _Fresh(table.sign, change, beside, against), back.allowed(objective, _mean(raced))
+    said, allowed = _Fresh(table.sign, change, beside, against), scale.allowed(objective.margin, _mean(raced))
     kept = judge(objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1)
     made = Confirmation(
         setting=setting,
         rival=rival,
         trials=len(own),
-        race=estimate(list(raced.values()), objective.confidence, log=back.log),
-        confirmed=estimate(list(own.values()), objective.confidence, log=back.log),
+        race=estimate(list(raced.values()), objective.confidence, log=scale.log),
+        confirmed=estimate(list(own.values()), objective.confidence, log=scale.log),
         shrinkage=back.share_lost(change, _mean(raced)),
         advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
         upheld=said.upheld(allowed) and not kept.missed,
@@ -99,7 +96,7 @@ class _Difference:
 class _Back:
     """The scale, and the way back from it."""
 
-    log: bool
+    scale: Scale
     confidence: float
 
     def paired(self, first: dict[int, float], second: dict[int, float]) -> _Difference | None:
@@ -107,14 +104,15 @@ class _Back:
         shared = sorted(first.keys() & second.keys())
         if not shared:
             return None
-        differences = self._scaled([first[block] for block in shared]) - self._scaled([second[b] for b in shared])
+        first_values, second_values = ([side[block] for block in shared] for side in (first, second))
+        differences = self.scale.scaled(first_values) - self.scale.scaled(second_values)
         n = len(shared)
         variance = self._variance(differences) / n if n > 1 else math.nan
         return _difference(float(differences.mean()), variance, n - 1, self.confidence, n)
 
     def unpaired(self, first: Sequence[float], second: Sequence[float]) -> _Difference:
         """Difference of means with Welch's interval (Welch 1947)."""
-        a, b = self._scaled(first), self._scaled(second)
+        a, b = self.scale.scaled(first), self.scale.scaled(second)
         value = float(a.mean() - b.mean())
         if min(len(a), len(b)) < 2:
             return _Difference(value, math.nan, math.nan, math.nan, min(len(a), len(b)))
@@ -131,30 +129,11 @@ class _Back:
 
     def ratio(self, difference: _Difference, base: float) -> Estimate:
         """first / second; `base`: the second's mean, needed off the log scale. 1 without interval where it is 0."""
+        found = self.scale.ratio(difference.value, difference.half, base, self.confidence, difference.n)
+        return found or Estimate(1.0, None, None, self.confidence, difference.n)
 
-        def of(value: float) -> float:
-            return exp(value) if self.log else 1 + value / base
-
-        if not self.log and base == 0:
-            return Estimate(1.0, None, None, self.confidence, difference.n)
-        if math.isnan(difference.half):
-            return Estimate(of(difference.value), None, None, self.confidence, difference.n)
-        low, high = sorted(of(difference.value + side * difference.half) for side in (-1, 1))
-        return Estimate(of(difference.value), low, high, self.confidence, difference.n)
-
-    def allowed(self, objective: Objective, base: float) -> float:
-        """The margin on the scale in use."""
-        if self.log:
-            return math.log1p(objective.margin)
-        share = METRICS[objective.metric].unit == "ratio"
-        return objective.margin * (1.0 if share else abs(base) or 1.0)
-
-    def _scaled(self, values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        data = np.array(values, dtype=np.float64)
-        return np.log(data) if self.log else data
-
-    def _variance(self, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-        return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.log else 0.0)
+    def _variance(self, values: Array) -> float:
+        return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.scale.log else 0.0)
 
 
 def _difference(value: float, variance: float, df: float, confidence: float, n: int) -> _Difference:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from powerband.analyze.stats.intervals import estimate, on_log_scale
+from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Objective
@@ -57,7 +57,7 @@ def judge(
             seen = False
             continue
         unit = METRICS[constraint.metric].unit
-        found = estimate(values, max(1 - 2 * error, 0.01), log=on_log_scale(values, unit))
+        found = estimate_of(values, constraint.metric, max(1 - 2 * error, 0.01))
         here = _meets(constraint, found.value)
         seen &= here
         text = f"{constraint.text}: it was {format_value(found.value, unit)}"

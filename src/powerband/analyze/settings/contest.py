@@ -8,13 +8,13 @@ a race every interval spends its share of the error (`spending.py`), and who lef
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.stats.intervals import compare_with_leader, exp, mean_of, on_log_scale
+from powerband.analyze.stats.intervals import Scale, compare_with_leader, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
 from powerband.model.experiment import Experiment
@@ -33,6 +33,12 @@ def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
     return (threads if math.isinf(threads) else round(threads), memory)
 
 
+def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> dict[tuple[Setting, int], TrialResult]:
+    """The valid results of a stage, by setting and block; of several attempts the last one."""
+    ordered = sorted(results, key=lambda result: result.number)
+    return {(result.setting, result.block): result for result in ordered if result.valid and result.stage is stage}
+
+
 class ResponseTable:
     """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them."""
 
@@ -40,10 +46,7 @@ class ResponseTable:
         self.settings = settings
         self.metric = experiment.objective.metric
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
-        cells: dict[tuple[Setting, int], TrialResult] = {}
-        for result in sorted(results, key=lambda result: result.number):
-            if result.valid and result.stage is Stage.COMPARE and self.metric in result.metrics:
-                cells[result.setting, result.block] = result
+        cells = last_valid(result for result in results if self.metric in result.metrics)
         self.blocks = sorted({block for _, block in cells})
         self._valid: dict[Setting, list[TrialResult]] = {}
         for result in sorted(cells.values(), key=lambda result: result.block):
@@ -71,19 +74,9 @@ class ResponseTable:
         return values
 
 
-@dataclass(frozen=True)
-class Scale:
-    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
-    relative to the leader's mean (`relative`)."""
-
-    log: bool
-    relative: bool
-
-
-def scale_of(experiment: Experiment, table: ResponseTable) -> Scale:
-    unit = METRICS[table.metric].unit
+def scale_of(table: ResponseTable) -> Scale:
     values = table.values()
-    return Scale(log=on_log_scale(list(values[~np.isnan(values)]), unit), relative=unit != "ratio")
+    return Scale.of(list(values[~np.isnan(values)]), METRICS[table.metric].unit)
 
 
 @dataclass(frozen=True)
@@ -123,17 +116,10 @@ class Contest:
         left a race as worse: the ratio to who led then."""
         if self._left_as_worse(setting):
             return self.left[setting].effect
-        if self.leader is None or setting not in self.difference or not (self.scale.log or self.leader_mean):
+        if self.leader is None or setting not in self.difference:
             return None
-        difference, half = self.difference[setting], self.half[setting]
-        n = self.shared[setting]
-        if setting == self.leader:
-            return Estimate(1.0, 1.0, 1.0, self.confidence, n)
-        if math.isnan(difference):
-            return None
-        ends = sorted(self._ratio(self.sign * (difference + side)) for side in (-half, half))
-        low, high = (None, None) if math.isnan(half) else ends
-        return Estimate(self._ratio(self.sign * difference), low, high, self.confidence, n)
+        difference, half, n = self.sign * self.difference[setting], self.half[setting], self.shared[setting]
+        return self.scale.ratio(difference, half, self.leader_mean, self.confidence, n)
 
     def contenders(self) -> list[Setting]:
         """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
@@ -158,15 +144,7 @@ class Contest:
 
     @property
     def allowed(self) -> float:
-        if self.scale.log:
-            return math.log1p(self.margin)
-        # Shares: percentage points. A leader at 0 has no share of itself: then the metric's own unit.
-        return self.margin * (abs(self.leader_mean) or 1.0 if self.scale.relative else 1.0)
-
-    def _ratio(self, difference: float) -> float:
-        if self.scale.log:
-            return exp(difference)
-        return 1 + difference / self.leader_mean
+        return self.scale.allowed(self.margin, self.leader_mean)
 
 
 def hold_contest(
@@ -196,7 +174,7 @@ def hold_contest(
         return empty
     values = raw[:, columns]
     glance = Glance(share_at(experiment, len(table.blocks)), max(2, int(live.sum()))) if experiment.is_race else None
-    scaled = table.sign * (np.log(values) if scale.log else values)
+    scaled = table.sign * scale.scaled(values)
     if len(settings) == 1:
         only = settings[0]
         return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))

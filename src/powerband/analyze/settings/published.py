@@ -8,50 +8,45 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from powerband.analyze.stats.intervals import estimate
+from powerband.analyze.settings.contest import last_valid
+from powerband.analyze.stats.intervals import estimate, estimate_of
 from powerband.model.experiment import Experiment, Published
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Setting, Stage, named_settings
+from powerband.model.plan import Setting, named_settings
 from powerband.model.results import Estimate, PublishedRow, PublishedTable, TrialResult
 
 
 def published_tables(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[PublishedTable, ...]:
     """One for each metric with published figures, its rows in the publication's order."""
     settings = experiment.settings()
-    valid = [result for result in results if result.valid and result.stage is Stage.COMPARE]
-    return tuple(_table(published, settings, valid, experiment) for published in experiment.published)
+    return tuple(_table(published, settings, results, experiment) for published in experiment.published)
 
 
 def _table(
-    published: Published, settings: Sequence[Setting], valid: Sequence[TrialResult], experiment: Experiment
+    published: Published, settings: Sequence[Setting], results: Sequence[TrialResult], experiment: Experiment
 ) -> PublishedTable:
     metric, confidence = published.metric, experiment.objective.confidence
     named = {name: next(iter(named_settings(name, settings)), None) for name in published.by}
-    ours = {name: {} if setting is None else _by_block(setting, metric, valid) for name, setting in named.items()}
+    cells = last_valid(result for result in results if metric in result.metrics)
+    ours = {
+        name: {block: result.metrics[metric] for (of, block), result in cells.items() if of == setting}
+        for name, setting in named.items()
+    }
     base = next((name for name in published.by if ours[name]), None)
     rows = []
     for name, figure in published.by.items():
         values = list(ours[name].values())
-        log = METRICS[metric].unit != "ratio" and bool(values) and min(values) > 0
         rows.append(
             PublishedRow(
                 name=name,
                 setting=named[name],
                 published=figure,
-                ours=estimate(values, confidence, log=log) if values else None,
+                ours=estimate_of(values, metric, confidence) if values else None,
                 published_ratio=None if base is None or published.by[base] == 0 else figure / published.by[base],
                 our_ratio=None if base is None else _ratio(ours[name], ours[base], confidence, same=name == base),
             )
         )
     return PublishedTable(metric, METRICS[metric].unit, base, published.note, tuple(rows))
-
-
-def _by_block(setting: Setting, metric: str, valid: Sequence[TrialResult]) -> dict[int, float]:
-    return {
-        result.block: result.metrics[metric]
-        for result in sorted(valid, key=lambda result: result.number)
-        if result.setting == setting and metric in result.metrics
-    }
 
 
 def _ratio(values: Mapping[int, float], base: Mapping[int, float], confidence: float, *, same: bool) -> Estimate | None:

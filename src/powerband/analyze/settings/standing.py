@@ -10,7 +10,7 @@ from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import Exploration, Race, SettingResult, TrialResult
+from powerband.model.results import AnswerKind, Exploration, Race, SettingResult, TrialResult
 
 GOODPUT = "goodput_per_s"
 LIST_MAX = 6
@@ -73,6 +73,16 @@ class Standing:
         """Whether its capacity is more than the load engine could offer, so that it has no figure."""
         row = self.row(setting)
         return row.feasible and row.capacity is not None and row.capacity.estimate is None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An answer before its words."""
+
+    kind: AnswerKind
+    chosen: Setting | None
+    equivalent: tuple[Setting, ...]
+    undecided: tuple[Setting, ...]
 
 
 def names(settings: Sequence[Setting]) -> str:

@@ -24,6 +24,7 @@ from powerband.analyze.stats.special import (
     trigamma,
 )
 from powerband.analyze.stats.spending import Glance
+from powerband.model.metrics import METRICS
 from powerband.model.results import Estimate
 
 SD_FLOOR = 1e-4
@@ -52,6 +53,11 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
 
 
+def estimate_of(values: Sequence[float], metric: str, confidence: float) -> Estimate:
+    """The estimate of a metric, on the scale that its unit and values ask for."""
+    return estimate(values, confidence, log=on_log_scale(values, METRICS[metric].unit))
+
+
 def mean_of(values: Sequence[float], unit: str) -> float:
     """The mean that `estimate` gives: geometric where noise is taken as proportional, arithmetic otherwise."""
     return exp(float(np.log(values).mean())) if on_log_scale(values, unit) else float(np.mean(values))
@@ -65,6 +71,41 @@ def exp(exponent: float) -> float:
 def on_log_scale(values: Sequence[float], unit: str) -> bool:
     """Whether noise is taken as proportional: all values above zero, and no share."""
     return unit != "ratio" and all(value > 0 for value in values)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
+    relative to the mean of what is compared with (`relative`)."""
+
+    log: bool
+    relative: bool
+
+    @classmethod
+    def of(cls, values: Sequence[float], unit: str) -> Scale:
+        return cls(on_log_scale(values, unit), relative=unit != "ratio")
+
+    def scaled(self, values: Sequence[float] | Array) -> Array:
+        return np.log(values) if self.log else np.array(values, dtype=float)
+
+    def allowed(self, margin: float, base: float) -> float:
+        """The margin on this scale. A mean of 0 (`base`) has no share of itself: then the metric's own unit."""
+        if self.log:
+            return math.log1p(margin)
+        return margin * ((abs(base) or 1.0) if self.relative else 1.0)
+
+    def ratio(self, difference: float, half: float, base: float, confidence: float, n: int) -> Estimate | None:
+        """The ratio to a mean of `base` for a difference on this scale; `half`: of its interval, NaN without one. None
+        where a plain difference is to a mean of 0, and where there is none (NaN)."""
+        if math.isnan(difference) or not (self.log or base):
+            return None
+
+        def back(value: float) -> float:
+            return exp(value) if self.log else 1 + value / base
+
+        ends = sorted((back(difference - half), back(difference + half)))
+        low, high = (None, None) if math.isnan(half) else ends
+        return Estimate(back(difference), low, high, confidence, n)
 
 
 @dataclass(frozen=True)

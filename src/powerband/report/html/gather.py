@@ -9,9 +9,9 @@ import json
 import shlex
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from powerband.base.errors import PowerbandError
 from powerband.files.experiment_file import load_experiment
@@ -25,7 +25,9 @@ from powerband.report.html.inside import inside_views
 from powerband.report.html.page import Facts, ReportPage
 from powerband.report.html.tracks import distributions, trial_views
 from powerband.report.wording.numbers import format_number
-from powerband.store import RunDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
+
+T = TypeVar("T")
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
@@ -47,9 +49,19 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         ),
         distributions=distributions(analysis, records),
         trials=trial_views(run, analysis, records, experiment),
-        inside=inside_views(run, analysis, records),
-        bars=bars_views(run, analysis, records, None if experiment is None else experiment.measure),
+        inside=_unless_odd(lambda: inside_views(run, analysis, records)),
+        bars=_unless_odd(
+            lambda: bars_views(run, analysis, records, None if experiment is None else experiment.measure)
+        ),
     )
+
+
+def _unless_odd(views: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+    """The views; none if a trial's files are not as they were written."""
+    try:
+        return views()
+    except (DamagedError, *NOT_AS_WRITTEN):
+        return ()
 
 
 def _own_share(analysis: Analysis) -> Facts:
@@ -83,7 +95,7 @@ def read_host(path: Path) -> Mapping[str, Any]:
     """The contents of host.json; empty if it is missing or no JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

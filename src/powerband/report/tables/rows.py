@@ -25,7 +25,7 @@ from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
-from powerband.store import DamagedError, RunDir, TrialDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord
 
 Cell = str | int | float | bool | None
 Row = tuple[Cell, ...]
@@ -354,7 +354,7 @@ def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
     """Raises UsageError for lines that are complete but not in the format of this version's engine and probe."""
     try:
         yield from rows
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except NOT_AS_WRITTEN as error:
         raise UsageError(
             f"cannot read the trials of {run.path}: their files are damaged, or another version of powerband wrote "
             f"them ({type(error).__name__}: {error})"

@@ -138,8 +138,8 @@ def count_in(body: bytes, count: str) -> int:
         return sum(1 for _ in re.finditer(count, text))
     try:
         found = json.loads(text)
-    except ValueError:
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return int(found)
+    except (ValueError, OverflowError, RecursionError):
         return 0
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return int(found)
     return len(found) if isinstance(found, list | dict) else 0

@@ -155,5 +155,5 @@ def _visit(text: str) -> Visit | None:
         if "error" in told:
             return Visit(at_ns, None, str(told["error"])[:200])
         return Visit(at_ns, round(float(told["took_ms"]) * 1e6))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -47,7 +47,7 @@ def confirmed(
         *trials(RIVAL, fresh[1], Stage.CONFIRM, first=5, n=n, metric=metric),
     ]
     table = ResponseTable(made, made.settings(), results)
-    found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
+    found = confirm(made.objective, table, scale_of(table), results, WINNER)
     assert found is not None
     return found
 
@@ -99,7 +99,7 @@ def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
     ]
     made = race_of(2)
     table = ResponseTable(made, made.settings(), results)
-    found = confirm(made.objective, table, scale_of(made, table), results, WINNER)
+    found = confirm(made.objective, table, scale_of(table), results, WINNER)
     assert found is not None and found.upheld
     assert found.sentence.startswith("3 fresh starts neither confirm nor contradict it: ")
 
@@ -140,4 +140,4 @@ def test_invalid_fresh_starts_confirm_nothing() -> None:
         ],
     ]
     table = ResponseTable(made, made.settings(), results)
-    assert confirm(made.objective, table, scale_of(made, table), results, WINNER) is None
+    assert confirm(made.objective, table, scale_of(table), results, WINNER) is None
