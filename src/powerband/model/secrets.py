@@ -32,7 +32,7 @@ def without_secrets(experiment: Experiment) -> Experiment:
 
 def text_without_secrets(text: str) -> str:
     """A file that no longer reads as an experiment: what follows a secret's name is hidden to the end of its line."""
-    return re.sub(rf"(?im)^(.*(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
+    return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
 
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:

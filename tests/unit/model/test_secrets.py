@@ -15,7 +15,7 @@ from powerband.report.html.report import write_report
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
-SECRETS = ("tiger-1", "tiger-2", "tiger-3", "tiger-4")
+SECRETS = ("tiger-1", "tiger-2", "tiger-3", "tiger-4", "tiger-5")
 FILE = """
 name: with-secrets
 subject:
@@ -23,7 +23,10 @@ subject:
   url: http://127.0.0.1:{port}/
   env: {DB_PASSWORD: tiger-2, DATABASE_URL: "postgres://ann:tiger-3@db/shop", MODE: fast}
 factors: {threads: [1, 2]}
-load: {users: 2, duration: 1s, scenario: [{headers: {Authorization: Bearer tiger-4, Accept: text/html}}]}
+load:
+  users: 2
+  duration: 1s
+  scenario: [{headers: {Authorization: Bearer tiger-4, Accept: text/html, Cookie: id=tiger-5}}]
 """
 
 
@@ -31,7 +34,7 @@ def test_what_is_shown_holds_no_secret_and_everything_else() -> None:
     experiment = parse_experiment(FILE, "with-secrets")
     shown = resolved_yaml(without_secrets(experiment))
     assert not any(secret in shown for secret in SECRETS)
-    assert shown.count(HIDDEN) == 4 and "text/html" in shown and "postgres://ann:" in shown and "fast" in shown
+    assert shown.count(HIDDEN) == 5 and "text/html" in shown and "postgres://ann:" in shown and "fast" in shown
     assert without_secrets(without_secrets(experiment)) == without_secrets(experiment)
 
 
