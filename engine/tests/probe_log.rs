@@ -1,4 +1,4 @@
-//! What the subject prints is kept in bounds: nothing of its first and last MiB is lost, and the rest is counted.
+//! The log of a subject has bounds: its first and last MiB are kept whole, and the rest is counted.
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,5 +1,5 @@
-//! What others on the machine, and a subject that means it ill, can do to a probe: nothing that stops its samples, fills its
-//! memory, or keeps it from ending.
+//! Neither other users of the machine nor a hostile subject can stop a probe's samples, fill its memory, or keep it from
+//! ending.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from powerband.base.errors import MeasurementError, UsageError
+from powerband.base.procfs import process_stat
 from powerband.model.plan import TrialSpec
 from powerband.wire.load_events import Summary
 
@@ -35,9 +36,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system sa
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files alone, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
-
 NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What is raised on the way where a file is valid JSON, and not what this version writes."""
+"""Errors raised while reading a file that is valid JSON, but not what this version writes."""
 
 
 class DamagedError(UsageError):
@@ -66,7 +66,7 @@ class SubjectAddress:
         try:
             told = json.loads(text)
             return cls(str(told["url"]), None if told["metrics_url"] is None else str(told["metrics_url"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except NOT_AS_WRITTEN:
             return None
 
 
@@ -178,8 +178,9 @@ class TrialDir:
         """Writes the record with the sizes of all other files, which are synced first: from now on the trial exists.
         Raises MeasurementError if the disk cannot be written."""
         try:
-            files = {str(path.relative_to(self.path)): _kept(path) for path in self._files() if path != self.record}
-            for folder in {self.path.parent, self.path, *(path.parent for path in self._files())}:
+            paths = [path for path in self._files() if path != self.record]
+            files = {str(path.relative_to(self.path)): _kept(path) for path in paths}
+            for folder in {self.path.parent, self.path, *(path.parent for path in paths)}:
                 _sync_folder(folder)
             write_atomically(self.record, json.dumps({**record.to_json(), "files": files}))
         except OSError as error:
@@ -198,7 +199,7 @@ class TrialDir:
             raise UsageError(f"cannot read {self.record}: {error}") from None
         except FileNotFoundError:
             raise DamagedError(f"{self.record} is missing") from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except NOT_AS_WRITTEN as error:
             raise DamagedError(f"{self.record} is damaged ({type(error).__name__}: {error})") from error
         return record
 
@@ -322,7 +323,7 @@ class RunDir:
         """The trials of the plan by number, without damaged lines. Of two lines with one number the later counts."""
         found = {}
         for line in read_json_lines(self.plan, damaged=lambda error: None):
-            with suppress(KeyError, TypeError, AttributeError, ValueError):
+            with suppress(*NOT_AS_WRITTEN):
                 spec = TrialSpec.from_json(line)
                 found[spec.number] = spec
         return found
@@ -362,8 +363,7 @@ def is_alive(owner: str) -> bool:
 
 def _alive(pid: int) -> str:
     """A name for a living process that no other ever has: the machine's start, its pid, its own start."""
-    started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {started}"
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {process_stat(pid).started}"
 
 
 def snapshot_file(folder: Path, when: str, pid: int) -> Path:

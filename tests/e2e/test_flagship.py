@@ -79,7 +79,7 @@ def test_a_stall_shows_in_the_response_times_of_requests_that_wait_for_nobody(tm
 
 
 def test_a_stall_shows_in_response_times_and_not_in_service_times(tmp_path: Path) -> None:
-    """Of four users' messages four are under way when it begins; the others of that time are sent late."""
+    """Messages of all four users are under way when the stall begins; all others of that time are sent late."""
     users = "users: 4, pace: {constant: 5ms}, websocket: {}, scenario: [{message: ping}]"
     metrics = stalled(tmp_path, ', protocol: websocket}, url: "ws://127.0.0.1:{port}/"', users)
     assert 0.7 * STALL_NS < metrics["response_time_ns_p99"] < 2 * STALL_NS

@@ -1,5 +1,5 @@
-"""What hostile clients can take of the live page's server: connections, descriptors, time and memory are bounded; and
-it runs no code that lies in the current folder."""
+"""Connections, descriptors, time and memory of the live page's server are bounded, whatever its clients do; and it runs
+no code that lies in the current folder."""
 
 from __future__ import annotations
 

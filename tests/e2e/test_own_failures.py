@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fakes.needs import without
 from fakes.stand import FAKES, MS, Watcher, experiment, reference, run_one, short_load
+from fakes.tmpfs import tmpfs
 from powerband.base.errors import MeasurementError
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.failures import Code
@@ -103,22 +103,10 @@ def test_no_engine_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room: root alone may mount one."""
-    if os.geteuid() != 0:
-        without("only root can mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        without(f"no small file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+def small_disk() -> Iterator[Path]:
+    """A file system of its own with little room."""
+    with tmpfs(str(DISK_BYTES)) as folder:
+        yield folder
 
 
 def fill(folder: Path, left: int) -> Path:
@@ -151,7 +139,7 @@ def test_a_full_disk_ends_the_run_which_goes_on_once_there_is_room_again(small_d
 
 @pytest.mark.parametrize("left", [0, 4096, 65536])
 def test_a_disk_without_room_for_a_run_is_said(small_disk: Path, left: int) -> None:
-    """Of the command itself: there is room for nothing, for the experiment's file, or for a part of the first trial."""
+    """The disk has room for nothing, for the experiment's file, or for a part of the first trial."""
     fill(small_disk, left)
     command = [sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--runs", str(small_disk)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -161,7 +149,7 @@ def test_a_disk_without_room_for_a_run_is_said(small_disk: Path, left: int) -> N
 
 
 def test_a_file_that_may_not_grow_ends_the_run_and_finished_trials_are_kept(tmp_path: Path) -> None:
-    """What anybody can be limited to: the size of a file."""
+    """Any user can be limited in the size of a file."""
     folder = tmp_path / "run"
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
     refused(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))

@@ -1,4 +1,4 @@
-"""What others on the machine do to a trial: files in the shared temporary folder, and the end of its probe."""
+"""Attacks of others on a trial: files in the shared temporary folder, and the end of its probe."""
 
 from __future__ import annotations
 

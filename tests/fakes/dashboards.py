@@ -74,7 +74,7 @@ class Seen:
         return {bound for row in found for bound in ("value", "low", "high") if row.get(bound) is not None}
 
     def own_metrics(self) -> set[str]:
-        """Of the subject's page."""
+        """Samples of the subject's page."""
         return set(self.values("__name__", '{job="subject",run="$run"}'))
 
     def _asked(self) -> Prometheus:

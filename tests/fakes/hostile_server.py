@@ -59,7 +59,7 @@ def _answer(connection: socket.socket, kind: str, over: threading.Event) -> None
 
 
 def _script(kind: str) -> tuple[bytes, bytes | None, float]:
-    """What is sent first, what again and again (None: no more), and the pause before each."""
+    """The bytes sent first, those sent again and again (None: no more), and the pause before each."""
     scripts: dict[str, tuple[bytes, bytes | None, float]] = {
         "drip": (_HEAD + b"X: ", b"x", 0.05),
         "drip-body": (_HEAD + b"Content-Length: 100000\r\n\r\n", b"x", 0.05),

@@ -152,7 +152,7 @@ class Races:
             self.told.wrong.append(f"network namespaces left behind: {names}")
 
     def _compare(self, calm: RunDir, killed: RunDir) -> None:
-        """The same answer, up to noise; and every recorded trial is whole."""
+        """Both runs must give the same answer, up to noise, and every recorded trial must be whole."""
         if damage := killed.records_and_damage()[1]:
             self.told.wrong.append(f"damaged trials: {damage}")
         wanted, found = answer(calm), answer(killed)

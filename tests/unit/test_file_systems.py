@@ -7,8 +7,6 @@ import errno
 import fcntl
 import os
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from fakes.finished_run import MADE, MadeUpTrials, new_run, run_to_its_end
+from fakes.lock_owner import killed_owner
+from fakes.tmpfs import tmpfs
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.cli import powerband
 from powerband.live.growing_files import is_held
@@ -29,16 +29,11 @@ from powerband.store import RunDir
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[RunDir]:
     """A finished run on a tmpfs that was made read-only."""
-    with tempfile.TemporaryDirectory() as folder:
-        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True, check=False).returncode != 0:
-            pytest.skip("this machine lets this user mount nothing")
-        try:
-            run = new_run(Path(folder))
-            run_to_its_end(run)
-            subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-            yield run
-        finally:
-            subprocess.run(["umount", folder], check=True)
+    with tmpfs() as folder:
+        run = new_run(folder)
+        run_to_its_end(run)
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        yield run
 
 
 def test_a_read_only_run_is_read_and_not_gone_on_with(read_only: RunDir) -> None:
@@ -85,19 +80,8 @@ def test_without_locks_two_powerbands_of_one_machine_are_kept_apart(tmp_path: Pa
 @pytest.mark.usefixtures("without_locks")
 def test_without_locks_a_killed_owner_locks_nobody_out(tmp_path: Path) -> None:
     run = new_run(tmp_path)
-    code = (
-        "import errno, fcntl, os, sys; from pathlib import Path; from powerband.store import RunDir\n"
-        "def refuse(*_): raise OSError(errno.ENOLCK, 'no locks')\n"
-        "fcntl.flock = refuse\n"
-        "with RunDir(Path(sys.argv[1])).locked(): print('locked', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as owner:
-        assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
-        with pytest.raises(UsageError, match="another powerband"), run.locked():
-            pass
-        owner.kill()
+    with killed_owner(run, locks=False), pytest.raises(UsageError, match="another powerband"), run.locked():
+        pass
     with run.locked():
         pass
 

@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.finished_run import MADE, run_to_its_end
+from fakes.tmpfs import tmpfs
 from fakes.trials import Figures, interval_lines, probe_lines, record_of
 from powerband.base.errors import MeasurementError
 from powerband.files.resolved import resolved_yaml
@@ -36,17 +35,8 @@ WRITTEN = {"experiment.yaml", "host.json", "plan.jsonl", "spec.json", "subject.j
 @pytest.fixture
 def disk() -> Iterator[Path]:
     """An empty tmpfs of 4 MB."""
-    with tempfile.TemporaryDirectory() as folder:
-        mount(folder, "-t", "tmpfs", "-o", "size=4m", "tmpfs")
-        try:
-            yield Path(folder)
-        finally:
-            subprocess.run(["umount", folder], check=True)
-
-
-def mount(folder: str, *arguments: str) -> None:
-    if subprocess.run(["mount", *arguments, folder], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine lets this user mount nothing")
+    with tmpfs("4m") as folder:
+        yield folder
 
 
 def trial(_: Experiment, spec: TrialSpec, directory: TrialDir, **__: Any) -> TrialRecord:

@@ -14,7 +14,7 @@ use crate::contract::spec::Tls;
 use crate::load::problem::Problem;
 use crate::load::sys;
 
-/// What a record adds to its plain bytes.
+/// Bytes that TLS adds to the plain bytes of a record.
 const RECORD_BYTES: usize = 32;
 
 /// The configuration that every connection shares.

@@ -22,7 +22,7 @@ const LOOKS_MOST: u8 = 10;
 const ENTRIES_MAX: usize = 10_000;
 /// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.
 const FILE_MAX: u64 = 4 << 20;
-/// Of all such files together, at a time.
+/// The most bytes of all such files together in one reading.
 const FILES_MAX: u64 = 16 << 20;
 
 /// The JVMs of the launched tree.

@@ -106,7 +106,7 @@ fn keep(shared: &Mutex<Kept>) {
         sys::poll(&mut polled, unsaved.then_some(SAVE_EVERY.as_nanos() as u64));
         let mut kept = lock(shared);
         let taken = kept.take();
-        if kept.printed <= WHOLE || kept.saved_at.elapsed() >= SAVE_EVERY {
+        if kept.saved_at.elapsed() >= SAVE_EVERY {
             kept.save();
         }
         drop(kept);
@@ -129,7 +129,7 @@ struct Kept {
     path: PathBuf,
     /// None: the disk has refused; the pipe is emptied all the same.
     file: Option<File>,
-    /// Of the file.
+    /// Length of the file in bytes.
     length: u64,
     /// Bytes printed, and how many of them were saved or let go.
     printed: u64,

@@ -226,7 +226,7 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// What an answer that comes in pieces says.
+    /// The text of an answer that comes in pieces.
     fn read(bytes: &[u8], piece: usize) -> Result<String, String> {
         let mut answer = Answer::default();
         for piece in bytes.chunks(piece) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,13 +28,8 @@ def stored_analysis(text: str) -> Analysis:
         raise UsageError("it is no analysis of a run")
     if data.get("format") != FORMAT:
         raise UsageError(f"its format is {data.get('format')!r}, and this version of powerband reads {FORMAT}")
-    try:
-        whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")  # halves of characters are no JSON
-        found = _analysis().validate_json(whole, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"it is damaged, or another version wrote it ({where}: {first['msg']})") from None
+    whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")  # halves of characters are no JSON
+    found: Analysis = _validated(Analysis, whole)
     if found.objective not in METRICS:
         raise UsageError(f"it is damaged, or another version wrote it (there is no metric {found.objective})")
     return found
@@ -41,10 +37,8 @@ def stored_analysis(text: str) -> Analysis:
 
 def stored_results(text: str) -> tuple[TrialResult, ...]:
     """Trials as an analysis has them. Raises UsageError for anything else."""
-    try:
-        return _results().validate_json(text, strict=True)
-    except ValidationError as error:
-        raise UsageError(f"it is damaged, or another version wrote it ({error.error_count()} errors)") from None
+    found: tuple[TrialResult, ...] = _validated(tuple[TrialResult, ...], text)
+    return found
 
 
 def _finite(number: str) -> float:
@@ -58,11 +52,15 @@ def _whole(number: str) -> int:
     return int(number)
 
 
-@cache
-def _analysis() -> TypeAdapter[Analysis]:
-    return TypeAdapter(Analysis)
+def _validated(kind: Any, text: str | bytes) -> Any:
+    try:
+        return _adapter(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"it is damaged, or another version wrote it ({where}: {first['msg']})") from None
 
 
 @cache
-def _results() -> TypeAdapter[tuple[TrialResult, ...]]:
-    return TypeAdapter(tuple[TrialResult, ...])
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

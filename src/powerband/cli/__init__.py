@@ -11,8 +11,6 @@ import contextlib
 import os
 import re
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from io import StringIO, TextIOWrapper
 from typing import NoReturn
@@ -119,7 +117,7 @@ def _shown(text: str) -> str:
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
-    """What is said of an error, and its exit code."""
+    """The sentence for an error, and its exit code."""
     match error:
         case PowerbandError():
             return str(error), error.exit_code
@@ -138,7 +136,10 @@ def _sentence(error: OSError) -> str:
 
 
 def _defect(error: BaseException) -> str:
-    """What no one expected: powerband's own mistake, or memory that is exhausted. Its traceback is for who mends it."""
+    """The sentence for an unexpected error: a defect, or exhausted memory. The traceback goes to a file."""
+    import tempfile
+    import traceback
+
     what = f"this is a defect of powerband ({type(error).__name__}: {str(error)[:_SHOWN]})"
     try:
         with tempfile.NamedTemporaryFile("wb", prefix="powerband-defect-", suffix=".txt", delete=False) as file:

@@ -54,7 +54,7 @@ from powerband.model.results import Analysis, TrialResult
 from powerband.report.wording.standings import race_line
 from powerband.search.forecast import forecast
 from powerband.search.session import analyse_results
-from powerband.store import RunDir, TrialDir
+from powerband.store import NOT_AS_WRITTEN, RunDir, TrialDir
 
 _PACE_TRIALS = 50
 SHORT = "this process or this machine can open no more files: close some pages, or raise `ulimit -n`"
@@ -192,7 +192,7 @@ class RunFollower:
                 data = json.loads(line)
                 spec = TrialSpec.from_json(data)
                 total = data.get("planned_total")
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except NOT_AS_WRITTEN:
                 known.damaged += 1
                 continue
             known.trials.setdefault(spec.number, _FollowedTrial(spec)).spec = spec

@@ -20,7 +20,7 @@ from powerband.live.growing_files import changed_at, is_held, plain_text, read_p
 from powerband.live.live_standing import may_end_early, status_at_rest
 from powerband.live.state import RunStatus
 from powerband.model.plan import Stage
-from powerband.store import RunDir
+from powerband.store import NOT_AS_WRITTEN, RunDir
 
 _HEAD_BYTES = 1 << 16
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
@@ -197,7 +197,7 @@ def _plan_of(run: RunDir) -> _Plan:
         last = json.loads(lines[-1])
         record = read_plain(run.trial(int(last["number"])).record, _RECORD_HEAD_BYTES)
         stage, total = Stage(last.get("stage", Stage.COMPARE)), last.get("planned_total")
-    except (IndexError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except NOT_AS_WRITTEN:
         return _Plan(len(lines))
     if record is None:
         return _Plan(len(lines))

@@ -13,9 +13,8 @@ from powerband.live.seconds import SECOND_NS, LoadSeconds, ProbeSeconds
 from powerband.live.state import POINTS_MAX, Figures, TrialPhase, TrialState
 from powerband.model.experiment import Measure
 from powerband.model.plan import TrialSpec
-from powerband.store import TrialDir
+from powerband.store import NOT_AS_WRITTEN, TrialDir
 
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _LAG_SECONDS = 3
 
 
@@ -91,13 +90,13 @@ class TrialFollower:
     def _try(self, take: Callable[[Any], None], what: Any) -> None:
         try:
             take(what)
-        except _NOT_OURS:
+        except NOT_AS_WRITTEN:
             self.damaged += 1
 
     def _finish(self) -> None:
         try:
             self._seen.finish()
-        except _NOT_OURS:
+        except NOT_AS_WRITTEN:
             self.damaged += 1
 
     def _emit(self, *, over: bool) -> None:
@@ -107,7 +106,7 @@ class TrialFollower:
         while self._next < until and self._next <= last:
             try:
                 self._points.append(self._figures(self._next))
-            except _NOT_OURS:
+            except NOT_AS_WRITTEN:
                 self.damaged += 1
             self._next += 1
         surplus = len(self._points) - POINTS_MAX

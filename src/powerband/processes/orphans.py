@@ -12,20 +12,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import NamedTuple
+
+from powerband.base.procfs import ProcessStat, all_processes
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _END_WITHIN_S = 10.0  # one in an uninterruptible sleep cannot be killed
 _POLL_S = 0.005
-
-
-class _Process(NamedTuple):
-    pid: int
-    state: str
-    parent: int
-    session: int
 
 
 @contextmanager
@@ -35,7 +28,7 @@ def orphans_adopted(was_killed: Callable[[], bool]) -> Iterator[None]:
     libc, before = ctypes.CDLL(None), ctypes.c_int()
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    known = {child.pid for child in _children(_processes())}
+    known = {child.pid for child in _children(all_processes())}
     try:
         yield
     finally:
@@ -48,7 +41,7 @@ def orphans_adopted(was_killed: Callable[[], bool]) -> Iterator[None]:
 def _kill_orphans(known: set[int]) -> None:
     deadline_s, own = time.monotonic() + _END_WITHIN_S, os.getsid(0)
     while time.monotonic() < deadline_s:
-        processes = _processes()
+        processes = all_processes()
         orphans = [each for each in _children(processes) if each.pid not in known and each.session != own]
         if not orphans:
             return
@@ -64,31 +57,19 @@ def _kill_orphans(known: set[int]) -> None:
 def _reap_orphans() -> None:
     """Reaps the children that have ended and were adopted, such as a browser's: one that this process has started is in
     its session, or leads its own."""
-    for child in _children(_processes()):
+    for child in _children(all_processes()):
         if child.state == "Z" and child.session not in (child.pid, os.getsid(0)):
             with suppress(ChildProcessError):
                 os.waitpid(child.pid, os.WNOHANG)
 
 
-def _children(processes: list[_Process]) -> list[_Process]:
+def _children(processes: list[ProcessStat]) -> list[ProcessStat]:
     return [process for process in processes if process.parent == os.getpid()]
 
 
-def _descendants(roots: list[_Process], processes: list[_Process]) -> list[_Process]:
+def _descendants(roots: list[ProcessStat], processes: list[ProcessStat]) -> list[ProcessStat]:
     found, family = [], {root.pid for root in roots}
     while more := [each for each in processes if each.parent in family and each.pid not in family]:
         found += more
         family |= {each.pid for each in more}
-    return found
-
-
-def _processes() -> list[_Process]:
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - cheap with many processes
-        with suppress(OSError):
-            if name.isdigit():
-                state, parent, _, session = (
-                    Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
-                )
-                found.append(_Process(int(name), state, int(parent), int(session)))
     return found

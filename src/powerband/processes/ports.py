@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
+from powerband.base.procfs import all_processes
 
 _LOWEST = 10_000
 _HIGHEST = 65_535
@@ -77,19 +78,19 @@ def older_listener(port: int, root: int) -> str | None:
     inodes = _listening_inodes(port)
     if not inodes:
         return None
-    processes = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
+    processes = {process.pid: process for process in all_processes()}
     if root not in processes:
         return None
     tree = {root}
     # A child has been started after its parent, so one pass by starting time reaches all.
-    for pid, (parent, _, _) in sorted(processes.items(), key=lambda entry: (entry[1][1], entry[0])):
-        if parent in tree:
-            tree.add(pid)
+    for process in sorted(processes.values(), key=lambda process: (process.started, process.pid)):
+        if process.parent in tree:
+            tree.add(process.pid)
     if any(_holds(pid, inodes) for pid in tree):
         return None
-    for pid, (_, started, name) in processes.items():
-        if pid not in tree and started < processes[root][1] and _holds(pid, inodes):
-            return f"{name} (pid {pid})"
+    for pid, process in processes.items():
+        if pid not in tree and process.started < processes[root].started and _holds(pid, inodes):
+            return f"{process.name} (pid {pid})"
     return None
 
 
@@ -105,21 +106,6 @@ def _listening_inodes(port: int) -> set[str]:
             if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                 inodes.add(fields[9])
     return inodes
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - cheap with many processes
-
-
-def _stat(pid: int) -> tuple[int, int, str] | None:
-    """Parent, start time in clock ticks since boot, and name of a process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    head, _, rest = text.rpartition(")")
-    fields = rest.split()
-    return int(fields[1]), int(fields[19]), head.partition("(")[2]
 
 
 def _holds(pid: int, inodes: set[str]) -> bool:

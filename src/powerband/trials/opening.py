@@ -57,13 +57,10 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
 
 def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
     """Raises SubjectError where a subject that lists its jars was built with others."""
-    hashes = None if subject.folder is None else Path(subject.folder) / LIST
-    if (
-        "build" in given
-        and hashes is not None
-        and hashes.is_file()
-        and (wrong := wrong_jars(Path(given["build"]), hashes))
-    ):
+    hashes = Path(subject.folder or "") / LIST
+    if not subject.folder or "build" not in given or not hashes.is_file():
+        return
+    if wrong := wrong_jars(Path(given["build"]), hashes):
         raise SubjectError(
             f"the jars that {subject.name} was built with are not those of {hashes}: {'; '.join(wrong[:3])}. Ask who "
             "keeps the mirror in your settings.xml; if you changed pom.xml yourself, delete that file"

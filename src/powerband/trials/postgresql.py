@@ -100,8 +100,9 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
     password, superuser_password = secrets.token_hex(16), secrets.token_hex(16)
     try:
         data, password_file, initial_file = home / "data", home / "password", home / "initial"
-        _write_secret(password_file, password)
-        _write_secret(initial_file, superuser_password)
+        for path, secret in ((password_file, password), (initial_file, superuser_password)):
+            with open_private(path, "x") as file:
+                file.write(secret)
         if account.id is not None and account.group is not None:
             for path in (initial_file, home):
                 os.chown(path, account.id, account.group)
@@ -196,12 +197,6 @@ def _home(folder: Path, account: _Account) -> Path:
         with open_private(elsewhere, "w") as file:
             file.write(str(home))
     return home
-
-
-def _write_secret(path: Path, text: str) -> None:
-    """Writes a new file that this user alone may read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-        file.write(text)
 
 
 def _prepare(cpus: Sequence[int]) -> None:

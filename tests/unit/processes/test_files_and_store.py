@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.lock_owner import killed_owner
+from fakes.needs import without
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import Setting, TrialSpec
 from powerband.processes.engine_process import EngineProcess
@@ -98,17 +100,8 @@ def test_one_powerband_at_a_time_runs_a_run(tmp_path: Path) -> None:
 
 def test_a_killed_owner_locks_nobody_out(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "x", "name: x\n", {})
-    code = (
-        "import sys; from pathlib import Path; from powerband.store import RunDir\n"
-        "with RunDir(Path(sys.argv[1])).locked(): print('locked', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as owner:
-        assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
-        with pytest.raises(UsageError, match="another powerband"), run.locked():
-            pass
-        owner.kill()
+    with killed_owner(run, locks=True), pytest.raises(UsageError, match="another powerband"), run.locked():
+        pass
     with run.locked():
         pass
 
@@ -216,7 +209,7 @@ def test_a_folder_that_may_be_entered_but_not_listed() -> None:
         "print(RunDir.create(Path(sys.argv[1]), 'x', 'name: x', {}).path)"
     )
     if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+        without("only root can become another user")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o333)
         done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What a keeper leaves behind that was killed: it is ended, and nothing else is."""
+"""Processes that a killed keeper leaves behind are ended, and no others."""
 
 from __future__ import annotations
 

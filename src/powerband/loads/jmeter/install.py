@@ -122,17 +122,8 @@ def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
         )
     pom, log = folder / "pom.xml", folder / "maven.log"
     pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(name=n, version=VERSION) for n in ARTIFACTS)))
-    command = [
-        maven,
-        "-q",
-        "-B",
-        "--strict-checksums",
-        "-f",
-        str(pom),
-        PLUGIN,
-        f"-DoutputDirectory={jars}",
-        "-DincludeScope=runtime",
-    ]
+    copied = [PLUGIN, f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom), *copied]
     with log.open("wb") as output:
         try:
             status = subprocess.run(

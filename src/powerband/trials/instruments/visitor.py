@@ -24,7 +24,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.probe_process import command_up
 from powerband.processes.subject_process import RunningSubject
-from powerband.store import TrialDir
+from powerband.store import NOT_AS_WRITTEN, TrialDir
 from powerband.trials.instruments.instrument import Instrument
 from powerband.wire.specs import Launch
 
@@ -155,5 +155,5 @@ def _visit(text: str) -> Visit | None:
         if "error" in told:
             return Visit(at_ns, None, str(told["error"])[:200])
         return Visit(at_ns, round(float(told["took_ms"]) * 1e6))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except NOT_AS_WRITTEN:
         return None
