@@ -183,5 +183,5 @@ class Summary(TypedDict):
     ended_by: str
 
 
-LoadEvent = Annotated[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent, Field(discriminator="type")]
-LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)
+LoadEvent = Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent
+LOAD_EVENT: TypeAdapter[LoadEvent] = TypeAdapter(Annotated[LoadEvent, Field(discriminator="type")])

@@ -201,10 +201,5 @@ class End(Wire):
     samples_late: Count
 
 
-ProbeEvent = Annotated[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent,
-    Field(discriminator="type"),
-]
-PROBE_EVENT: TypeAdapter[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
-] = TypeAdapter(ProbeEvent)
+ProbeEvent = Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
+PROBE_EVENT: TypeAdapter[ProbeEvent] = TypeAdapter(Annotated[ProbeEvent, Field(discriminator="type")])

@@ -278,5 +278,5 @@ class Stop(Wire):
     type: Literal["stop"] = "stop"
 
 
-Command = Annotated[Go | StartMeasure | Drain | WatchAlso | Stop, Field(discriminator="type")]
-COMMAND: TypeAdapter[Go | StartMeasure | Drain | WatchAlso | Stop] = TypeAdapter(Command)
+Command = Go | StartMeasure | Drain | WatchAlso | Stop
+COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
