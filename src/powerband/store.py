@@ -143,29 +143,23 @@ class TrialDir:
         """Makes the directory with its `spec.json`; files of an earlier, killed attempt are removed.
 
         Raises MeasurementError if the disk cannot be written."""
-        try:
+        with writing(self.path):
             if self.path.exists():
                 shutil.rmtree(self.path)
             self.path.mkdir(parents=True)
             write_atomically(self.spec, json.dumps(spec.to_json()))
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def write_address(self, address: SubjectAddress) -> None:
         """Writes the address before the server is launched, and therefore without waiting for fsync. Raises
         MeasurementError if the disk cannot be written."""
-        try:
-            self.subject.write_text(json.dumps({"url": address.url, "metrics_url": address.metrics_url}))
-        except OSError as error:
-            raise disk_error(self.subject, error) from error
+        with writing(self.subject):
+            self.subject.write_text(json.dumps(vars(address)))
 
     def write_record(self, record: TrialRecord) -> None:
         """Writes the record, as the last file: from now on the trial exists. Raises MeasurementError if the disk cannot
         be written."""
-        try:
+        with writing(self.path):
             write_atomically(self.record, json.dumps(record.to_json()))
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def read_record(self) -> TrialRecord:
         """Reads the record. Raises UsageError if another version wrote it, or if it is damaged."""
@@ -241,10 +235,8 @@ class RunDir:
         """Locks the run: while the block lasts, no other process enters such a block for it; a kill releases the lock.
 
         Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
-        try:
+        with writing(self.path):
             file = (self.path / ".lock").open("a")
-        except OSError as error:
-            raise disk_error(self.path, error) from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -261,13 +253,10 @@ class RunDir:
         """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
         run as known now, for viewers."""
         known = {} if planned_total is None else {"planned_total": planned_total}
-        try:
-            with self.plan.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(spec.to_json() | known) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise disk_error(self.path, error) from error
+        with writing(self.path), self.plan.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(spec.to_json() | known) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def planned(self) -> list[TrialSpec]:
         return [TrialSpec.from_json(line) for line in read_json_lines(self.plan)]
@@ -330,6 +319,15 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
         else f"trials finished so far are kept; free some space, then `powerband resume {run}`"
     )
     return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises MeasurementError for a disk that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def _fresh_directory(root: Path, stem: str) -> Path:
