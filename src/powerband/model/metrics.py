@@ -191,6 +191,11 @@ def metric_named(name: str) -> Metric:
         raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}") from None
 
 
+def margin_words(margin: float, metric: str) -> str:
+    """`3 %`; for shares `3 percentage points`."""
+    return f"{100 * margin:.6g} {'percentage points' if METRICS[metric].unit == 'ratio' else '%'}"
+
+
 def metric_words(metric: str) -> str:
     """A metric's name as people say it: `goodput`, `response time p99`."""
     return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")

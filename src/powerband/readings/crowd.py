@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.readings.fleet import MergedFleet, MergedTimes
+from powerband.wire.load_events import EngineInterval, Summary
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Crowd:
         return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
 
 
-def crowd_of(
-    summaries: Sequence[Mapping[str, Any]], intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet
-) -> Crowd | None:
+def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
     """None where no engine tells of WebSocket users."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
@@ -74,7 +72,7 @@ def crowd_of(
     )
 
 
-def _joined(intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet) -> tuple[int | None, float | None]:
+def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
     """Users joined at the start of the window, and on average over it; engines are added up."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from powerband.base.units import signed_percent
-from powerband.model.metrics import METRICS, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Estimate, Verdict, plain
 
@@ -78,18 +78,14 @@ class RunComparison:
         where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"
         match verdict:
             case Verdict.EQUIVALENT:
-                return f"{second} serves as {first} does, within {self.margin_words}{where}{self._listed(mine)}."
+                within = margin_words(self.margin, self.objective)
+                return f"{second} serves as {first} does, within {within}{where}{self._listed(mine)}."
             case Verdict.INCONCLUSIVE:
                 return (
                     f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
                     "More blocks or longer trials would tell."
                 )
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
-
-    @property
-    def margin_words(self) -> str:
-        """`3 %`; for shares `3 percentage points`."""
-        return f"{100 * self.margin:.6g} {'percentage points' if self._shares else '%'}"
 
     def change_words(self, change: Change) -> str:
         """What is known of one setting, in a clause; empty where nothing is."""

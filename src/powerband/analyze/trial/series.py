@@ -18,6 +18,8 @@ from powerband.model.experiment import Measure
 from powerband.readings.fleet import SECOND_NS, MergedTimes
 from powerband.readings.probe_samples import Counters, ProbeSamples
 from powerband.store import TrialRecord
+from powerband.wire.load_events import EngineInterval
+from powerband.wire.probe_events import PoolSample, Threads
 
 Numbers = tuple[float | None, ...]
 POOLS_MAX = 4  # the busiest; nobody looks at more
@@ -136,7 +138,7 @@ class TrialSeries:
 
 def series_of(
     record: TrialRecord,
-    events: Sequence[Mapping[str, Any]],
+    events: Sequence[Any],
     probe: ProbeSamples | None,
     measured: Measure | None = None,
 ) -> TrialSeries:
@@ -164,11 +166,11 @@ def series_of(
     )
 
 
-def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iterator[LoadSecond]:
+def seconds_of_load(events: Iterable[Any], origin_ns: int) -> Iterator[LoadSecond]:
     """The intervals of all engines added up by second, one after the other; an interval belongs to the second in which
     it ends. A second is told once every engine has said something later, or its last word: what an engine says is in
     order, so that no more is held than the engines are apart."""
-    seconds: dict[int, list[Mapping[str, Any]]] = {}
+    seconds: dict[int, list[EngineInterval]] = {}
     heard: dict[int, float] = {}  # by engine, the second of its last interval
     for event in events:
         engine = event.get("engine", 0)
@@ -190,7 +192,7 @@ def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iter
         yield _told_second(second, seconds[second])
 
 
-def _told_second(second: int, intervals: Sequence[Mapping[str, Any]]) -> LoadSecond:
+def _told_second(second: int, intervals: Sequence[EngineInterval]) -> LoadSecond:
     found = one_second(intervals)
     return LoadSecond(second + 1.0, {name: found[key] for name, key in _OF_ONE_SECOND.items()})
 
@@ -210,7 +212,7 @@ def _own(measured: Measure, scrapes: Counters, origin_ns: int) -> tuple[OwnSerie
     return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
 
 
-def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeries:
+def _counter(events: Sequence[Any], origin_ns: int) -> CounterSeries:
     lines = rate_counter([event for event in events if event.get("type") == "interval"])
     return CounterSeries(
         t_s=tuple((line.at_ns - origin_ns) / SECOND_NS for line in lines),
@@ -219,7 +221,7 @@ def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeri
     )
 
 
-def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
+def _load(events: Iterable[Any], origin_ns: int) -> LoadSeries:
     seconds = list(seconds_of_load(events, origin_ns))
 
     def column(name: str) -> tuple[Any, ...]:
@@ -296,9 +298,9 @@ def _levels(source: Counters, name: str) -> Numbers:
     return tuple(None if isnan(value) else float(value) for value in values[1:])
 
 
-def _pools(events: Sequence[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
+def _pools(events: Sequence[Threads], origin_ns: int) -> tuple[PoolSeries, ...]:
     """Pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
-    seen: dict[str, list[Mapping[str, Any]]] = {}
+    seen: dict[str, list[PoolSample]] = {}
     for event in events:
         if event["tree"] == "subject":
             for pool in event["pools"]:

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from powerband.model.own_expression import parse_labels
+from powerband.model.own_expression import labels_of
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
 from powerband.wire.probe_events import Threads, ThreadSample
 
 COUNTS = ("_total", "_count", "_sum", "_bucket")
-LINES_MAX = 12  # of one plot
+LINES_MAX = 12  # of one plot; more cannot be told apart
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTab
     columns: dict[tuple[str, ...], dict[str, None]] = {}
     for text in scrapes.fields:
         name, _, rest = text.partition("{")
-        labels = _labels(rest)
+        labels = sorted(labels_of(rest))
         found = _value(scrapes, text, name, start_ns, end_ns)
         if not labels or found is None:
             continue
@@ -134,11 +134,4 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def _line_name(field: str) -> str:
     """`worker 0` of `{process="0",role="worker"}`: names before numbers."""
-    return " ".join(sorted((value for _, value in _labels(field.partition("{")[2])), key=str.isdigit))
-
-
-def _labels(text: str) -> list[tuple[str, str]]:
-    try:
-        return sorted(parse_labels(text.removesuffix("}")))
-    except ValueError:
-        return []
+    return " ".join(sorted((value for _, value in sorted(labels_of(field.partition("{")[2]))), key=str.isdigit))

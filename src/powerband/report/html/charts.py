@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from powerband.base.units import capital
-from powerband.model.metrics import METRICS, OWN, metric_words
+from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
 from powerband.model.plan import Level, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_estimate, format_interval, unit_scale
-from powerband.report.wording.words import is_as_good, margin_words
+from powerband.report.wording.words import is_as_good
 
 LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its largest to its smallest value on
 LADDER_STEP = 1.5  # or if each value is at least this times the one before, from three values on

@@ -9,7 +9,7 @@ from html import escape
 from itertools import zip_longest
 
 from powerband.base.units import capital, joined, plural
-from powerband.model.metrics import metric_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.report.html.bar_section import bars_section
@@ -47,7 +47,6 @@ from powerband.report.wording.words import (
     error_rows,
     factor_names,
     is_as_good,
-    margin_words,
     not_allowed,
     present_columns,
     standing_words,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import plural
 from powerband.model.experiment import parse_constraint
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
 from powerband.report.html.charts import Axis, Chart, Line, Picture, Point
@@ -19,7 +19,7 @@ from powerband.report.wording.findings import capacity_words, departure_of, rati
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_number, unit_scale
 from powerband.report.wording.standings import metric_name, ranked
-from powerband.report.wording.words import STATES, margin_words
+from powerband.report.wording.words import STATES
 
 RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
 RACE_BARS = (

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.base.units import RATIO_SHOWN_MAX, signed_percent
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
 from powerband.report.wording.numbers import ABSENT, format_estimate
-from powerband.report.wording.words import gap_words, margin_words
+from powerband.report.wording.words import gap_words
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_number, format_share
@@ -89,11 +89,6 @@ def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | 
         points = f"{abs(100 * gap):.2g}" if abs(gap) < 0.1 else f"{abs(100 * gap):.0f}"
         return "" if gap == 0 else f"{sign}{points} pts"
     return "" if gap == 0 else f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
-
-
-def margin_words(margin: float, objective: str) -> str:
-    """`3 %`; for shares `3 percentage points`."""
-    return f"{margin * 100:.6g} percentage points" if METRICS[objective].unit == "ratio" else format_share(margin)
 
 
 def standing_words(analysis: Analysis) -> str:
