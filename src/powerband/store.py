@@ -93,6 +93,11 @@ class TrialRecord:
     link: Mapping[str, Any] = field(default_factory=dict)
     jmeter: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def origin_ns(self) -> int:
+        """The origin of all times that are shown: `go`, or the first phase that was reached."""
+        return self.phases.get("go", min(self.phases.values(), default=0))
+
     def to_json(self) -> dict[str, Any]:
         """The fields in their order, after the number of the format."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}

@@ -144,10 +144,9 @@ def series_of(
 ) -> TrialSeries:
     """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
     the experiment wants of the subject's own metrics and of a rate counter."""
-    phases, wanted = record.phases, measured or Measure()
-    origin_ns = phases.get("go", min(phases.values(), default=0))
+    origin_ns, wanted = record.origin_ns, measured or Measure()
     series = TrialSeries(
-        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
+        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in record.phases.items()},
         load=_load(events, origin_ns),
         counter=_counter(events, origin_ns) if wanted.rate_counter else CounterSeries(),
     )
