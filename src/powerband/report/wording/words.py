@@ -110,6 +110,18 @@ def standing_words(analysis: Analysis) -> str:
     return "; ".join(parts)
 
 
+def trials_of(result: SettingResult) -> str:
+    """`5`, or `4 of 5` where one is excluded."""
+    return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
+
+
+def mark_of(setting: Setting, analysis: Analysis) -> str:
+    """The mark of a setting in a picture: answer, equal or other."""
+    if setting == analysis.answer.setting:
+        return "answer"
+    return "equal" if is_as_good(setting, analysis) else "other"
+
+
 def is_as_good(setting: Setting, analysis: Analysis) -> bool:
     """True for the answer and every setting equivalent to it; always False if there is no answer."""
     return analysis.answer.setting is not None and setting in analysis.answer.equivalent
@@ -159,26 +171,21 @@ class Unusable:
 
     number: int
     setting: str
-    block: int
-    attempt: int
     status: str
-    reasons: tuple[str, ...]
+    reasons: str
 
 
 def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
     """Failed and invalid trials in order, and interrupted ones that were not run again. `status` is `invalid` for a
     trial that ran but is excluded."""
-    trials = counted(trials)
     return [
         Unusable(
             trial.number,
             trial.setting.id,
-            trial.block,
-            trial.attempt,
             "invalid" if trial.status == "measured" else trial.status,
-            tuple(problem.message for problem in trial.problems if problem.fatal) or ("no reason was recorded",),
+            "; ".join(problem.message for problem in trial.problems if problem.fatal) or "no reason was recorded",
         )
-        for trial in trials
+        for trial in counted(trials)
         if not trial.valid
     ]
 
