@@ -127,8 +127,6 @@ class TrialRecord:
 
 
 class TrialDir:
-    """The files of one trial."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec = path / "spec.json"
@@ -197,8 +195,6 @@ class TrialDir:
 
 
 class RunDir:
-    """One run on disk."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.experiment = path / "experiment.yaml"

@@ -44,25 +44,21 @@ def stored_analysis(text: str) -> Analysis:
 
 @cache
 def _reader(hint: Any) -> _Read:
-    """What makes a value of this declared type out of plain JSON. It raises TypeError, KeyError or ValueError."""
+    """Makes a value of this declared type out of plain JSON. Raises TypeError, KeyError or ValueError."""
     if hint is Setting:
         return lambda value: Setting(tuple(value["levels"].items()))
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is not None:
-        return _compound(origin, arguments)
-    if is_dataclass(hint):
-        return _record(hint)
-    return hint if isinstance(hint, type) and issubclass(hint, Enum) else _plain(hint)
-
-
-def _compound(origin: Any, arguments: tuple[Any, ...]) -> _Read:
     if origin in (Union, types.UnionType):
         return _one_of(arguments)
     if origin is tuple:
         return _many(arguments)
-    assert issubclass(origin, Mapping), origin
-    read = _reader(arguments[1])
-    return lambda value: {key: read(item) for key, item in value.items()}
+    if origin is not None:
+        assert issubclass(origin, Mapping), origin
+        read = _reader(arguments[1])
+        return lambda value: {key: read(item) for key, item in value.items()}
+    if is_dataclass(hint):
+        return _record(hint)
+    return hint if isinstance(hint, type) and issubclass(hint, Enum) else _plain(hint)
 
 
 def _one_of(arguments: tuple[Any, ...]) -> _Read:

@@ -153,7 +153,7 @@ _OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ra
 
 
 class _Registry(dict[str, Metric]):
-    """By name; one of a subject's own is made up from its name."""
+    """Metrics by name; one of a subject's own is made up from its name."""
 
     def __missing__(self, name: str) -> Metric:
         if not name.startswith(OWN):

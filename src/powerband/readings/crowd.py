@@ -29,7 +29,7 @@ class Crowd:
     delivered_in_window: int
     delivery_times: MergedTimes
     tallies: Mapping[str, int]
-    """The highest count that any engine was told, by worker: one worker serves users of several engines."""
+    """The highest count that any engine received, by worker: one worker serves users of several engines."""
     joined_at_start: int | None
     """Users that had joined when the window began; None without an interval before it."""
     joined_mean: float | None
@@ -46,7 +46,7 @@ class Crowd:
 
 
 def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
-    """None where no engine tells of WebSocket users."""
+    """None where no engine has WebSocket users."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
         return None

@@ -94,7 +94,7 @@ class Evidence:
 
     @cached_property
     def crowd(self) -> Crowd | None:
-        """The users of a WebSocket load; None where no engine tells of any."""
+        """The users of a WebSocket load; None where no engine has any."""
         return crowd_of(self.record.engines, self.intervals, self.fleet)
 
     def overflows(self, until_ns: int | None = None) -> float | None:

@@ -125,7 +125,7 @@ class Collector(TypedDict):
 
 @as_message
 class Jvm(TypedDict):
-    """One JVM of the launched tree, as it tells of itself."""
+    """One JVM of the launched tree, by its own counters."""
 
     type: Literal["jvm"]
     at_ns: Count
@@ -161,7 +161,7 @@ class ScrapeFailed(TypedDict):
 
 @as_message
 class Statsd(TypedDict):
-    """What the sink has taken in since the start: values by series, named as on a Prometheus page; `updates`: values
+    """The sink's intake since the start: values by series, named as on a Prometheus page; `updates`: values
     accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
 
     type: Literal["statsd"]

@@ -69,7 +69,6 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words."""
         first, second = self.names
         if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
             return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
@@ -88,7 +87,7 @@ class RunComparison:
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 
     def change_words(self, change: Change) -> str:
-        """What is known of one setting, in a clause; empty where nothing is."""
+        """The change of one setting in a clause; empty where nothing is known."""
         ratio = change.ratio
         metric = metric_words(self.objective)
         if change.because or ratio is None:
@@ -123,7 +122,7 @@ class RunComparison:
         return METRICS[self.objective].unit == "ratio"
 
     def _listed(self, changes: Sequence[Change]) -> str:
-        """What the sentence says of single settings, after a colon; a long list is cut."""
+        """Single settings for the end of the sentence, after a colon; a long list is cut."""
         parts = []
         alone = len(self.changes) == 1
         for change in changes[:_NAMED_MOST]:

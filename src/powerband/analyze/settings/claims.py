@@ -256,7 +256,7 @@ def _where(case: Mapping[Reference, Setting]) -> str:
 
 def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
     """The sentence of the only part, or of the first part that decides, and how many there are. Sides that are not just
-    measured but reckoned (`0.9 * goodput[...]`) are told by their expression."""
+    measured but reckoned (`0.9 * goodput[...]`) are shown as their expression."""
     if len(parts) == 1:
         reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
         return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
@@ -292,7 +292,7 @@ def _shown(value: float, unit: str) -> str:
 
 
 def _difference(value: float, unit: str) -> str:
-    """Of shares in points: a percentage could be taken for a ratio."""
+    """Differences of shares are in points: a percentage could be taken for a ratio."""
     return f"{format_value(value, unit).removesuffix('%')}points" if unit == "ratio" else _shown(value, unit)
 
 

@@ -26,7 +26,7 @@ COSTS = ("threads_max", "rss_bytes_max")
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
-    """By which the cheapest of equals is chosen: fewest threads, then least memory; what was not measured is infinite.
+    """The cheapest of equals has the fewest threads, then the least memory; what was not measured is infinite.
 
     `means`: those of `mean_of`, geometric ones, since a reader finds them in the table of settings and can check."""
     threads, memory = (means.get(name, math.inf) for name in COSTS)
@@ -53,7 +53,7 @@ class ResponseTable:
             self._valid.setdefault(result.setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
-        """By block."""
+        """In the order of the blocks."""
         return self._valid.get(setting, [])
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:

@@ -22,7 +22,7 @@ TRACKS = (0.7, 1.5)  # threads that one more of a factor adds, where it counts t
 
 @dataclass(frozen=True)
 class Work:
-    """What a request holds a thread for, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
+    """How long a request holds a thread, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
 
     cpu_s: float
     wait_s: float

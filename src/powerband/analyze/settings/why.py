@@ -16,9 +16,9 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, SettingResult, TrialResult, Verdict
 
-CPU_BUSY = 0.90
-CPU_IDLE = 0.70
-CHEAPER_BY = 1.2
+CPU_BUSY = 0.90  # of the subject's CPUs: the same that names a short CPU in `bottleneck/rules.py`
+CPU_IDLE = 0.70  # below it 40 % more would fit
+CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
 
 def why(standing: Standing, chosen: Setting) -> str:
@@ -120,7 +120,7 @@ def _yield(standing: Standing, row: SettingResult) -> str:
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
-    """What the largest setting that is no better costs more."""
+    """The extra cost of the largest setting that is no better."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None

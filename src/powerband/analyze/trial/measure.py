@@ -29,7 +29,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
-LOG_BYTES_MAX = 4 * 2**20  # of a subject's log, its end: what it says of lacking memory stands there
+LOG_BYTES_MAX = 4 * 2**20  # the end of a subject's log; the rest of a long one says the same
 
 
 def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:

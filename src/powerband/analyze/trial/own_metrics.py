@@ -36,8 +36,6 @@ def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[s
 
 
 class MetricsPage:
-    """The scrapes, asked for series by name and labels."""
-
     def __init__(self, scrapes: Counters) -> None:
         self.scrapes = scrapes
         self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}

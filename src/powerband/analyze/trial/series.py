@@ -86,8 +86,6 @@ class HostSeries:
 
 @dataclass(frozen=True)
 class PoolSeries:
-    """What the threads of one pool did."""
-
     pool: str
     states: ThreadStates
 
@@ -113,7 +111,7 @@ class OwnSeries:
 
 @dataclass(frozen=True)
 class CounterSeries:
-    """What a rate counter would have printed."""
+    """The lines that a rate counter would have printed."""
 
     t_s: tuple[float, ...] = ()
     window_per_s: Numbers = ()
@@ -286,7 +284,7 @@ def _host(host: Counters, origin_ns: int) -> HostSeries:
 
 
 def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
-    """Of every sample but the first, which has no rate."""
+    """Every sample but the first, which has no rate."""
     return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
 
 

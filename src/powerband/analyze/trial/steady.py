@@ -28,9 +28,9 @@ from powerband.wire.load_events import Interval
 
 SHIFT_MIN = 0.02  # of the median: less than the usual margin of 3 %, below which settings count as equal
 TREND_P = STEP_P = 0.05  # every twentieth steady series may be taken for one that is not
-BATCHES_MIN = 8  # of fewer, Mann-Kendall's normal approximation is poor and no step is significant
-CUT_SHORT = 1.1  # period over length: an interval so much shorter than the usual one was cut by an edge
-DEPENDENCE_MAX = 0.9  # of r: beyond it 8 batches cannot tell dependence from a trend
+BATCHES_MIN = 8  # of fewer, Mann-Kendall's normal approximation is poor
+CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
+DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
 BATCH_REQUESTS = 10  # in a batch, on average: of fewer, Poisson noise alone is a third of the mean
 
@@ -146,7 +146,7 @@ def _has_step(series: Array, *, dependent: bool) -> bool:
 
 
 def _without_curve(series: Array) -> Array:
-    """What is left of it beside a parabola, which takes out trends that level off as well as straight ones."""
+    """The rest of it beside a parabola, which takes out trends that level off as well as straight ones."""
     at = np.linspace(-1, 1, series.size)
     return np.asarray(series - np.polynomial.polynomial.polyval(at, np.polynomial.polynomial.polyfit(at, series, 2)))
 

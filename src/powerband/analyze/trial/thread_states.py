@@ -51,7 +51,7 @@ def _pools(event: Threads, only: str | None) -> dict[str, PoolSample]:
 
 
 def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, PoolSample]]]) -> dict[str, Mapping[WaitKind, int]]:
-    """What its blocked threads were seen to wait on by the end, for the seconds in which none was looked at."""
+    """Counts of what blocked threads were seen to wait on by the end, for seconds in which none was looked at."""
     return {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
 
 

@@ -32,7 +32,7 @@ class ThreadUse:
 @dataclass(frozen=True)
 class LabelTable:
     """Series that have the same labels: a row for each combination of their values. A column is a series: counters
-    (by their names' ends) per second, the others as last read; None: not told for this row."""
+    (by their names' ends) per second, the others as last read; None: unknown for this row."""
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
@@ -50,7 +50,7 @@ class LabelledSeries:
 
 
 def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: int, end_ns: int) -> list[ThreadUse]:
-    """The busiest first, waits for a CPU included; of threads that the probe told of twice within the window. `names`:
+    """The busiest first, waits for a CPU included; of threads that the probe read twice within the window. `names`:
     full names by thread id, where they are known."""
     seen: dict[int, list[tuple[int, ThreadSample]]] = {}
     for event in events:
@@ -62,7 +62,7 @@ def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: i
 
 
 def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTable]:
-    """In the order of the page; series without labels are left out, as they stand alone."""
+    """Tables in the order of the page; series without labels are left out, as they stand alone."""
     grouped: dict[tuple[str, ...], dict[tuple[str, ...], dict[str, float]]] = {}
     columns: dict[tuple[str, ...], dict[str, None]] = {}
     for text in scrapes.fields:
@@ -85,8 +85,8 @@ def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTab
 
 
 def labelled_series(wanted: Sequence[str], scrapes: Counters, origin_ns: int) -> list[LabelledSeries]:
-    """Of these names, in their order, what the page has; times in seconds since the origin. Of many lines those with
-    the largest means stay, `LINES_MAX` of them."""
+    """The series of these names that the page has, in their order; times in seconds since the origin. Of many lines
+    the `LINES_MAX` with the largest means stay."""
     t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns[1:])
     found = []
     for name in wanted:

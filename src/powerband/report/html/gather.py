@@ -27,7 +27,6 @@ from powerband.store import RunDir, TrialRecord
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
-    """All contents of the page of this run."""
     host = read_host(run.host)
     records = run.records()
     experiment = _experiment_of(run)

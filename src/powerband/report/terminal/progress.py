@@ -111,8 +111,6 @@ class LiveView(Observer):
 
 
 class _Progress:
-    """The state of the run so far, and its rendering."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.experiment: Experiment | None = None
@@ -153,12 +151,8 @@ class _Progress:
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
         # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
-        most = "at most " if self._may_end_early() else ""
-        return f"{most}about {_rough_time(left_s)} left"
-
-    def _may_end_early(self) -> bool:
-        experiment = self.experiment
-        return experiment is not None and (experiment.design.order == "race" or experiment.objective.is_capacity)
+        ends_early = self.experiment and (self.experiment.is_race or self.experiment.objective.is_capacity)
+        return f"{'at most ' if ends_early else ''}about {_rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:
         """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""

@@ -33,7 +33,6 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:
-    """Headings of the table of changes."""
     first, second = ("old", "new") if comparison.paired else ("first", "second")
     return "setting", first, second, "change", "interval", "smallest", "verdict"
 
@@ -58,7 +57,6 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 
 def comparison_note(comparison: RunComparison) -> str:
-    """The meaning of the verdicts."""
     direction = "more" if comparison.direction == "maximise" else "less"
     drift = (
         "Both were measured in the same blocks, so that drift of the machine cancels."

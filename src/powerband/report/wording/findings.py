@@ -171,7 +171,6 @@ def _change_ratio(cost: ChangeCost) -> str:
 
 
 def changes_lead(analysis: Analysis) -> str:
-    """The caption of the table of changes."""
     metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (

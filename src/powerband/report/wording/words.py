@@ -167,8 +167,6 @@ def verdict_note(analysis: Analysis) -> str:
 
 @dataclass(frozen=True)
 class Unusable:
-    """One excluded trial, and the reasons."""
-
     number: int
     setting: str
     status: str
