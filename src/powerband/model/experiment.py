@@ -359,11 +359,6 @@ class Experiment(Frozen):
         return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
 
     @property
-    def is_self_driven(self) -> bool:
-        """True if the server gets no requests; of the load only its duration is used."""
-        return self.subject.counts is not None
-
-    @property
     def noun(self) -> str:
         """The noun for one counted unit: a request, or a unit of work of a no-load server."""
         return "request" if self.subject.counts is None else self.subject.counts.noun

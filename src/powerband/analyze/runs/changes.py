@@ -6,14 +6,14 @@ verdict on the whole and the sentence that states it; no statistics, no I/O."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from powerband.base.units import signed_percent
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import Estimate, Verdict, plain
+from powerband.model.results import Analysis, Estimate, Verdict, plain
 
 _NAMED_MOST = 4
 
@@ -46,11 +46,16 @@ class RunComparison:
     confidence: float
     margin: float
     changes: tuple[Change, ...]
-    only_first: tuple[Setting, ...]
-    only_second: tuple[Setting, ...]
+    only_first: tuple[Setting, ...] = ()
+    only_second: tuple[Setting, ...] = ()
     names: tuple[str, str] = ("the first run", "the second run")
     paired: bool = False
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, first: Analysis, changes: Iterable[Change], **other: Any) -> RunComparison:
+        """`first`: whose objective, confidence and margin hold for both; `other`: further fields."""
+        return cls(first.objective, first.direction, first.confidence, first.margin, tuple(changes), **other)
 
     @property
     def verdict(self) -> Verdict:

@@ -34,12 +34,9 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
     scale = Scale.of(everything, METRICS[first.objective].unit)
-    return RunComparison(
-        objective=first.objective,
-        direction=first.direction,
-        confidence=first.confidence,
-        margin=first.margin,
-        changes=tuple(
+    return RunComparison.of(
+        first,
+        (
             _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows)
             if setting in common
             else _fails(setting, (first, second), values)

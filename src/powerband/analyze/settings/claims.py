@@ -116,7 +116,10 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
     usable = [
         block
         for block in sorted({block for _, block in cells})
-        if all(_known(cells.get((case[reference], block)), reference.metric) for reference in references)
+        if all(
+            (found := cells.get((case[reference], block))) and reference.metric in found.metrics
+            for reference in references
+        )
     ]
     if len(usable) < 2:
         raise _CannotSayError(_lacking(references, case, cells, len(usable)), len(usable))
@@ -135,10 +138,6 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
         pairs.append(pair)
     left, right = np.array(pairs, dtype=float).T
     return left, right
-
-
-def _known(result: TrialResult | None, metric: str) -> bool:
-    return result is not None and metric in result.metrics
 
 
 def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting], cells: Cells, usable: int) -> str:

@@ -40,10 +40,6 @@ class Scalability:
     threads_best: Estimate | None
     refused: str | None = None
 
-    def throughput_per_s(self, threads: float) -> float:
-        n = threads
-        return self.rate_per_s * n / (1 + self.contention * (n - 1) + self.coherency * n * (n - 1))
-
 
 def fit_usl(
     threads: Sequence[float], throughput_per_s: Sequence[float], blocks: Sequence[int], *, confidence: float = 0.95

@@ -44,7 +44,7 @@ _FACTOR_COLUMNS = 5
 def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
     """The answer of a run; `run` None: without the section on how to repeat it."""
     parts = [
-        _title(analysis),
+        f"### powerband: {prose(analysis.question or analysis.name)}",
         *_answer(analysis.answer.sentences),
         *_settings(analysis),
         *_claims(analysis),
@@ -70,10 +70,6 @@ def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
         *_repeat(run),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _title(analysis: Analysis) -> str:
-    return f"### powerband: {prose(analysis.question or analysis.name)}"
 
 
 def _answer(sentences: Sequence[str]) -> Iterator[str]:

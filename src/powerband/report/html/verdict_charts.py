@@ -193,12 +193,8 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
 
 def _mark(point: CapacityPoint) -> CapacityMark:
     held = "all" if point.held == point.trials else "some" if point.held else "none"
-    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, held_words(point))
-
-
-def held_words(point: CapacityPoint) -> str:
-    """`held in 3 of 5 trials`."""
-    return f"held in {point.held} of {plural(point.trials, 'trial')}"
+    text = f"held in {point.held} of {plural(point.trials, 'trial')}"
+    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, text)
 
 
 def _limits(constraints: Sequence[str]) -> Iterator[Limit]:

@@ -53,14 +53,14 @@ class LiveView(Observer):
         if not self._lines:
             self._live.stop()
 
-    def note(self, text: str) -> None:
-        self._line(text)
+    def note(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         self._state.begin(experiment, planned_total, done)
         if self._lines:
             again = f", {done} of them done already" if done else ""
-            self._line(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
+            self.note(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
         self._redraw(now=True)
 
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
@@ -80,10 +80,10 @@ class LiveView(Observer):
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         self._state.end_trial()
         if self._lines:
-            self._line(self._state.trial_line(result))
+            self.note(self._state.trial_line(result))
         elif not result.valid:
             # Printed above the redrawn part, so that it stays on the screen.
-            self._line(self._state.trial_line(result), style="yellow")
+            self.note(self._state.trial_line(result), style="yellow")
         self._redraw(now=True)
 
     def analysed(self, analysis: Analysis) -> None:
@@ -94,11 +94,8 @@ class LiveView(Observer):
             estimate = leader.estimates.get(analysis.objective)
             figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
             told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
-            self._line("; ".join(part for part in (told, left_line(analysis)) if part))
+            self.note("; ".join(part for part in (told, left_line(analysis)) if part))
         self._redraw(now=True)
-
-    def _line(self, text: str, style: str = "") -> None:
-        self.console.print(Text(text, style=style), soft_wrap=True)
 
     def _redraw(self, *, now: bool = False) -> None:
         """`now`: redraw at once, for changes of state, which are rare; figures wait for the next redraw."""
