@@ -16,7 +16,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long lint fuzz format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
+.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -62,7 +62,13 @@ golden: setup
 
 # The parts of the reference that are lists, from the code; read the diff before a commit.
 reference: setup
-	$(RUN) python -m scripts.reference
+	PYTHONPATH=tests $(RUN) python -m scripts.reference
+
+# A thousand kills at random, over races that are resumed: half an hour. KILLS and SEED say how many, and which.
+KILLS ?= 1000
+SEED ?= 7
+faults: setup
+	PYTHONPATH=tests $(RUN) python -m fakes.kills $(KILLS) $(SEED)
 
 # Pictures of the docs from the newest runs in $(RUNS); GALLERY="--run" runs what is missing (quiet machine: an hour).
 RUNS ?= runs
@@ -105,8 +111,8 @@ setup: uv
 # Debian ships venv and pip apart from Python, so whichever is there brings uv.
 uv:
 	@test "$(UV)" != .tools/bin/uv || test -x .tools/bin/uv \
-	  || { python3 -m venv --clear .tools >/dev/null 2>&1 && .tools/bin/python -m pip install --quiet uv; } \
-	  || { rm -rf .tools; python3 -m pip install --quiet --target .tools uv; } \
+	  || { python3 -m venv --clear .tools >/dev/null 2>&1 && .tools/bin/python -m pip install --quiet --require-hashes -r scripts/uv.txt; } \
+	  || { rm -rf .tools; python3 -m pip install --quiet --require-hashes --target .tools -r scripts/uv.txt; } \
 	  || { echo "uv could not be installed: install Debian's package python3-venv (or python3-pip), or uv itself" \
 	       "(https://docs.astral.sh/uv), and see that the package index is reachable" >&2; exit 1; }
 

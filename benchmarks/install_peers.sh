@@ -13,13 +13,13 @@ if ! command -v wrk >/dev/null; then
   else missing wrk "install Debian's package wrk"; fi
 fi
 if [ ! -x "$peers/bin/k6" ]; then
-  if command -v go >/dev/null; then GOBIN="$peers/bin" go install go.k6.io/k6@latest || missing k6 "go install failed"
+  if command -v go >/dev/null; then GOBIN="$peers/bin" go install go.k6.io/k6@v1.8.1 || missing k6 "go install failed"
   else missing k6 "Go is missing"; fi
 fi
-if [ ! -x "$peers/bin/oha" ]; then cargo install --quiet --locked --root "$peers" oha || missing oha "cargo install failed"; fi
+if [ ! -x "$peers/bin/oha" ]; then cargo install --quiet --locked --root "$peers" --version 1.16.0 oha || missing oha "cargo install failed"; fi
 if [ ! -x "$peers/bin/artillery" ]; then
   if command -v npm >/dev/null; then
-    npm install --silent --ignore-scripts --no-fund --no-audit --prefix "$peers/artillery" artillery@2 \
+    npm install --silent --ignore-scripts --no-fund --no-audit --prefix "$peers/artillery" artillery@2.0.34 \
       && ln -sf "$peers/artillery/node_modules/.bin/artillery" "$peers/bin/artillery" || missing Artillery "npm failed"
   else missing Artillery "npm is missing"; fi
 fi

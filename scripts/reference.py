@@ -1,6 +1,7 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the schemas of the wire. Out: whole pages
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the schemas of the wire, the cases of the
+tests of faults (`tests/` is on the path). Out: whole pages
 (options.md, subjects.md, events.md), tables between two marks of pages that are written by hand, and the names of
 bottlenecks in the schema of an analysis. Not here: what is explained."""
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import click
 
+from fakes import faults
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_experiment, load_subject, profile_names
 from powerband.files.library import experiment_names, library_root, subject_names
@@ -45,6 +47,7 @@ def reference() -> dict[Path, str]:
         (DOCS / "reference" / "experiment-file.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
+        (DOCS / "reference" / "failures.md", "faults", _table(faults.HEADS, faults.table())),
     ):
         made[path] = _between(path.read_text(), mark, table, path)
     schema = DOCS / "reference" / "analysis.schema.json"

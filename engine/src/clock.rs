@@ -29,16 +29,25 @@ pub struct ProcessUse {
     pub cpu_system_ns: u64,
 }
 
+impl ProcessUse {
+    pub fn cpu_ns(&self) -> u64 {
+        self.cpu_user_ns + self.cpu_system_ns
+    }
+}
+
 pub fn process_use() -> ProcessUse {
     // SAFETY: `rusage` is plain data for which all zeroes is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live rusage; RUSAGE_SELF cannot fail.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
-    ProcessUse { cpu_user_ns: ns(usage.ru_utime), cpu_system_ns: ns(usage.ru_stime) }
+    ProcessUse { cpu_user_ns: timeval_ns(usage.ru_utime), cpu_system_ns: timeval_ns(usage.ru_stime) }
 }
 
-/// Largest resident set of this program so far; 0 where /proc does not tell. Not rusage's: that one starts at the size
+pub fn timeval_ns(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+}
+
+/// Largest resident set of this program so far; 0 where /proc does not show it. Not rusage's: that one starts at the size
 /// of whoever forked the process.
 pub fn max_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -84,8 +93,7 @@ mod tests {
         while thread_cpu_ns() - cpu_before < 30_000_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        let after = process_use();
-        let used = after.cpu_user_ns + after.cpu_system_ns - before.cpu_user_ns - before.cpu_system_ns;
+        let used = process_use().cpu_ns() - before.cpu_ns();
         assert!(used >= 15_000_000, "30 ms of work showed as {used} ns");
     }
 

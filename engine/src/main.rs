@@ -4,7 +4,8 @@
 
 mod clock;
 mod contract;
-mod limits;
+mod duration;
+mod lines;
 mod link;
 mod load;
 mod probe;

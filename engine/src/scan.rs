@@ -24,14 +24,14 @@ impl Mark {
         self.followers(message).find_map(leading_number)
     }
 
-    /// What follows the text, where anything does, up to a quotation mark, a comma, a closing brace or white space.
+    /// The word that follows the text, where there is one: up to a quotation mark, a comma, a closing brace or white space.
     pub fn word_after<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let ends = |byte: &u8| matches!(byte, b'"' | b',' | b'}') || byte.is_ascii_whitespace();
         let mut words = self.followers(message).map(|rest| rest.split(ends).next().unwrap_or_default());
         words.find(|word| !word.is_empty())
     }
 
-    /// What follows each occurrence, up to the end of the message.
+    /// The bytes after each occurrence, up to the end of the message.
     #[inline]
     fn followers<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut from = 0;
@@ -49,6 +49,11 @@ fn leading_number(text: &[u8]) -> Option<u64> {
     let mut digits = text.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10).peekable();
     digits.peek()?;
     digits.try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit)))
+}
+
+/// True if a comma-separated header value contains a token, in any case.
+pub fn has_token(value: &[u8], token: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }
 
 /// Where answers hold a running count, and of what.

@@ -11,7 +11,7 @@ use crate::clock::now_ns;
 const WRITE_NS_MAX: u64 = 5_000_000_000;
 
 /// Turns the -1 of a system call into `errno`.
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+pub fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -21,37 +21,49 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 ///
 /// Errors: those of socket, bind and listen, `AddrInUse` among them.
 pub fn listen(host: IpAddr, port: u16, backlog: u32, share_port: bool) -> io::Result<OwnedFd> {
-    let family = if host.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: socket takes no pointers; the descriptor is owned from here on.
-    let socket = unsafe {
-        OwnedFd::from_raw_fd(checked(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_TCP))?)
-    };
-    set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR)?;
-    set_flag(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
+    let address = SocketAddr::new(host, port);
+    let socket = tcp_socket(&address, 0)?;
+    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     if share_port {
-        set_flag(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT)?;
+        set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    let (address, length) = raw_address(&SocketAddr::new(host, port));
-    // SAFETY: `address` holds a socket address of `length` bytes.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    bind(&socket, &address)?;
     // SAFETY: listen takes no pointers.
     checked(unsafe { libc::listen(socket.as_raw_fd(), backlog.min(i32::MAX as u32) as i32) })?;
     Ok(socket)
 }
 
-fn set_flag(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: `on` outlives the call and its size is passed.
-    checked(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    })?;
+/// A TCP socket with `TCP_NODELAY` for addresses of this family; `flags`: SOCK_NONBLOCK, or 0.
+pub fn tcp_socket(address: &SocketAddr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: socket takes no pointers; the descriptor is owned from here on.
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(checked(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0))?)
+    };
+    set_option(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    Ok(socket)
+}
+
+pub fn bind(socket: &OwnedFd, address: &SocketAddr) -> io::Result<()> {
+    let (address, length) = raw_address(address);
+    // SAFETY: `address` holds a socket address of `length` bytes.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     Ok(())
+}
+
+pub fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value outlives the call and its size is passed.
+    checked(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) })?;
+    Ok(())
+}
+
+/// Reads an option of the level SOL_SOCKET; returns the number of bytes written. `T` is a plain number.
+pub fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io::Result<usize> {
+    let mut length = size_of_val(value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the slice, and any bytes are a number.
+    checked(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, value.as_mut_ptr().cast(), &raw mut length) })?;
+    Ok(length as usize)
 }
 
 /// A socket address as the kernel takes it, and its length.
@@ -93,12 +105,7 @@ pub fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
 
 /// Makes `accept` on this socket return `WouldBlock` instead of waiting.
 pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
-    // SAFETY: fcntl with these commands takes no pointers.
-    unsafe {
-        let flags = checked(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?;
-        checked(libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK))?;
-    }
-    Ok(())
+    std::net::TcpListener::from(socket.try_clone()?).set_nonblocking(true)
 }
 
 /// Accepts the next connection, which is `nonblocking` or not. Connections that were reset while they waited are skipped.
@@ -147,7 +154,7 @@ pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Waits until the socket is readable; false at the timeout.
 pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
-    poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], Some(timeout_ns)) > 0
+    poll(&mut [readable(socket.as_raw_fd())], Some(timeout_ns)) > 0
 }
 
 /// Closes the writing side of a connection.
@@ -174,6 +181,11 @@ pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 // ----------------------------------------------------------------------------------------------------------- events
+
+/// For `poll`: whether the descriptor can be read. -1: none.
+pub fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
 
 /// Waits until a descriptor is ready, at most `timeout_ns` (absent: for ever). Returns how many are; 0: the timeout has
 /// passed; -1: a signal came.
@@ -207,46 +219,23 @@ impl Epoll {
         checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(|_| ())
     }
 
-    /// Waits for events, at most `timeout_ns` (absent: for ever), and returns how many of `events` are filled.
-    /// The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up to a millisecond.
-    pub fn wait(&self, events: &mut [libc::epoll_event], timeout_ns: Option<u64>) -> io::Result<usize> {
-        let result = match timeout_ns {
-            None => self.wait_ms(events, -1),
-            Some(0) => self.wait_ms(events, 0),
-            Some(ns) => match self.wait_ns(events, ns) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-                    self.wait_ms(events, ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32)
-                }
-                other => other,
-            },
-        };
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            other => other,
-        }
-    }
-
-    fn wait_ms(&self, events: &mut [libc::epoll_event], timeout_ms: i32) -> io::Result<usize> {
-        // SAFETY: the event slice is valid for its length.
-        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout_ms) };
-        checked(n).map(|n| n as usize)
-    }
-
-    fn wait_ns(&self, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
-        let timeout = timespec(timeout_ns);
+    /// Waits for events, at most `timeout_ns` (absent: for ever), and returns how many of `events` are filled; 0 also when a
+    /// signal interrupts. The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up to a
+    /// millisecond.
+    #[inline]
+    pub fn wait(&self, events: &mut [libc::epoll_event], timeout_ns: Option<u64>) -> usize {
+        let (fd, start, length) = (self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as libc::c_int);
+        let timeout = timeout_ns.map(timespec);
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let no_mask = std::ptr::null::<libc::sigset_t>();
         // SAFETY: slice and timespec are valid during the call; no signal mask is passed.
-        let n = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.0.as_raw_fd(),
-                events.as_mut_ptr(),
-                events.len() as i32,
-                &raw const timeout,
-                std::ptr::null::<libc::sigset_t>(),
-                0usize,
-            )
-        };
-        checked(n as libc::c_int).map(|n| n as usize)
+        let mut n = unsafe { libc::syscall(libc::SYS_epoll_pwait2, fd, start, length, timeout, no_mask, 0usize) };
+        if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            let timeout_ms = timeout_ns.map_or(-1, |ns| ns.div_ceil(1_000_000).min(i32::MAX as u64) as libc::c_int);
+            // SAFETY: the event slice is valid for its length.
+            n = unsafe { libc::epoll_wait(fd, start, length, timeout_ms) }.into();
+        }
+        n.max(0) as usize
     }
 }
 
@@ -305,15 +294,46 @@ pub fn yield_cpu() {
 
 // ---------------------------------------------------------------------------------------------------------- process
 
+/// The soft and the hard limit of descriptors of this process.
+pub fn descriptor_limits() -> (u64, u64) {
+    let mut limits = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+    // SAFETY: the structure is valid during the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
+    (limits.rlim_cur, limits.rlim_max)
+}
+
 /// Sets the soft limit of descriptors of this process. Errors: the limit is above the hard one.
 pub fn limit_descriptors(limit: u64) -> io::Result<()> {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is valid during both calls.
-    unsafe {
-        checked(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits))?;
-        limits.rlim_cur = limit;
-        checked(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
+    let limits = libc::rlimit { rlim_cur: limit, rlim_max: descriptor_limits().1 };
+    // SAFETY: the structure is valid during the call.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) })?;
+    Ok(())
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns the soft limit before and now.
+pub fn raise_descriptor_limit() -> (u64, u64) {
+    let (before, most) = descriptor_limits();
+    (before, if limit_descriptors(most).is_ok() { most } else { before })
+}
+
+/// The set of these CPUs; None for an empty list: no restriction.
+pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as u32 {
+            return Err(format!("there is no CPU {cpu}"));
+        }
+        // SAFETY: the index is within the set.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
     }
+    Ok((!cpus.is_empty()).then_some(set))
+}
+
+/// Binds the calling thread, and all that it starts later, to these CPUs.
+pub fn run_on(cpus: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: a valid set of the given size.
+    checked(unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) })?;
     Ok(())
 }
 

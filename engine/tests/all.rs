@@ -2,6 +2,7 @@
 //! test waits for its server another runs, whatever file it stands in.
 
 mod link_process;
+mod load_hostile;
 mod load_outcomes;
 mod load_runs;
 mod load_socketcluster;
@@ -11,8 +12,10 @@ mod load_websocket;
 mod probe_counters;
 mod probe_errors;
 mod probe_lifecycle;
+mod probe_log;
 mod probe_of_serve;
 mod probe_statsd;
+mod probe_strangers;
 mod probe_support;
 mod serve_models;
 mod serve_plants;

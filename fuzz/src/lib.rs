@@ -4,6 +4,7 @@
 
 pub mod contract;
 pub mod load;
+pub mod probe;
 #[path = "../../engine/src/scan.rs"]
 pub mod scan;
 #[path = "../../engine/src/socketcluster/mod.rs"]

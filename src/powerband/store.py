@@ -4,7 +4,9 @@
    trials/0001/       spec.json subject.json events.jsonl probe.jsonl subject.log record.json
    analysis.json report.html                                      derived
 
-A trial without `record.json` does not exist: `record.json` is written last and atomically.
+A trial without `record.json` does not exist: `record.json` is written last and atomically, once all other files of the
+trial are on the disk, and holds their sizes. A trial with a file that is missing or shorter is damaged and does not
+count. Nobody but the owner can read a run directory.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import TrialSpec
@@ -29,6 +32,16 @@ from powerband.wire.load_events import Summary
 RECORD_FORMAT = 1
 _FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it are missing from older ones
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files alone, or the folder may not be read
+_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What is raised on the way where a file is valid JSON, and not what this version writes."""
+
+
+class DamagedError(UsageError):
+    """A file of a run is not as it was written: torn, empty, missing or altered."""
 
 
 @dataclass(frozen=True)
@@ -149,32 +162,55 @@ class TrialDir:
         with writing(self.path):
             if self.path.exists():
                 shutil.rmtree(self.path)
-            self.path.mkdir(parents=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700)
             write_atomically(self.spec, json.dumps(spec.to_json()))
 
     def write_address(self, address: SubjectAddress) -> None:
         """Writes the address before the server is launched, and therefore without waiting for fsync. Raises
         MeasurementError if the disk cannot be written."""
-        with writing(self.subject):
-            self.subject.write_text(json.dumps(vars(address)))
+        with writing(self.subject), open_private(self.subject, "w") as file:
+            file.write(json.dumps(vars(address)))
 
     def write_record(self, record: TrialRecord) -> None:
-        """Writes the record, as the last file: from now on the trial exists. Raises MeasurementError if the disk cannot
-        be written."""
+        """Writes the record with the sizes of all other files, which are synced first: from now on the trial exists.
+        Raises MeasurementError if the disk cannot be written."""
         with writing(self.path):
-            write_atomically(self.record, json.dumps(record.to_json()))
+            files = {str(path.relative_to(self.path)): _kept(path) for path in self._files() if path != self.record}
+            for folder in {self.path.parent, self.path, *(path.parent for path in self._files())}:
+                _sync_folder(folder)
+            write_atomically(self.record, json.dumps({**record.to_json(), "files": files}))
 
     def read_record(self) -> TrialRecord:
-        """Reads the record. Raises UsageError if another version wrote it, or if it is damaged."""
+        """Reads the record. Raises UsageError if another version wrote it, DamagedError if it is damaged, or if another
+        file of the trial is missing or shorter than it was (older records hold no sizes)."""
         try:
-            return TrialRecord.from_json(json.loads(self.record.read_text(encoding="utf-8")))
+            data = json.loads(self.record.read_text(encoding="utf-8"))
+            record = TrialRecord.from_json(data)
+            self._check(data.get("files", {}))
+        except DamagedError:
+            raise
         except UsageError as error:
             raise UsageError(f"cannot read {self.record}: {error}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(
-                f"{self.record} is damaged ({type(error).__name__}: {error}): remove {self.path}, and "
-                "`powerband resume` runs that trial again"
-            ) from error
+        except FileNotFoundError:
+            raise DamagedError(f"{self.record} is missing") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"{self.record} is damaged ({type(error).__name__}: {error})") from error
+        return record
+
+    def _files(self) -> list[Path]:
+        """All files of the trial that stay; not what a browser may have left."""
+        paths = [path for pattern in ("*", f"{self.snapshots.name}/*") for path in sorted(self.path.glob(pattern))]
+        return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+    def _check(self, sizes: Mapping[str, int]) -> None:
+        for name, size in sizes.items():
+            path = self.path / name
+            found = path.stat().st_size if path.is_file() else None
+            if found is None:
+                raise DamagedError(f"{path} is missing")
+            if found < size:
+                raise DamagedError(f"{path} is cut short: it has {found} of {size} bytes")
 
     def read_events(self) -> Iterator[Any]:
         """Events of engines; `wire/load_events.py` has the types of those that are read."""
@@ -203,6 +239,7 @@ class RunDir:
         self.build_log = path / "build.log"  # what subject.build said, where there is one
         self.trials = path / "trials"
         self.analysis = path / "analysis.json"
+        self.seen = path / "seen.json"  # results that a planner decided on, of trials that were measured again
         self.report = path / "report.html"
 
     @classmethod
@@ -214,9 +251,10 @@ class RunDir:
         try:
             root.mkdir(parents=True, exist_ok=True)
             run = cls(_fresh_directory(root, stem))
-            run.trials.mkdir()
+            run.trials.mkdir(mode=0o700)
             write_atomically(run.host, json.dumps(host, indent=2))
             write_atomically(run.experiment, experiment_yaml)
+            _sync_folder(root)
         except OSError as error:
             raise MeasurementError(
                 f"cannot begin a run in {root}: {error.strerror or error}: choose another folder with --runs"
@@ -234,41 +272,88 @@ class RunDir:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the run: while the block lasts, no other process enters such a block for it; a kill releases the lock.
+        On a file system without locks that holds for processes of this machine, which write themselves into the file.
 
         Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
         with writing(self.path):
-            file = (self.path / ".lock").open("a")
+            file = open_private(self.path / ".lock", "a+")
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another powerband is running {self.path}: wait until it has ended, or stop it first"
-                ) from None
+                held = False
             except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-            yield
+                if error.errno not in (*_NO_LOCKS, errno.EWOULDBLOCK):
+                    raise disk_error(self.path, error) from error
+                file.seek(0)
+                held = error.errno == errno.EWOULDBLOCK or is_alive(file.read())
+                if not held:
+                    file.truncate(0)
+                    file.write(_alive(os.getpid()))
+                    file.flush()
+            if held:
+                raise UsageError(f"another powerband is running {self.path}: wait until it has ended, or stop it first")
+            try:
+                yield
+            finally:
+                file.truncate(0)
 
     def append_plan(self, spec: TrialSpec, planned_total: int | None = None) -> None:
         """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
         run as known now, for viewers."""
         known = {} if planned_total is None else {"planned_total": planned_total}
-        with writing(self.path), self.plan.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(spec.to_json() | known) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(self.path):
+            with open_private(self.plan, "a") as file:
+                file.write(json.dumps(spec.to_json() | known) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_folder(self.path)
 
-    def planned(self) -> list[TrialSpec]:
-        return [TrialSpec.from_json(line) for line in read_json_lines(self.plan)]
+    def planned(self) -> dict[int, TrialSpec]:
+        """The trials of the plan by number, without damaged lines. Of two lines with one number the later counts."""
+        found = {}
+        for line in read_json_lines(self.plan, damaged=lambda error: None):
+            with suppress(KeyError, TypeError, AttributeError, ValueError):
+                spec = TrialSpec.from_json(line)
+                found[spec.number] = spec
+        return found
 
     def trial(self, number: int) -> TrialDir:
         return TrialDir(self.trials / f"{number:04d}")
 
     def records(self) -> list[TrialRecord]:
-        """The recorded trials, by number."""
+        """The recorded trials that are not damaged, by number."""
+        return self.records_and_damage()[0]
+
+    def records_and_damage(self) -> tuple[list[TrialRecord], dict[int, str]]:
+        """The recorded trials that are not damaged, by number; and what is wrong with each trial that is damaged, or
+        that lost its record though a later trial has one."""
         directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
-        return [TrialDir(path).read_record() for path in directories if (path / "record.json").is_file()]
+        names = [path.name for path in directories if (path / "record.json").is_file()]
+        numbers = [int(name) for name in names if re.fullmatch("[0-9]{4,7}", name)]
+        records, damage = [], {}
+        for number in range(1, max(numbers, default=0) + 1):
+            try:
+                record = self.trial(number).read_record()
+                if record.spec.number != number:
+                    raise DamagedError(f"{self.trial(number).record} is the record of trial {record.spec.number}")
+                records.append(record)
+            except DamagedError as error:
+                damage[number] = str(error)
+        return records, damage
+
+
+def is_alive(owner: str) -> bool:
+    """True if a lock file names its owner, and that process of this machine is alive."""
+    try:
+        return owner == _alive(int(owner.split()[1]))
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _alive(pid: int) -> str:
+    """A name for a living process that no other ever has: the machine's start, its pid, its own start."""
+    started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {started}"
 
 
 def snapshot_file(folder: Path, when: str, pid: int) -> Path:
@@ -281,19 +366,54 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file so that it has either its old content or the whole new one, even after a power cut. Raises
-    OSError."""
+def open_private(path: Path, mode: str) -> IO[Any]:
+    """Opens a file for writing that nobody else may read; texts are UTF-8. Raises OSError."""
+    encoding = None if "b" in mode else "utf-8"
+    return open(path, mode, encoding=encoding, opener=partial(os.open, mode=0o600))
+
+
+def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
+    """Writes a file so that it has either its old content or the whole new one, even after a power cut. `private`:
+    nobody else may read it. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
+    try:
+        with open_private(temporary, "w") if private else temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):  # a full disk needs its room
+            temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _kept(path: Path) -> int:
+    """Syncs a file that any process may have written, closes it to all but its owner, and returns its size."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    temporary.replace(path)
+        with suppress(OSError):  # another user's file, or a file system without modes
+            os.fchmod(file.fileno(), 0o600)
+        return os.fstat(file.fileno()).st_size
 
 
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every complete line; a last line that was cut off by a kill is omitted."""
+def _sync_folder(path: Path) -> None:
+    """Syncs the names in a folder."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None = None) -> Iterator[dict[str, Any]]:
+    """Every complete line; a last line that was cut off by a kill is omitted. A line that is no JSON is omitted and
+    handed to `damaged`; without it, DamagedError is raised."""
     if not path.is_file():
         return
     number = 0
@@ -304,20 +424,21 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 yield json.loads(line)
-            except ValueError as error:
-                raise MeasurementError(
-                    f"{path}, line {number}, is damaged ({error}): restore the file from a copy; without one, this run "
-                    "cannot be read, so start a new one"
-                ) from None
+            except (ValueError, RecursionError) as error:
+                found = DamagedError(f"{path}, line {number}, is damaged ({error})")
+                if damaged is None:
+                    raise found from None
+                damaged(found)
 
 
 def disk_error(path: Path, error: OSError) -> MeasurementError:
     """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or in none."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
+    cure = "make it writable" if error.errno in _CLOSED else "free some space"
     advice = (
-        "free some space, or set TMPDIR to a folder with room"
+        f"{cure}, or set TMPDIR to a folder with room"
         if run is None
-        else f"trials finished so far are kept; free some space, then `powerband resume {run}`"
+        else f"trials finished so far are kept; {cure}, then `powerband resume {run}`"
     )
     return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
 
@@ -335,7 +456,7 @@ def _fresh_directory(root: Path, stem: str) -> Path:
     for number in range(1, 1000):
         path = root / (stem if number == 1 else f"{stem}-{number}")
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)
             return path
         except FileExistsError:
             continue

@@ -6,10 +6,11 @@ from collections.abc import Generator
 
 import pytest
 
+from fakes.dashboards import watch
 from fakes.report_browser import browser, look, shared_pages, visit
 from powerband.search.noise import cpu_times
 
-__all__ = ["browser", "look", "shared_pages", "visit"]
+__all__ = ["browser", "look", "shared_pages", "visit", "watch"]
 
 _BEFORE = pytest.StashKey[dict[str, float]]()
 

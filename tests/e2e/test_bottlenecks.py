@@ -1,29 +1,26 @@
 """Bottlenecks planted in the reference subject, each through a real trial: at least 19 of 20 are named rightly, and no
-healthy trial is accused. What other programs or the hypervisor disturb is tried again, then left out."""
+healthy trial is accused. A case that other programs or the hypervisor disturb, by the kernel's counters, is tried again
+whatever it was named, several times at most; then it is left out, and where too many are, nothing was measured."""
 
 from __future__ import annotations
 
 import pytest
 
 from fakes.confusion import Tried, try_all
+from fakes.disturbance import ATTEMPTS
+from fakes.needs import without
 from fakes.planted import CASES, HEALTHY, Case
-from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE, SAMPLE_NAMES
+from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE
 from powerband.model.bottlenecks import BottleneckName
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 RIGHT_LEAST = 0.95
 PLANTED_LEAST, HEALTHY_LEAST = 20, 8
-HELD_OUT_LEAST, HELD_OUT_HEALTHY_LEAST, SAMPLE_MOST = 24, 10, 8
 SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
 # The other two are of subjects that drive themselves: planted in test_self_driven.py.
 NAMES = set(BottleneckName) - {BottleneckName.NONE, BottleneckName.WAKE_UPS, BottleneckName.ONE_THREAD}
-HOPELESS = 4  # disturbed ones before the first that is not
-
-
-def test_there_are_cases_for_every_name() -> None:
-    assert {case.expected for case in CASES} == NAMES
-    assert len(CASES) >= PLANTED_LEAST and len(HEALTHY) >= HEALTHY_LEAST
+HOPELESS = 2  # cases disturbed in each attempt before the first that is not
 
 
 @pytest.mark.long
@@ -33,7 +30,7 @@ def test_planted_bottlenecks_are_named() -> None:
     for case in CASES:
         by_name.setdefault(case.expected, []).append(case)
     some = tuple(case for cases in by_name.values() for case in cases[:2])
-    assert len(some) > PLANTED_LEAST
+    assert set(by_name) == NAMES and len(some) > PLANTED_LEAST
     fair = undisturbed(some, PLANTED_LEAST)
     wrong = [str(tried) for tried in fair if not tried.right]
     assert len(fair) - len(wrong) >= RIGHT_LEAST * len(fair), "\n".join(wrong)
@@ -45,11 +42,9 @@ def test_healthy_trials_are_not_accused() -> None:
     assert not accused, "\n".join(accused)
 
 
-def test_held_out_cases_cover_every_name_and_are_no_tuned_ones() -> None:
+def test_no_held_out_case_is_a_tuned_one() -> None:
     assert {case.expected for case in HELD_OUT} == NAMES
-    assert len(HELD_OUT) >= HELD_OUT_LEAST and len(HELD_OUT_HEALTHY) >= HELD_OUT_HEALTHY_LEAST
     assert not {case.options for case in (*HELD_OUT, *HELD_OUT_HEALTHY)} & {case.options for case in CASES + HEALTHY}
-    assert len(SAMPLE) == len(SAMPLE_NAMES) <= SAMPLE_MOST
 
 
 def test_a_sample_of_the_held_out_is_named() -> None:
@@ -59,14 +54,15 @@ def test_a_sample_of_the_held_out_is_named() -> None:
 
 
 def undisturbed(cases: tuple[Case, ...], least: int) -> list[Tried]:
-    """Too busy a machine shows itself, not what was planted: nothing can be told there."""
+    """Too busy a machine shows itself, not what was planted: nothing can be told there. At least `least` cases, or the
+    test has measured nothing."""
     fair: list[Tried] = []
     spoilt = 0
-    for tried in try_all(cases):
+    for tried in try_all(cases, ATTEMPTS):
         spoilt += tried.disturbed
-        if spoilt > len(cases) - least or (spoilt > HOPELESS and not fair):
-            others = "other programs or the hypervisor"
-            pytest.skip(f"{others} disturbed {spoilt} of {len(fair) + spoilt} trials: run this on a quiet machine")
+        if spoilt > len(cases) - least or (spoilt >= HOPELESS and not fair):
+            others = f"other programs or the hypervisor disturbed all {ATTEMPTS} trials of"
+            without(f"{others} {spoilt} of {len(fair) + spoilt} cases: run this on a quiet machine")
         if not tried.disturbed:
             fair.append(tried)
     return fair

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from fakes.disturbance import CpuUse, await_calm
+from fakes.needs import without
 from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.analyze.trial.measure import measure
-from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
+from powerband.model.experiment import Experiment
 from powerband.model.results import TrialResult
 from powerband.search import pilot
-from powerband.search.calibrate import SERVICE_S, Calibration, calibrate
-from powerband.search.noise import cpu_times
+from powerband.search.calibrate import SERVICE_S, Calibration, CalibrationCheck, calibrate
 from powerband.store import TrialDir, TrialRecord
+
+CALIBRATIONS = 3
 
 
 @pytest.mark.long
@@ -25,18 +26,37 @@ from powerband.store import TrialDir, TrialRecord
 @pytest.mark.usefixtures("engine", "no_process_left")
 def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
     """On a quiet machine each within 5 % and its sampling error. A busy one makes servers wait longer than they were
-    asked to, so that theory fails them; but nothing makes one faster than asked, and that must hold anywhere."""
-    before = Use.now()
-    found = calibrate(quick=True, directory=tmp_path)
-    quiet = Use.now().quiet_since(before)
-    if found.served is None and not quiet:
-        pytest.skip(f"this machine is too busy to measure anything: {found.problem}")
-    _nothing_is_faster_than_asked(found)
-    if quiet and not any(check.disturbed for check in found.checks):
-        # So short a calibration may say that it could not tell (its mean is known too loosely), but nothing wrong.
-        told = [check for check in found.checks if check.deviation is not None]
-        assert len(told) == 3, "\n".join(str(check) for check in found.checks)
-        assert all(abs(check.deviation or 0) <= check.allowed for check in told), "\n".join(map(str, told))
+    asked to, so that theory fails them; but nothing makes one faster than asked, and that must hold anywhere. It
+    calibrates again, three times at most, while the kernel's counters say that a check was disturbed; each check is
+    judged by its first measurement on a quiet machine."""
+    judged: dict[str, CalibrationCheck] = {}
+    for attempt in range(CALIBRATIONS):
+        found, (quiet_before, *quiet) = watched(tmp_path / str(attempt))
+        if found.served is None:
+            assert not quiet_before, found.problem
+            continue
+        _nothing_is_faster_than_asked(found)
+        fair = [
+            check for check, was_quiet in zip(found.checks, quiet, strict=True) if was_quiet and not check.disturbed
+        ]
+        if quiet_before:
+            judged = {check.name: check for check in fair} | judged
+        if len(judged) == len(found.checks):
+            break
+        await_calm()
+    else:
+        without(f"this machine is too busy to hold its figures against theory, {CALIBRATIONS} times in a row")
+    # So short a calibration may say that it could not tell (its mean is known too loosely), but nothing wrong.
+    for check in judged.values():
+        assert check.deviation is not None and abs(check.deviation) <= check.allowed, check
+
+
+def watched(folder: Path) -> tuple[Calibration, list[bool]]:
+    """A calibration, and whether the machine was quiet in each of its parts: what a request takes, then each check."""
+    marks: list[CpuUse] = []
+    found = calibrate(quick=True, directory=folder, starting=lambda _what: marks.append(CpuUse.now()))
+    marks.append(CpuUse.now())
+    return found, [now.quiet_since(before) for before, now in pairwise(marks)]
 
 
 def _nothing_is_faster_than_asked(found: Calibration) -> None:
@@ -57,30 +77,6 @@ def _nothing_is_faster_than_asked(found: Calibration) -> None:
         assert constant.measured >= 0.99e9 * SERVICE_S
     if exponential.measured is not None:
         assert exponential.measured > 0
-
-
-@dataclass(frozen=True)
-class Use:
-    """CPU seconds since boot: of the whole machine, of this process and its ended children, stolen; and the time."""
-
-    busy_s: float
-    ours_s: float
-    steal_s: float
-    at_s: float
-
-    @classmethod
-    def now(cls) -> Use:
-        ticks = cpu_times()
-        hertz = os.sysconf("SC_CLK_TCK")
-        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        ours_s = sum(use.ru_utime + use.ru_stime for use in own)
-        return cls(ticks["busy"] / hertz, ours_s, ticks["steal"] / hertz, time.monotonic())
-
-    def quiet_since(self, before: Use) -> bool:
-        """As for a trial: little CPU went to others, and little was stolen."""
-        cpu_s = (self.at_s - before.at_s) * (os.cpu_count() or 1)
-        foreign_s = (self.busy_s - before.busy_s) - (self.ours_s - before.ours_s)
-        return foreign_s <= FOREIGN_CPU_MAX * cpu_s and self.steal_s - before.steal_s <= STEAL_MAX * cpu_s
 
 
 def on_any_machine(directory: TrialDir, record: TrialRecord, of: Experiment) -> TrialResult:

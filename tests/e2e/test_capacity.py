@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import statistics
 from pathlib import Path
 
 import pytest
 
+from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.stand import CALM, MS, experiment, reference, short_load
-from powerband.model.experiment import STEAL_MAX, Measure, Objective
+from powerband.model.experiment import Experiment, Measure, Objective
 from powerband.model.plan import Stage
-from powerband.model.results import AnswerKind
+from powerband.model.results import Analysis, AnswerKind
 from powerband.processes.stop_request import StopRequest
 from powerband.search.observer import Observer
 from powerband.search.session import analyse_run, run_session, with_seed
@@ -21,10 +21,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 
 # The engine's own delays, of which no limit can be raised.
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
+SEARCHES = 3
 
 
 @pytest.mark.long
 def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
+    """Three searches at most, until neither other programs nor the hypervisor disturb one, by the median of its trials:
+    an engine that waits for a CPU cannot offer what the pool would serve. What holds anywhere is asserted of each."""
     made = with_seed(
         experiment(
             reference("--threads", "{threads}", "--wait", "10ms"),
@@ -34,26 +37,34 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
             objective=Objective(metric="capacity", subject_to=["p50 < 80ms", "errors < 1%"]),
         )
     )
-    run = RunDir.create(tmp_path, "capacity", "name: test\n", {})
+    analysis = undisturbed(
+        lambda attempt: searched(made, tmp_path / str(attempt)),
+        lambda analysis: run_disturbed_by(trial.metrics for trial in analysis.trials),
+        SEARCHES,
+    )
+    (row,) = analysis.settings
+    assert row.capacity is not None and analysis.answer.kind is AnswerKind.BEST, analysis.answer
+    found = row.capacity.estimate
+    assert found is not None, row.capacity.note
+    assert 0 < (found.low or 0) < 440
+
+
+def searched(made: Experiment, folder: Path) -> Analysis:
+    run = RunDir.create(folder, "capacity", "name: test\n", {})
     with StopRequest.on_signals() as stop:
         analysis = run_session(made, run, Observer(), stop)
     looks = [trial for trial in analysis.trials if trial.stage is Stage.SATURATE]
     assert len(looks) == 1
     assert 1 < len(analysis.trials) <= math.ceil((1 + 2 * 5) * (1 + made.measure.retry_budget))
     (row,) = analysis.settings
-    stolen = statistics.median(trial.metrics.get("host_steal_share", 0.0) for trial in analysis.trials) > STEAL_MAX
-    assert stolen or row.capacity is not None
     if row.capacity is None:
         # So little CPU that the engine itself was late in every trial: none counts, and each says why.
         told = [{problem.code for problem in trial.problems if problem.fatal} for trial in analysis.trials]
         assert not any(trial.valid for trial in analysis.trials) and all(codes & LATE for codes in told), told
         assert analysis.answer.kind is not AnswerKind.BEST
-        return
-    assert row.capacity.curve
-    overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
-    assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
-    if analysis.answer.kind is AnswerKind.BEST:
-        assert stolen or row.capacity.estimate is not None
-        assert (row.capacity.estimate is None) == ("could offer" in row.capacity.note)
-        assert row.capacity.estimate is None or 0 < (row.capacity.estimate.low or 0) < 440
+    else:
+        assert row.capacity.curve
+        overloaded = [point for point in row.capacity.curve if point.rate_per_s > 600]
+        assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
     assert analyse_run(made, run) == analysis
+    return analysis

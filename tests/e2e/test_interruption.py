@@ -20,10 +20,12 @@ from powerband.store import RunDir
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 TRIALS = 3
-# From the announcement of the first trial to the third; drawn anew on each run of the tests, alike for all its workers,
-# shown in the test's name.
-DICE = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
-MOMENTS_S = [round(DICE.uniform(0.0, 2.2), 3) for _ in range(5)]
+# From the announcement of the first trial to the third. Each run of the tests draws a new seed, the same for all of its
+# workers, which the tests' names show: POWERBAND_TEST_SEED=1234 draws the moments of `seed1234` again.
+NEW_SEED = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).randrange(10_000)
+SEED = int(os.environ.get("POWERBAND_TEST_SEED", NEW_SEED))
+DICE = random.Random(SEED)
+MOMENTS_S = [pytest.param(at := round(DICE.uniform(0.0, 2.2), 3), id=f"seed{SEED}-{at}s") for _ in range(5)]
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fakes.needs import without
 from fakes.stand import FAKES, MS, Watcher, experiment, reference, run_one, short_load
 from powerband.base.errors import MeasurementError
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.failures import Code
 from powerband.processes.ports import pick_port
+from powerband.readings.fleet import merge_fleet
 from powerband.store import RunDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+
+DISK_BYTES = 1_048_576
 
 
 @pytest.fixture
@@ -97,25 +102,70 @@ def test_no_engine_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "0001").exists()
 
 
-def test_a_full_disk_ends_the_run_and_keeps_finished_trials(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == MeasurementError.exit_code
-    assert "cannot write to" in done.stderr
-    assert "powerband resume" in done.stderr
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little room: root alone may mount one."""
+    if os.geteuid() != 0:
+        without("only root can mount a small file system")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        without(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(folder: Path, left: int) -> Path:
+    """A file that takes all room but so many bytes."""
+    filler = folder / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(folder).free - left))
+    return filler
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == MeasurementError.exit_code, done.stderr
+    assert "cannot write to" in done.stderr and "powerband resume" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_ends_the_run_which_goes_on_once_there_is_room_again(small_disk: Path) -> None:
+    """The first trial fits; the second finds room for a few lines of its files."""
+    folder = small_disk / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder)]
+    assert subprocess.run([*command, "trials=1"], timeout=120, check=False).returncode == 0
+    filler = fill(small_disk, left=8192)
+    refused(subprocess.run([*command, "trials=2"], capture_output=True, text=True, timeout=120, check=False))
+    assert shutil.disk_usage(small_disk).free == 0
     assert [record.status for record in RunDir.open(folder).records()] == ["measured"]
-
-
-def test_a_run_goes_on_after_the_disk_has_room_again(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2"]
-    starved = subprocess.run([*command, "file-limit=4096", "pace=1"], capture_output=True, timeout=120, check=False)
-    assert starved.returncode == MeasurementError.exit_code
-    resumed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    filler.unlink()
+    resumed = subprocess.run([*command, "trials=2"], capture_output=True, text=True, timeout=120, check=False)
     assert (resumed.returncode, resumed.stdout.splitlines()[0]) == (0, "trial 2")
     assert [record.status for record in RunDir.open(folder).records()] == ["measured", "measured"]
+
+
+@pytest.mark.parametrize("left", [0, 4096, 65536])
+def test_a_disk_without_room_for_a_run_is_said(small_disk: Path, left: int) -> None:
+    """Of the command itself: there is room for nothing, for the experiment's file, or for a part of the first trial."""
+    fill(small_disk, left)
+    command = [sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--runs", str(small_disk)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == MeasurementError.exit_code, done.stderr
+    assert "powerband: cannot " in done.stderr and "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_may_not_grow_ends_the_run_and_finished_trials_are_kept(tmp_path: Path) -> None:
+    """What anybody can be limited to: the size of a file."""
+    folder = tmp_path / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
+    refused(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
+    assert [record.status for record in RunDir.open(folder).records()] == ["measured"]
 
 
 def test_a_descriptor_limit_of_256_is_passed_by_a_fleet(tmp_path: Path) -> None:
@@ -147,3 +197,44 @@ def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str
         server.communicate()
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *found) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, found);
+    if (!failed && clock == CLOCK_REALTIME) {
+        struct timespec passed;
+        real(CLOCK_MONOTONIC, &passed);
+        found->tv_sec += passed.tv_nsec < 500000000 ? 86400 : -86400;
+    }
+    return failed;
+}
+"""
+
+
+def test_a_wall_clock_that_is_set_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice a second by two days, to and fro, for powerband, engine, probe and subject alike."""
+    (tmp_path / "clock.c").write_text(CLOCK)
+    library = tmp_path / "clock.so"
+    compiled = subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=False)
+    assert compiled.returncode == 0
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    told = "import time; first = time.time(); time.sleep(0.5); print(round(abs(time.time() - first) / 86400))"
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "2\n"
+    folder = tmp_path / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "pace=1.2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for record in RunDir.open(folder).records():
+        (summary,) = record.engines
+        assert record.status == "measured"
+        assert abs((summary["measure_end_ns"] - summary["measure_start_ns"]) / 1e9 - 1.2) < 0.2
+        fleet = merge_fleet(record.engines)
+        assert fleet is not None
+        times = fleet.times("response_time_ns")
+        assert 2 * MS <= times.quantile(0.0) <= times.maximum < 1000 * MS

@@ -21,15 +21,16 @@ from typing import Any
 import pytest
 
 from conftest import MARK, marked_processes
+from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, without
-from fakes.smoke import measured, measured_by, run
+from fakes.smoke import LONG, measured, measured_by, run
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_subject, parse_experiment
 from powerband.model.experiment import Subject
 from powerband.model.plan import Level, Setting
 from powerband.model.subjects import BUILT_IN, render_command, render_text
 from powerband.processes.ports import pick_ports
-from powerband.processes.toolchain import built_once, given_values, mark_built
+from powerband.processes.toolchain import build_once, given_values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -104,12 +105,13 @@ def subject() -> Subject:
 def given(subject: Subject, engine: Path) -> dict[str, str]:
     """What its placeholders stand for, once it is built."""
     given = {**dict.fromkeys(BUILT_IN, ""), **given_values(subject, engine)}
-    with built_once(given) as is_built:
-        if not is_built:
-            build = [render_text(subject, Setting(()), given, word) for word in subject.build or ()]
-            env = {**os.environ, "JAVA_HOME": given["java_home"]}
-            subprocess.run(build, check=True, env=env, timeout=600)
-            mark_built(given)
+
+    def build(inside: Mapping[str, str]) -> bool:
+        words = [render_text(subject, Setting(()), inside, word) for word in subject.build or ()]
+        subprocess.run(words, check=True, env={**os.environ, "JAVA_HOME": inside["java_home"]}, timeout=600)
+        return True
+
+    build_once(given, build)
     return given
 
 
@@ -319,7 +321,7 @@ def test_a_mailbox_that_is_too_full_is_reported(
 ) -> None:
     file = tmp_path / "full.yaml"
     file.write_text(FULL.replace("BALLS", str(balls)).replace("DURATION", duration))
-    analysis = run(str(file), tmp_path / "runs")
+    analysis = run(str(file), tmp_path / "runs", spoilt_by=("invariant", "died"))
     for trial in analysis["trials"]:
         said = json.dumps(trial)
         match outcomes[trial["setting"]["levels"]["mailbox"]]:
@@ -347,11 +349,13 @@ def test_infinite_reflection(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_reflection_plateau(tmp_path: Path) -> None:
-    found = measured_by(run("reflection-plateau", tmp_path), "metrics")
+def test_reflection_plateau(watch: Watch) -> None:
+    seen = watch.run("reflection-plateau", *LONG)
+    found = measured_by(seen.analysis, "metrics")
     assert found["off"]["app_updates_per_s"] == 0
     assert found["datagram"]["app_updates_per_s"] == pytest.approx(2 * found["datagram"]["goodput_per_s"], rel=0.3)
     assert found["datagram"]["goodput_per_s"] < found["off"]["goodput_per_s"]
+    check_dashboard("pekko", [seen])
 
 
 @pytest.mark.long

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from conftest import MARK, marked_processes
-from fakes.needs import need_node
-from fakes.smoke import LONG, measured, measured_by, run
+from fakes.dashboards import Watch, check_dashboard
+from fakes.disturbance import spoilt, undisturbed
+from fakes.needs import need_browser, need_node
+from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
 from powerband.files.experiment_file import load_subject
 
-pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SOURCES = Path(__file__).parents[2] / "subjects" / "socketcluster"
 
@@ -30,6 +32,7 @@ def node_and_npm() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.crowded
 def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
     before = sorted(SOURCES.rglob("*"))
     build = tmp_path / "build"
@@ -52,29 +55,34 @@ def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_socketcluster_throughput(tmp_path: Path) -> None:
-    # So coarse a schedule is kept on a busy machine, too, and a trial that counts is shown from inside.
-    analysis = run("socketcluster-throughput", tmp_path, "--set", "load.precision=50ms", *LONG)
-    found = measured_by(analysis, "version")
+def test_socketcluster_throughput(watch: Watch) -> None:
+    """Only a trial that counts is shown from inside: the run is made again, several times at most, where one does not
+    count and the machine was disturbed meanwhile."""
+    # So coarse a schedule is kept on a busy machine, too.
+    options = ("--set", "load.precision=50ms", *LONG)
+    seen = undisturbed(lambda _: watch.run("socketcluster-throughput", *options), lambda seen: spoilt(seen.analysis))
+    found = measured_by(seen.analysis, "version")
     assert set(found) == {14, 20}
     for version, metrics in found.items():
         assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01
-        # The server counts what the client counts; its page is read once a second, the window is 8 s.
-        assert metrics["app_pings_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=0.6)
+        assert metrics["app_pings_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=COUNTED_ALIKE)
         assert metrics["tally_missing"] == 0
         assert metrics["app_worker_cpu_ratio"] > 0
         assert ("app_balancer_cpu_ratio" in metrics) == (version == 14)
         assert metrics["app_fewest_to_most_pings_ratio"] > 0.5
-    logs = [path.read_text() for path in tmp_path.rglob("subject.log")]
+    logs = [path.read_text() for path in seen.path.rglob("subject.log")]
     assert len(logs) == 2 and all("listening on port" in log for log in logs)
-    if any(not any(problem["fatal"] for problem in trial["problems"]) for trial in analysis["trials"]):
-        page = next(tmp_path.rglob("report.html")).read_text()
-        assert "sc_pings_total/s" in page and "balancer" in page
+    page = next(seen.path.rglob("report.html")).read_text()
+    assert "sc_pings_total/s" in page and "balancer" in page
+    check_dashboard("socketcluster", [seen])
 
 
+@pytest.mark.crowded
 def test_socketcluster_concurrency(tmp_path: Path) -> None:
+    """Without the browser among the users, and the claim about it."""
     # All have joined before they are measured, on a busy machine too.
-    analysis = run("socketcluster-concurrency", tmp_path, "--set", "measure.warmup=6s", *LONG)
+    options = ("--set", "measure.warmup=6s", "--set", "measure.visitor=false", *LONG)
+    analysis = run("socketcluster-concurrency", tmp_path, *options, unasked={"good-for-a-person"})
     found = measured_by(analysis, "version")
     assert set(found) == {14, 20}
     for metrics in found.values():
@@ -84,6 +92,17 @@ def test_socketcluster_concurrency(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_browser_among_the_users_is_answered(tmp_path: Path) -> None:
+    """Each of its visits checks what the server answered. The warm-up leaves it time to start on a busy machine."""
+    need_browser()
+    found = measured_by(run("socketcluster-concurrency", tmp_path, "--set", "measure.warmup=20s", *LONG), "version")
+    assert set(found) == {14, 20}
+    for metrics in found.values():
+        assert metrics["visits"] > 1 and metrics["visits_failed"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.crowded
 def test_socketcluster_workers(tmp_path: Path) -> None:
     found = measured(run("socketcluster-workers", tmp_path))
     assert {(levels["workers"], levels["balancers"]) for levels, _ in found} == {(1, 0), (1, 1), (2, 0), (2, 1)}
@@ -91,6 +110,7 @@ def test_socketcluster_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.crowded
 @pytest.mark.parametrize("version", [14, 20])
 def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
     killed: list[int] = []

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk
-from fakes.smoke import LONG, measured_by, run
+from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -38,15 +39,53 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
     assert all(trial["status"] == "measured" and trial["metrics"]["finish_s"] > 0 for trial in analysis["trials"])
 
 
-def test_what_the_server_tells_on_its_page_may_be_an_objective(tmp_path: Path) -> None:
-    analysis = run(
-        "thread-vs-pool", tmp_path,
-        "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", *LONG,
+def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> None:
+    """50 users keep each of 4 threads busy, which sleep for 10 ms of each request: the pool is in use as a whole. Each
+    metric of the page has its panel in the dashboard."""
+    seen = watch.run(
+        "thread-vs-pool",
+        "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", *LONG, "--set", "subject.set.wait=10ms",
         "--set", "measure.metrics={app_thread_share: mean(pool_active_threads / pool_max_threads), "
                  "app_served_per_s: rate(server_requests_total)}",
         "--set", "objective={maximise: app_thread_share}",
     )  # fmt: skip
-    trial = analysis["trials"][-1]
-    assert 0 < trial["metrics"]["app_thread_share"] <= 1
-    assert trial["metrics"]["app_served_per_s"] == pytest.approx(trial["metrics"]["achieved_rate_per_s"], rel=0.5)
-    assert trial["metrics"]["bench_cpu_cores"] > 0
+    metrics = seen.analysis["trials"][-1]["metrics"]
+    assert metrics["app_thread_share"] == pytest.approx(1, abs=0.1)
+    assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=COUNTED_ALIKE)
+    assert metrics["bench_cpu_cores"] > 0
+    check_dashboard("threads", [seen])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", ["abort", "caller-runs"])
+def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_serve_it(
+    tmp_path: Path, policy: str
+) -> None:
+    """Two threads and a queue of two, for 50 users whose requests sleep for 10 ms."""
+    analysis = run(
+        "thread-vs-pool", tmp_path, "--set", "factors.pool=['bounded:1,2,2']", "--set", f"subject.set.policy={policy}",
+        "--set", "subject.set.wait=10ms", "--set", "claims=[]", *LONG,
+        "--set", "measure.metrics={app_refused_per_s: rate(server_connections_refused_total), "
+                 "app_threads_most: max(pool_max_threads)}",
+    )  # fmt: skip
+    ((_, metrics),) = measured(analysis)
+    assert metrics["app_threads_most"] == 2
+    assert (metrics["error_rate"] > 0.1) == (metrics["app_refused_per_s"] > 0) == (policy == "abort")
+    # The acceptor serves at most as much as a third thread.
+    assert 0 < metrics["goodput_per_s"] < 1.1 * 1000 / 10 * (2 if policy == "abort" else 3)
+
+
+@pytest.mark.long
+def test_an_idle_connection_gives_its_thread_back_after_its_timeout(tmp_path: Path) -> None:
+    """One thread, and two users who pause longer than a connection may idle: each is served. Without an end to idling
+    the second would wait for as long as the first stays."""
+    served = {}
+    for idle in ("100ms", "60s"):
+        analysis = run(
+            "thread-vs-pool", tmp_path / idle, "--set", "factors.pool=['fixed:1']", "--set", "claims=[]",
+            "--set", "subject.set={connection: keep-alive, cpu: 0ms, idle_timeout: " + idle + "}",
+            "--set", "load.keep_alive=true", "--set", "load.users=2", "--set", "load.think=400ms", "--set",
+            "load.duration=3s", "--set", "load.drain=500ms", "--set", "objective={maximise: rate}",
+        )  # fmt: skip
+        ((_, served[idle]),) = measured(analysis)
+    assert served["100ms"]["goodput_per_s"] > 1.5 * served["60s"]["goodput_per_s"] > 0

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fakes.disturbance import await_calm, disturbed_by
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import STEAL_MAX
 from powerband.model.results import TrialResult
 
 # By the name of the page's marks.
@@ -25,8 +25,6 @@ SETS: dict[str, tuple[Case, ...]] = {
     "confusion table": (*CASES, *HEALTHY),
     "held-out table": (*HELD_OUT, *HELD_OUT_HEALTHY),
 }
-# CPU of programs that are no part of the case. Of a quiet machine 0.05 to 0.15 cores are seen.
-FOREIGN_CORES_MAX = 0.4
 ATTEMPTS = 2
 
 
@@ -47,23 +45,23 @@ class Tried:
     def disturbed(self) -> bool:
         """Other programs than the case's own burners, or the hypervisor, took a part: what it shows is not what was
         planted."""
-        foreign = self.result.metrics.get("host_foreign_cores", 0.0) - len(set(self.case.burners))
-        return foreign > FOREIGN_CORES_MAX or self.result.metrics.get("host_steal_share", 0.0) > STEAL_MAX
+        return bool(disturbed_by(self.result.metrics, burners=len(set(self.case.burners))))
 
     def __str__(self) -> str:
         said = "; ".join(self.result.bottleneck.evidence) if self.result.bottleneck else "nothing"
         return f"{self.case.name}: {self.case.expected} was named {self.named} ({said})"
 
 
-def try_all(cases: Iterable[Case]) -> Iterator[Tried]:
-    """Each case once, and once more where the machine disturbed it."""
+def try_all(cases: Iterable[Case], attempts: int = ATTEMPTS) -> Iterator[Tried]:
+    """Each case until the machine does not disturb it, `attempts` times at most; whatever it is named."""
     for case in cases:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(1, attempts + 1):
             with tempfile.TemporaryDirectory() as folder:
                 tried = Tried(case, case.run(Path(folder)))
-            if not tried.disturbed or attempt + 1 == ATTEMPTS:
+            if not tried.disturbed or attempt == attempts:
                 yield tried
                 break
+            await_calm()
 
 
 def table(trials: Sequence[Tried]) -> str:

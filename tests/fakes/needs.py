@@ -77,9 +77,11 @@ def need_node() -> None:
         without(f"no {' and no '.join(missing)} here: install Debian's packages nodejs and npm")
 
 
-def need_prometheus() -> str:
+def find_prometheus() -> str | None:
     """The path of a Prometheus; its `promtool` lies beside it."""
-    prometheus = shutil.which("prometheus")
-    if prometheus is None or shutil.which("promtool") is None:
+    return shutil.which("prometheus") if shutil.which("promtool") else None
+
+
+def need_prometheus() -> None:
+    if find_prometheus() is None:
         without("no Prometheus on PATH: install Debian's package prometheus")
-    return prometheus

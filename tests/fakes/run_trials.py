@@ -1,7 +1,8 @@
 """A run in a process of its own, for tests that interrupt, starve or kill it: `run_trials.py RUN_FOLDER [OPTION...]`.
 
 Makes the run directory, or goes on with one: trials that have no record are run (again). Options: `trials=3`,
-`ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured).
+`ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured), `slow` (each
+phase of a trial lasts a while), `go-on` (after a trial that failed).
 Exit codes are those of the command line; errors are printed as it would print them.
 """
 
@@ -52,7 +53,9 @@ def main() -> int:
         run = RunDir.open(folder)
     misbehave = "ignore-sigterm" if "ignore-sigterm" in options else "none"
     stop_rule = SubjectStop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
-    subject = reference("--wait", "2ms", "--misbehave", misbehave, stop=stop_rule)
+    subject = reference("--wait", "400ms" if "slow" in options else "2ms", "--misbehave", misbehave, stop=stop_rule)
+    if "slow" in options:
+        subject = subject.model_copy(update={"command": ("sh", "-c", f"sleep 0.5; exec {' '.join(subject.command)}")})
     duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
     case = experiment(subject, short_load(duration_ns=duration_ns))
     done = {record.spec.number for record in run.records() if record.status == "measured"}
@@ -68,7 +71,7 @@ def main() -> int:
             record = run_trial(case, spec, run.trial(number), steady=always_steady, observer=Announcer(), stop=stop)
             if record.status == "interrupted":
                 return 130
-            if record.failure is not None:
+            if record.failure is not None and "go-on" not in options:
                 sys.stderr.write(f"{record.failure.code}: {record.failure.message}\n")
                 return 4
     return EXIT_OK

@@ -1,17 +1,27 @@
-"""Shipped experiments in their smoke profile, run as a user runs them; a busy machine spoils no trial."""
+"""Shipped experiments in their smoke profile, run as a user runs them; a busy machine spoils no trial. What so short a
+run can say is asserted of each: its exit code follows from its answer and its claims, and each claim has a verdict."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from fakes.disturbance import disturbed_by
+from powerband.base.errors import ExperimentError
+from powerband.files.experiment_file import load_experiment
 
 # A busy machine, or a busy host of it, must not spoil what a test is about.
 CALM = ("--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%")
 # So long a window that even of a slow server's pages, read once a second, a rate can be told.
 LONG = ("--set", "load.duration=8s")
+# Of such a window, how far the server's own count of a second, read off its page, may lie from what the client counted.
+COUNTED_ALIKE = 0.25
+# Problems of an engine that other programs kept waiting.
+LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
 
 
 def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -23,13 +33,54 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
 
-def run(experiment: str, folder: Path, *options: str) -> dict[str, Any]:
-    """The analysis."""
-    done = powerband(experiment, folder, *options)
-    # 1: a claim does not hold, which so short a run may well say; 5: on a busy machine no trial counts.
-    assert done.returncode in (0, 1, 5), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def run(
+    experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = (), unasked: Collection[str] = ()
+) -> dict[str, Any]:
+    """The analysis. `options`: `--set KEY=VALUE`, which may leave too few levels for some of the experiment's claims;
+    those that can be judged are, but for the `unasked`. `spoilt_by`: problems that all trials may end with, besides
+    those of a late engine."""
+    claims = [claim for claim in claims_left(experiment, options) if claim["id"] not in unasked]
+    done = powerband(experiment, folder, *options, "--set", f"claims={json.dumps(claims)}")
+    assert done.stdout, done.stderr
+    analysis: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == exit_code(analysis, {*LATE, *spoilt_by}), done.stderr
+    assert [claim["id"] for claim in analysis["claims"]] == [claim["id"] for claim in claims]
+    for claim in analysis["claims"]:
+        assert claim["verdict"] in ("held", "refuted", "undecided") and claim["parts"], claim
+        # One start of each setting decides nothing; but whatever a claim is about must have been measured.
+        assert " measured " not in claim["sentence"], claim
+    return analysis
+
+
+def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
+    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why, or a machine
+    that was disturbed by the kernel's counters."""
+    match analysis["answer"]["kind"]:
+        case "none_feasible":
+            return 1
+        case "none_valid":
+            for trial in analysis["trials"]:
+                fatal = {problem["code"] for problem in trial["problems"] if problem["fatal"]}
+                assert fatal and (fatal <= set(spoilers) or disturbed_by(trial["metrics"])), trial["problems"]
+            return 5
+    return int(any(claim["verdict"] == "refuted" for claim in analysis["claims"]))
+
+
+def claims_left(experiment: str, options: Collection[str]) -> list[dict[str, str]]:
+    """The claims of the whole experiment whose settings are tried, though the smoke profile may leave them out."""
+    sets = dict(option.split("=", 1) for option in options if option != "--set")
+    whole = load_experiment(experiment).claims
+    claims = [{"id": claim.id, "says": claim.says, "holds": claim.holds} for claim in whole]
+    if "claims" in sets:
+        return []
+    left = []
+    for claim in claims:
+        try:
+            load_experiment(experiment, "smoke", {**sets, "claims": json.dumps([claim])})
+        except ExperimentError:
+            continue
+        left.append(claim)
+    return left
 
 
 def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, float]]]:

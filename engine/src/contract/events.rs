@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{now_ns, wall_ns};
 use crate::contract::outcome::Outcome;
+use crate::contract::spec::PROTOCOL;
 
 /// Requests by outcome; outcomes that did not occur are left out.
 pub type Outcomes = BTreeMap<Outcome, u64>;
@@ -55,6 +57,19 @@ pub struct Hello {
     pub descriptor_limit: u64,
 }
 
+impl Hello {
+    pub fn now(descriptor_limit: u64) -> Hello {
+        Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            monotonic_ns: now_ns(),
+            wall_ns: wall_ns(),
+            descriptor_limit,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorEvent {
@@ -62,6 +77,12 @@ pub struct ErrorEvent {
     pub kind: String,
     /// What, where, why, what to do next; one sentence or two.
     pub message: String,
+}
+
+impl ErrorEvent {
+    pub fn new(kind: &str, message: impl Into<String>) -> ErrorEvent {
+        ErrorEvent { kind: kind.into(), message: message.into() }
+    }
 }
 
 /// What happened in one interval. Counts are events within [start, end); `*_now` are levels at its end.
@@ -268,13 +289,18 @@ pub enum ProbeEvent {
     Exited(Exited),
     /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
     /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
-    /// met more than half a period late.
+    /// met more than half a period late. `log_bytes`: printed by the launched command; `log_dropped_bytes`: of them, those
+    /// that were not kept.
     End {
         at_ns: u64,
         killed: u32,
         cpu_ns: u64,
         samples: u64,
         samples_late: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_bytes: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_dropped_bytes: Option<u64>,
     },
     Error(ErrorEvent),
 }
@@ -470,18 +496,6 @@ pub enum WaitKind {
     Memory,
     /// Pipes, children, signals, terminals, devices.
     Other,
-}
-
-impl WaitKind {
-    pub const ALL: [WaitKind; 7] = [
-        WaitKind::Lock,
-        WaitKind::Sleep,
-        WaitKind::Socket,
-        WaitKind::Poll,
-        WaitKind::Disk,
-        WaitKind::Memory,
-        WaitKind::Other,
-    ];
 }
 
 /// The launched process ended (its tree may live on until `end`). rusage covers it and its waited-for children, exactly.

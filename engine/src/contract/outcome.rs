@@ -64,28 +64,6 @@ impl Outcome {
         Outcome::HandshakeRefused,
         Outcome::Violation,
     ];
-
-    /// The outcome's name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Ok => "ok",
-            Outcome::ConnectRefused => "connect_refused",
-            Outcome::ConnectTimeout => "connect_timeout",
-            Outcome::ConnectFailed => "connect_failed",
-            Outcome::TlsFailed => "tls_failed",
-            Outcome::Reset => "reset",
-            Outcome::ClosedEarly => "closed_early",
-            Outcome::Timeout => "timeout",
-            Outcome::BadResponse => "bad_response",
-            Outcome::StatusRejected => "status_rejected",
-            Outcome::CheckFailed => "check_failed",
-            Outcome::NoDescriptors => "no_descriptors",
-            Outcome::NoPorts => "no_ports",
-            Outcome::Unfinished => "unfinished",
-            Outcome::HandshakeRefused => "handshake_refused",
-            Outcome::Violation => "violation",
-        }
-    }
 }
 
 #[cfg(test)]
@@ -93,10 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_lists_every_outcome_in_order_with_its_wire_name() {
-        for (i, outcome) in Outcome::ALL.iter().enumerate() {
-            assert_eq!(*outcome as usize, i);
-            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
-        }
+    fn all_lists_every_outcome_in_order() {
+        assert!(Outcome::ALL.iter().enumerate().all(|(i, outcome)| *outcome as usize == i));
     }
 }

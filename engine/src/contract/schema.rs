@@ -1,4 +1,4 @@
-//! The wire contract as JSON Schemas, generated from the types of `spec.rs`, `events.rs` and `link/wire.rs`.
+//! The wire contract as JSON Schemas, generated from the types of `spec.rs`, `events.rs` and `link.rs`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use schemars::{Schema, schema_for};
 
 use crate::contract::events::{LoadEvent, ProbeEvent};
+use crate::contract::link::{LinkEvent, LinkSpec};
 use crate::contract::spec::{Command, LoadSpec, ProbeSpec};
-use crate::link::{LinkEvent, LinkSpec};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -69,16 +69,13 @@ pub struct Target {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tls {
     /// PEM file of trusted roots; absent: the Mozilla roots.
-    #[serde(default)]
     pub ca_file: Option<String>,
     /// Accept any certificate.
-    #[serde(default)]
     pub insecure: bool,
     /// Name to verify and to send as SNI; absent: the URL's host.
-    #[serde(default)]
     pub server_name: Option<String>,
 }
 
@@ -138,13 +135,11 @@ pub enum Message {
 
 /// What makes a response `ok`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Checks {
     /// Accepted status codes; empty: 200 to 399.
-    #[serde(default)]
     pub status: Vec<u16>,
     /// Each must occur in the body.
-    #[serde(default)]
     pub body_contains: Vec<String>,
 }
 
@@ -217,17 +212,14 @@ impl Default for Duration {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ConnectionPolicy {
     /// A user keeps its connection; otherwise each request has its own.
-    #[serde(default = "yes")]
     pub keep_alive: bool,
     /// Requests that one connection may have in flight. In the closed model each user keeps this many in flight.
-    #[serde(default = "one")]
     pub pipeline: u32,
     /// Each user holds one WebSocket instead, and the steps are messages on it. `pipeline` then limits how many of a user's
     /// messages may be without an answer at once. Needs the closed model and `keep_alive`.
-    #[serde(default)]
     pub websocket: Option<WebSocket>,
 }
 

@@ -12,8 +12,9 @@ use hdrhistogram::Histogram;
 use super::control::Control;
 use super::lane::Lane;
 use super::namespace::{DEVICE, MTU_BYTES, Namespace};
-use super::wire::{Carried, LinkSpec};
 use crate::clock::now_ns;
+use crate::contract::link::{Carried, LinkSpec};
+use crate::sys::least_timer_slack;
 
 /// Packets read from one device before due packets are checked again.
 const READ_AT_ONCE: usize = 32;
@@ -33,7 +34,7 @@ pub struct Bridge {
 impl Bridge {
     pub fn new(namespaces: [Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> Result<Bridge, String> {
         let device = |end: usize| {
-            namespaces[end].enter().map_err(|error| format!("cannot enter a network namespace: {error}"))?;
+            namespaces[end].enter()?;
             let device = open_device().map_err(|error| {
                 format!(
                     "cannot make a TUN device ({error}): the kernel has none, /dev/net/tun is missing or may not be used; \
@@ -55,11 +56,12 @@ impl Bridge {
 
     /// Carries packets until the controller ends the link.
     pub fn run(&mut self, control: &mut Control) -> Result<(), String> {
-        be_punctual();
+        least_timer_slack();
+        let fds = [self.devices[0].as_raw_fd(), self.devices[1].as_raw_fd()];
         loop {
             let more = self.turn().map_err(|error| format!("the device {DEVICE} is gone or refuses: {error}"))?;
-            let until_ns = if more { Some(0) } else { self.next_due_ns() };
-            if self.wait(control, until_ns)? {
+            let until_ns = if more { Some(0) } else { self.lanes.iter().filter_map(Lane::next_due_ns).min() };
+            if control.wait(&fds, until_ns)? {
                 return Ok(());
             }
         }
@@ -122,16 +124,6 @@ impl Bridge {
         }
         Ok(true)
     }
-
-    fn next_due_ns(&self) -> Option<u64> {
-        self.lanes.iter().filter_map(Lane::next_due_ns).min()
-    }
-
-    /// Sleeps until a packet arrives or is due. True: the controller ends the link.
-    fn wait(&self, control: &mut Control, until_ns: Option<u64>) -> Result<bool, String> {
-        let fds = [self.devices[0].as_raw_fd(), self.devices[1].as_raw_fd()];
-        control.wait(&fds, until_ns)
-    }
 }
 
 /// Makes the device in the namespace of the calling thread. Closing the file removes it.
@@ -146,10 +138,4 @@ fn open_device() -> io::Result<File> {
         libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
-}
-
-/// Sets the shortest timer slack, so that the kernel does not delay wake-ups to combine them.
-fn be_punctual() {
-    // SAFETY: this prctl takes an integer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }

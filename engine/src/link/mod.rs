@@ -1,27 +1,25 @@
 //! `powerband-engine link`: two network namespaces joined by a link of a given delay and rate, for as long as it runs.
 //! In: a `LinkSpec` on stdin. Out: `LinkEvent`s on stdout. The kernel's netem delays packets if it is available,
 //! otherwise this process does. Nothing has a name outside of it: when the process ends in any way, device and
-//! namespaces disappear. Layers: `bridge`, `netem` > `lane` (the schedule, pure), `namespace`, `control` > `wire`.
+//! namespaces disappear. Layers: `bridge`, `netem` > `lane` (the schedule, pure), `namespace`, `control`.
 
 mod bridge;
 mod control;
 mod lane;
 mod namespace;
 mod netem;
-mod wire;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use crate::clock::{now_ns, process_use};
 use crate::contract::events::ErrorEvent;
+use crate::contract::link::{Carried, End, Form, LinkEvent, LinkSpec, Summary, WantedForm};
+use crate::contract::print;
 use crate::contract::spec::PROTOCOL;
 use bridge::Bridge;
 use control::Control;
 use lane::{sent_bytes, usual_queue_bytes};
 use namespace::{ADDRESSES, Namespace};
-use wire::{Carried, End, Form, Summary, WantedForm};
-pub use wire::{LinkEvent, LinkSpec};
 
 /// Longest delay, and fastest and slowest rate.
 const DELAY_NS_MAX: u64 = 60_000_000_000;
@@ -36,12 +34,12 @@ pub fn main(_: Args) -> ExitCode {
     let mut control = Control::default();
     match read_spec(&mut control).and_then(|spec| serve(&spec, &mut control)) {
         Ok(summary) => {
-            print_event(&LinkEvent::Summary(summary));
+            print(&LinkEvent::Summary(summary));
             ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("powerband-engine link: {}", error.message);
-            print_event(&LinkEvent::Error(error));
+            print(&LinkEvent::Error(error));
             ExitCode::FAILURE
         }
     }
@@ -49,26 +47,27 @@ pub fn main(_: Args) -> ExitCode {
 
 /// Makes the link and keeps it until the controller ends it.
 fn serve(spec: &LinkSpec, control: &mut Control) -> Result<Summary, ErrorEvent> {
-    let queue_bytes = check(spec).map_err(|message| error("spec", message))?;
-    let namespaces = namespaces().map_err(|message| error("limit", message))?;
+    let queue_bytes = check(spec).map_err(|message| ErrorEvent::new("spec", message))?;
+    let namespaces = namespaces().map_err(|message| ErrorEvent::new("limit", message))?;
     let without_netem =
         if spec.form == WantedForm::Bridge { Some("not asked for".to_owned()) } else { netem::missing() };
     match without_netem {
         None => {
-            netem::join(&namespaces, spec, queue_bytes).map_err(|message| error("limit", message))?;
-            print_event(&up(Form::Netem, &namespaces, queue_bytes));
-            while !control.wait(&[], None).map_err(|message| error("spec", message))? {}
+            netem::join(&namespaces, spec, queue_bytes).map_err(|message| ErrorEvent::new("limit", message))?;
+            print(&up(Form::Netem, &namespaces, queue_bytes));
+            while !control.wait(&[], None).map_err(|message| ErrorEvent::new("spec", message))? {}
             Ok(summary(netem::carried(&namespaces), |_| None))
         }
-        Some(reason) if spec.form == WantedForm::Netem => Err(error(
+        Some(reason) if spec.form == WantedForm::Netem => Err(ErrorEvent::new(
             "limit",
             format!("this machine has no netem ({reason}): leave form out, for a bridge in user space"),
         )),
         Some(reason) => {
-            let mut bridge = Bridge::new(namespaces, spec, queue_bytes)
-                .map_err(|message| error("limit", format!("{message} (netem, which would do too: {reason})")))?;
-            print_event(&up(Form::Bridge, bridge.namespaces(), queue_bytes));
-            bridge.run(control).map_err(|message| error("internal", message))?;
+            let mut bridge = Bridge::new(namespaces, spec, queue_bytes).map_err(|message| {
+                ErrorEvent::new("limit", format!("{message} (netem, which would do too: {reason})"))
+            })?;
+            print(&up(Form::Bridge, bridge.namespaces(), queue_bytes));
+            bridge.run(control).map_err(|message| ErrorEvent::new("internal", message))?;
             Ok(summary(bridge.carried(), |quantile| bridge.late_ns(quantile)))
         }
     }
@@ -119,7 +118,6 @@ fn up(form: Form, namespaces: &[Namespace; 2], queue_bytes: u64) -> LinkEvent {
 }
 
 fn summary([a_to_b, b_to_a]: [Carried; 2], late_ns: impl Fn(f64) -> Option<u64>) -> Summary {
-    let used = process_use();
     Summary {
         at_ns: now_ns(),
         a_to_b,
@@ -127,28 +125,17 @@ fn summary([a_to_b, b_to_a]: [Carried; 2], late_ns: impl Fn(f64) -> Option<u64>)
         late_ns_p50: late_ns(0.5),
         late_ns_p99: late_ns(0.99),
         late_ns_max: late_ns(1.0),
-        cpu_ns: used.cpu_user_ns + used.cpu_system_ns,
+        cpu_ns: process_use().cpu_ns(),
     }
 }
 
 /// The first line of stdin.
 fn read_spec(control: &mut Control) -> Result<LinkSpec, ErrorEvent> {
-    let line =
-        control.first_line().ok_or_else(|| error("spec", "stdin: empty; the first line must be a LinkSpec (JSON)"))?;
+    let line = control
+        .first_line()
+        .ok_or_else(|| ErrorEvent::new("spec", "stdin: empty; the first line must be a LinkSpec (JSON)"))?;
     serde_json::from_slice(&line)
-        .map_err(|problem| error("spec", format!("the first line on stdin is no valid LinkSpec: {problem}")))
-}
-
-fn error(kind: &str, message: impl Into<String>) -> ErrorEvent {
-    ErrorEvent { kind: kind.into(), message: message.into() }
-}
-
-/// Writes one line to stdout. Errors are ignored: the end of stdin shows that the reader has gone.
-fn print_event(event: &LinkEvent) {
-    let mut line = serde_json::to_string(event).expect("an event is always valid JSON");
-    line.push('\n');
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+        .map_err(|problem| ErrorEvent::new("spec", format!("the first line on stdin is no valid LinkSpec: {problem}")))
 }
 
 #[cfg(test)]

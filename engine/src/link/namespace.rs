@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Output, Stdio};
 
+use crate::sys::checked;
+
 /// The link's device in each namespace.
 pub const DEVICE: &str = "link0";
 /// Like an Ethernet.
@@ -24,19 +26,16 @@ impl Namespace {
     /// A new namespace, which the calling thread enters.
     pub fn create() -> io::Result<Namespace> {
         // SAFETY: unshare takes no pointers.
-        if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
         Ok(Namespace(File::open("/proc/thread-self/ns/net")?))
     }
 
     /// The calling thread enters the namespace.
-    pub fn enter(&self) -> io::Result<()> {
+    pub fn enter(&self) -> Result<(), String> {
         // SAFETY: setns takes no pointers, and the descriptor is open.
-        if unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        checked(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) })
+            .map(drop)
+            .map_err(|error| format!("cannot enter a network namespace: {error}"))
     }
 
     /// A path by which others can enter, as long as this process lives.
@@ -46,7 +45,7 @@ impl Namespace {
 
     /// Brings loopback up, and the link's device with the address of end `end`. The device must exist.
     pub fn set_up(&self, end: usize) -> Result<(), String> {
-        self.enter().map_err(|error| format!("cannot enter a network namespace: {error}"))?;
+        self.enter()?;
         // Only the traffic of the two processes may use the link. A kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "1");
         let (own, other) = (ADDRESSES[end], ADDRESSES[1 - end]);
@@ -57,32 +56,36 @@ impl Namespace {
         ])
     }
 
-    /// Packets that the link's device dropped instead of sending them on.
-    pub fn device_drops(&self) -> io::Result<u64> {
-        self.enter()?;
-        Ok(drops_of(&std::fs::read_to_string("/proc/thread-self/net/dev")?, DEVICE).unwrap_or(0))
+    /// Packets that the link's device dropped instead of sending them on; None where the kernel does not show it.
+    pub fn device_drops(&self) -> Option<u64> {
+        self.enter().ok()?;
+        drops_of(&std::fs::read_to_string("/proc/thread-self/net/dev").ok()?, DEVICE)
     }
 }
 
 /// Runs commands of iproute2's `ip` in the namespace of the calling thread.
 pub fn ip(commands: &[String]) -> Result<(), String> {
-    let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "there is no program `ip`: install iproute2".to_owned(),
-        _ => format!("cannot run `ip`: {error}"),
-    };
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(missing)?;
+        .map_err(|error| not_run("ip", &error))?;
     if let Some(mut stdin) = child.stdin.take() {
         // If it ended early, stderr has the reason.
         let _ = stdin.write_all((commands.join("\n") + "\n").as_bytes());
     }
-    let done = child.wait_with_output().map_err(missing)?;
+    let done = child.wait_with_output().map_err(|error| not_run("ip", &error))?;
     if done.status.success() { Ok(()) } else { Err(format!("`ip` refused: {}", words_of(&done))) }
+}
+
+/// The reason why a program of iproute2 did not run.
+pub fn not_run(program: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no program `{program}`: install iproute2"),
+        _ => format!("cannot run `{program}`: {error}"),
+    }
 }
 
 /// The stderr of a program, on one line.

@@ -4,33 +4,28 @@
 use std::process::Command;
 
 use super::lane::{ETHERNET_HEADER_BYTES, sent_bytes};
-use super::namespace::{ADDRESSES, DEVICE, MTU_BYTES, Namespace, ip, words_of};
-use super::wire::{Carried, LinkSpec};
+use super::namespace::{ADDRESSES, DEVICE, MTU_BYTES, Namespace, ip, not_run, words_of};
+use crate::contract::link::{Carried, LinkSpec};
 
 /// Fixed addresses avoid address resolution over the link: the first packet takes as long as any other.
 const HARDWARE_ADDRESSES: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
 /// The reason why the kernel has no netem; None: it has. The calling thread is in a namespace of its own.
 pub fn missing() -> Option<String> {
-    tc(&["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
-        .and_then(|_| tc(&["qdisc", "del", "dev", "lo", "root"]))
-        .err()
+    tc("qdisc add dev lo root netem delay 1ms").and_then(|_| tc("qdisc del dev lo root")).err()
 }
 
 /// Joins the namespaces.
 pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> Result<(), String> {
-    let enter =
-        |end: usize| namespaces[end].enter().map_err(|error| format!("cannot enter a network namespace: {error}"));
-    enter(0)?;
+    namespaces[0].enter()?;
     let [here, there] = HARDWARE_ADDRESSES;
     let peer = format!("peer name {DEVICE} address {there} netns {}", namespaces[1].path());
     ip(&[format!("link add {DEVICE} address {here} type veth {peer}")])?;
     for (end, namespace) in namespaces.iter().enumerate() {
-        enter(end)?;
+        namespace.enter()?;
         // Send each packet by itself, without segmentation offload, for which there is no hardware.
         ip(&[format!("link set {DEVICE} gso_max_segs 1")])?;
-        let words = qdisc(spec, queue_bytes);
-        tc(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        tc(&qdisc(spec, queue_bytes))?;
         namespace.set_up(end)?;
         let (other, hardware) = (ADDRESSES[1 - end], HARDWARE_ADDRESSES[1 - end]);
         ip(&[format!("neighbour add {other} lladdr {hardware} dev {DEVICE} nud permanent")])?;
@@ -41,20 +36,16 @@ pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> R
 /// The traffic sent at each end.
 pub fn carried(namespaces: &[Namespace; 2]) -> [Carried; 2] {
     [0, 1].map(|from| {
-        let told =
-            namespaces[from].enter().ok().and_then(|()| tc(&["-s", "-j", "qdisc", "show", "dev", DEVICE, "root"]).ok());
-        told.and_then(|text| counted(&text)).unwrap_or_default()
+        let shown = namespaces[from].enter().and_then(|()| tc(&format!("-s -j qdisc show dev {DEVICE} root")));
+        shown.ok().and_then(|text| counted(&text)).unwrap_or_default()
     })
 }
 
-fn qdisc(spec: &LinkSpec, queue_bytes: u64) -> Vec<String> {
-    let mut words: Vec<String> = ["qdisc", "add", "dev", DEVICE, "root", "netem"].map(str::to_owned).into();
-    words.extend(["limit".to_owned(), limit_packets(spec, queue_bytes).to_string()]);
-    words.extend(["delay".to_owned(), format!("{}us", spec.delay_ns as f64 / 1e3)]);
-    if let Some(rate) = spec.rate_bits_per_s {
-        words.extend(["rate".to_owned(), format!("{rate}bit")]);
-    }
-    words
+/// The words of the command that delays packets and limits their rate.
+fn qdisc(spec: &LinkSpec, queue_bytes: u64) -> String {
+    let (limit, delay_us) = (limit_packets(spec, queue_bytes), spec.delay_ns as f64 / 1e3);
+    let rate = spec.rate_bits_per_s.map_or(String::new(), |rate| format!(" rate {rate}bit"));
+    format!("qdisc add dev {DEVICE} root netem limit {limit} delay {delay_us}us{rate}")
 }
 
 /// netem limits packets, including those in transit: the number of full-size ones that the queue and the wire hold.
@@ -65,29 +56,26 @@ fn limit_packets(spec: &LinkSpec, queue_bytes: u64) -> u64 {
 
 /// Parses the output of `tc -s -j`.
 fn counted(json: &str) -> Option<Carried> {
-    let told: serde_json::Value = serde_json::from_str(json).ok()?;
-    let netem = told.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
+    let shown: serde_json::Value = serde_json::from_str(json).ok()?;
+    let netem = shown.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
     let count = |name: &str| netem[name].as_u64();
     Some(Carried { packets: count("packets")?, bytes: count("bytes")?, dropped: count("drops")?, missed: 0 })
 }
 
 /// Runs `tc` in the namespace of the calling thread; returns its output.
-fn tc(words: &[&str]) -> Result<String, String> {
-    let done = Command::new("tc").args(words).output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no program `tc`: install iproute2".to_owned(),
-        _ => format!("cannot run `tc`: {error}"),
-    })?;
+fn tc(words: &str) -> Result<String, String> {
+    let done = Command::new("tc").args(words.split(' ')).output().map_err(|error| not_run("tc", &error))?;
     if done.status.success() {
         Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     } else {
-        Err(format!("`tc {}` failed: {}", words.join(" "), words_of(&done)))
+        Err(format!("`tc {words}` failed: {}", words_of(&done)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::WantedForm;
     use super::*;
+    use crate::contract::link::WantedForm;
 
     fn spec(delay_ns: u64, rate_bits_per_s: Option<u64>) -> LinkSpec {
         LinkSpec { protocol: 1, delay_ns, rate_bits_per_s, queue_bytes: None, form: WantedForm::Netem }
@@ -96,9 +84,9 @@ mod tests {
     #[test]
     fn netem_is_told_the_delay_the_rate_and_a_limit_that_holds_queue_and_wire() {
         // 100 Mbit/s for 2.5 ms are 31,250 bytes under way; with 15,000 queued that is 30.5 packets of 1,514.
-        let words = qdisc(&spec(2_500_000, Some(100_000_000)), 15_000).join(" ");
+        let words = qdisc(&spec(2_500_000, Some(100_000_000)), 15_000);
         assert_eq!(words, "qdisc add dev link0 root netem limit 31 delay 2500us rate 100000000bit");
-        let words = qdisc(&spec(1_500, None), 1_514).join(" ");
+        let words = qdisc(&spec(1_500, None), 1_514);
         assert_eq!(words, "qdisc add dev link0 root netem limit 1 delay 1.5us");
     }
 

@@ -5,10 +5,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
+use crate::contract;
 use crate::contract::events::LoadEvent;
 use crate::contract::spec::{
     Arrivals, Checks, ConnectionPolicy, Duration, LoadSpec, Model, PROTOCOL, Phases, Step, Target, Timeouts, Tls,
 };
+use crate::duration::parse_ns;
 use crate::load::problem::Problem;
 use crate::load::{control, coordinator, plan, show};
 
@@ -23,7 +25,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     threads: u32,
     /// How long to measure
-    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_ns)]
     duration: u64,
     /// Requests per second on a schedule that does not wait for answers (open model); absent: each user sends again once
     /// answered (closed model)
@@ -33,13 +35,13 @@ pub struct Args {
     #[arg(long, requires = "rate")]
     poisson: bool,
     /// With --rate: how late a request may be sent in order to share a wake-up; 0s spins
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_ns)]
     precision: u64,
     /// Pause of a user between an answer and its next request
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time, conflicts_with = "rate")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_ns, conflicts_with = "rate")]
     think: u64,
     /// Start the users evenly over this time
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time, conflicts_with = "rate")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_ns, conflicts_with = "rate")]
     ramp: u64,
     /// A header, such as 'Accept: text/plain'; may be repeated
     #[arg(short = 'H', long = "header", value_name = "'NAME: VALUE'", value_parser = header)]
@@ -60,10 +62,10 @@ pub struct Args {
     #[arg(long)]
     no_keep_alive: bool,
     /// Run this long before measuring
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_ns)]
     warmup: u64,
     /// Longest wait for a connection, and for a response
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_ns)]
     timeout: u64,
     /// Accept any TLS certificate
     #[arg(long)]
@@ -106,8 +108,7 @@ fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     }
     let summary = coordinator::run(plan, sender, inputs, &mut |_| true)?;
     if args.json {
-        let event = LoadEvent::Summary(Box::new(summary));
-        print(&serde_json::to_string(&event).expect("events are valid JSON"));
+        contract::print(&LoadEvent::Summary(Box::new(summary)));
     } else {
         print(show::summary(&load, &summary).trim_end());
     }
@@ -119,7 +120,6 @@ fn print(lines: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{lines}\n").as_bytes());
 }
 
-/// What the arguments ask for.
 fn spec(args: &Args) -> Result<LoadSpec, Problem> {
     let (base, path) = split(args.url.as_deref().unwrap_or_default());
     let think = Duration::Constant { ns: args.think };
@@ -193,24 +193,6 @@ fn split(url: &str) -> (String, String) {
     }
 }
 
-/// `10s`, `1.5ms`, `100us`, `2m`, `0`: ns.
-fn time(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| format!("{text:?} is no time; write 10s, 1.5ms or 100us"))?;
-    let unit_ns = match unit {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        "" if number == 0.0 => 1.0,
-        _ => return Err(format!("{text:?} has no unit; write ns, us, ms, s, m or h, such as {number}s")),
-    };
-    Ok((number * unit_ns).round() as u64)
-}
-
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or_else(|| format!("{text:?} must be 'Name: value'"))?;
     Ok((name.trim().into(), value.trim().into()))
@@ -219,16 +201,6 @@ fn header(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_need_a_unit() {
-        assert_eq!(time("10s"), Ok(10_000_000_000));
-        assert_eq!(time("1.5ms"), Ok(1_500_000));
-        assert_eq!(time("100us"), Ok(100_000));
-        assert_eq!(time("0"), Ok(0));
-        assert!(time("10").unwrap_err().contains("such as 10s"));
-        assert!(time("fast").is_err());
-    }
 
     #[test]
     fn urls_split_into_origin_and_path() {

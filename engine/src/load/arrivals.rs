@@ -25,7 +25,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// The arrivals of thread `thread` of `threads`: together the threads offer `rate_per_s`.
-    /// `stream` tells engines of a fleet apart: it shifts constant arrivals by a fraction of their period, so that
+    /// `stream` numbers the engines of a fleet: it shifts constant arrivals by a fraction of their period, so that
     /// several engines do not send at the same instants.
     pub fn new(
         kind: Kind,

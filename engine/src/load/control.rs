@@ -1,10 +1,11 @@
 //! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. Nothing is decided here.
 
 use std::io::BufRead;
+use std::os::unix::process::parent_id;
 use std::sync::mpsc::Sender;
 
 use crate::load::input::Input;
-use crate::load::sys;
+use crate::sys::Signals;
 
 /// Reads command lines until stdin ends.
 pub fn read_commands(inputs: Sender<Input>) {
@@ -29,13 +30,13 @@ pub fn read_commands(inputs: Sender<Input>) {
 /// Turns signals into inputs. Must be called before any other thread starts, so that all inherit the mask.
 /// SIGHUP is what the kernel sends when the parent *thread* ends: it counts only if the parent process has gone.
 pub fn catch_signals(inputs: Sender<Input>) {
-    let set = sys::block_signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
-    let parent = sys::parent_id();
+    let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+    let parent = parent_id();
     std::thread::spawn(move || {
         loop {
-            let input = match sys::next_signal(&set) {
-                libc::SIGHUP if sys::parent_id() == parent => continue,
-                libc::SIGHUP => Input::Closed,
+            let input = match signals.wait(None) {
+                Some(libc::SIGHUP) if parent_id() == parent => continue,
+                Some(libc::SIGHUP) => Input::Closed,
                 _ => Input::Interrupted,
             };
             if inputs.send(input).is_err() {

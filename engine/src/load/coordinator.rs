@@ -7,16 +7,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::{now_ns, process_use};
-use crate::contract::events::{LoadEvent, Summary};
+use crate::contract::events::{LoadEvent, Phase, Summary};
 use crate::contract::spec::Command;
 use crate::load::input::{Input, Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
 use crate::load::problem::Problem;
 use crate::load::recorder::Final;
-use crate::load::recorder::merge::{Intervals, Span, begins, summary};
-use crate::load::sys::{self, Wake};
+use crate::load::recorder::merge::{Intervals, Span, summary};
 use crate::load::worker::{self, Share};
+use crate::sys::{Bell, cpu_set, run_on};
 
 /// Edges lie at least this far ahead, so that every thread knows of them in time.
 const AHEAD_NS: u64 = 3_000_000;
@@ -34,14 +34,14 @@ pub fn run(plan: Plan, sender: Sender<Input>, inputs: Receiver<Input>, sink: Sin
     let mut run = Run::arm(plan, sender, inputs)?;
     sink(LoadEvent::Armed { at_ns: now_ns() });
     run.wait_for_go()?;
-    sink(begins(run.go_ns));
+    sink(LoadEvent::Phase { phase: Phase::Warmup, at_ns: run.go_ns });
     run.until_end(sink)
 }
 
 struct Run {
     plan: Arc<Plan>,
     edges: Arc<Edges>,
-    wakes: Vec<Arc<Wake>>,
+    bells: Vec<Arc<Bell>>,
     gates: Vec<Sender<u64>>,
     threads: Vec<JoinHandle<()>>,
     inputs: Receiver<Input>,
@@ -63,7 +63,7 @@ impl Run {
         let count = plan.spec.threads;
         let mut run = Run {
             edges: edges.clone(),
-            wakes: Vec::new(),
+            bells: Vec::new(),
             gates: Vec::new(),
             threads: Vec::new(),
             inputs,
@@ -85,15 +85,16 @@ impl Run {
 
     fn start_thread(&mut self, share: Share, sender: &Sender<Input>) -> Result<(), Problem> {
         let internal = |what: &str, error: std::io::Error| Problem::new("internal", format!("{what}: {error}"));
-        let os = |what: &'static str| move |code| internal(what, std::io::Error::from_raw_os_error(code));
-        let wake = Arc::new(Wake::new().map_err(os("cannot make an eventfd"))?);
+        let bell = Arc::new(Bell::new().map_err(|error| internal("cannot make an eventfd", error))?);
         let reports = Reports { worker: share.thread as usize, inputs: sender.clone() };
-        let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), wake.clone(), reports)
-            .map_err(os("cannot make an event loop"))?;
+        let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), bell.clone(), reports)
+            .map_err(|error| internal("cannot make an event loop", error))?;
         let (gate, opened) = channel();
-        let cpus = self.plan.spec.cpus.clone();
+        let cpus = cpu_set(&self.plan.spec.cpus);
         let body = move || {
-            let _ = sys::pin(&cpus);
+            if let Ok(Some(cpus)) = cpus {
+                let _ = run_on(&cpus);
+            }
             if let Ok(go_ns) = opened.recv() {
                 run(go_ns);
             }
@@ -102,7 +103,7 @@ impl Run {
             .name(format!("load-{}", share.thread))
             .spawn(body)
             .map_err(|error| internal("cannot start a thread", error))?;
-        self.wakes.push(wake);
+        self.bells.push(bell);
         self.gates.push(gate);
         self.threads.push(thread);
         Ok(())
@@ -117,8 +118,7 @@ impl Run {
         self.over_ns = self.go_ns.saturating_add(phases.deadline_ns);
         let warmup_end_ns = phases.warmup_ns.map_or(u64::MAX, |warmup_ns| self.go_ns.saturating_add(warmup_ns));
         self.begin_window(measure_at_ns.map_or(warmup_end_ns, |at_ns: u64| at_ns.max(self.go_ns)));
-        let used = process_use();
-        self.intervals.begin(used.cpu_user_ns + used.cpu_system_ns);
+        self.intervals.begin(process_use().cpu_ns());
         for gate in &self.gates {
             gate.send(self.go_ns).map_err(|_| Problem::new("internal", "an engine thread ended before the run"))?;
         }
@@ -160,7 +160,7 @@ impl Run {
         let deadline_ns = self.go_ns.saturating_add(self.plan.spec.phases.deadline_ns);
         self.over_ns = over_ns.min(deadline_ns);
         self.edges.set(self.measure_start_ns, self.measure_end_ns, self.over_ns);
-        self.wakes.iter().for_each(|wake| wake.wake());
+        self.bells.iter().for_each(|bell| bell.ring());
     }
 
     fn until_end(mut self, sink: Sink<'_>) -> Result<Summary, Problem> {

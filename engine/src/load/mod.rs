@@ -21,20 +21,20 @@ mod timers;
 mod tls;
 mod worker;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 
 pub use alone::Args;
 
-use crate::clock::{now_ns, wall_ns};
 use crate::contract::events::{ErrorEvent, Hello, LoadEvent};
-use crate::contract::spec::{LoadSpec, PROTOCOL};
+use crate::contract::print;
+use crate::contract::spec::LoadSpec;
 use input::Input;
 use problem::{Problem, WRONG};
 
 pub fn main(args: Args) -> ExitCode {
-    let descriptor_limit = crate::limits::raise_descriptor_limit().1;
+    let descriptor_limit = crate::sys::raise_descriptor_limit().1;
     if args.is_alone() {
         return alone::main(&args, descriptor_limit);
     }
@@ -45,7 +45,7 @@ pub fn main(args: Args) -> ExitCode {
         );
         return ExitCode::from(WRONG);
     }
-    print_event(LoadEvent::Hello(hello(descriptor_limit)));
+    print(&LoadEvent::Hello(Hello::now(descriptor_limit)));
     let run = || {
         // Until there is something to end in good order, signals end the process as they always do.
         let spec = read_spec()?;
@@ -54,29 +54,18 @@ pub fn main(args: Args) -> ExitCode {
         sys::hang_up_with_parent();
         let plan = plan::make(spec, descriptor_limit)?;
         control::read_commands(sender.clone());
-        coordinator::run(plan, sender, inputs, &mut print_event)
+        coordinator::run(plan, sender, inputs, &mut |event| print(&event))
     };
     match run() {
         Ok(summary) => {
-            print_event(LoadEvent::Summary(Box::new(summary)));
+            print(&LoadEvent::Summary(Box::new(summary)));
             ExitCode::SUCCESS
         }
         Err(problem) => {
             let code = problem.exit_code();
-            print_event(LoadEvent::Error(ErrorEvent { kind: problem.kind.into(), message: problem.message }));
+            print(&LoadEvent::Error(ErrorEvent::new(problem.kind, problem.message)));
             code
         }
-    }
-}
-
-fn hello(descriptor_limit: u64) -> Hello {
-    Hello {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: std::process::id(),
-        monotonic_ns: now_ns(),
-        wall_ns: wall_ns(),
-        descriptor_limit,
     }
 }
 
@@ -88,20 +77,8 @@ fn read_spec() -> Result<LoadSpec, Problem> {
             "spec",
             "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone",
         )),
-        Ok(_) => parse_spec(&line),
+        Ok(_) => serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&line))
+            .map_err(|error| Problem::spec(&error.path().to_string(), error.inner())),
         Err(error) => Err(Problem::new("spec", format!("stdin: {error}"))),
     }
-}
-
-fn parse_spec(line: &str) -> Result<LoadSpec, Problem> {
-    let mut json = serde_json::Deserializer::from_str(line);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| Problem::spec(&error.path().to_string(), error.inner()))
-}
-
-/// One line on stdout; `false`: nobody reads it any more.
-fn print_event(event: LoadEvent) -> bool {
-    let mut line = serde_json::to_string(&event).expect("events are valid JSON");
-    line.push('\n');
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }

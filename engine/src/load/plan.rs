@@ -1,7 +1,7 @@
 //! A checked spec, made ready to run: requests as bytes, addresses resolved, TLS configured, users dealt to threads.
 //! Whatever may fail on this machine fails here, before the engine says that it is armed.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
@@ -120,13 +120,8 @@ impl Url {
             _ => (authority, None),
         };
         let port = match port {
-            None => {
-                if tls {
-                    443
-                } else {
-                    80
-                }
-            }
+            None if tls => 443,
+            None => 80,
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| wrong("has no valid port"))?,
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -170,7 +165,7 @@ fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
     Ok(*found.iter().find(answers).unwrap_or(&first))
 }
 
-/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then tells what is wrong.
+/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then names the problem.
 fn reachable(found: Vec<SocketAddr>, sources: &[IpAddr]) -> Vec<SocketAddr> {
     let same = |address: &SocketAddr| sources.iter().all(|source| source.is_ipv4() == address.is_ipv4());
     if found.iter().any(same) { found.into_iter().filter(same).collect() } else { found }
@@ -186,8 +181,7 @@ fn check_sources(spec: &LoadSpec, addresses: &[SocketAddr]) -> Result<(), Proble
         if addresses.iter().any(|address| address.is_ipv4() != source.is_ipv4()) {
             return Err(Problem::spec(&path, format!("{source} cannot reach an address of the other IP version")));
         }
-        let any: IpAddr = if source.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        if *source == any || std::net::UdpSocket::bind((*source, 0)).is_err() {
+        if source.is_unspecified() || std::net::UdpSocket::bind((*source, 0)).is_err() {
             return Err(Problem::spec(&path, format!("{source} is no address of this machine")));
         }
     }

@@ -15,7 +15,7 @@ const BUSY: f64 = 0.95;
 /// Requests later than this at the 99th percentile, beyond what `precision` allows, were not sent on time.
 const LATE_NS: u64 = 1_000_000;
 
-/// What is about to run.
+/// The lines before a run.
 pub fn heading(spec: &LoadSpec, url: &str) -> String {
     let length = time(spec.phases.measure_ns.unwrap_or(0) as f64);
     let how = match &spec.model {
@@ -79,7 +79,8 @@ fn totals(text: &mut String, summary: &Summary) {
 fn failures(text: &mut String, summary: &Summary) {
     let failed = |outcomes: &Outcomes| -> Vec<String> {
         let failed = outcomes.iter().filter(|(outcome, _)| **outcome != Outcome::Ok);
-        failed.map(|(outcome, count)| format!("{} {count}", outcome.name())).collect()
+        let name = |outcome: &Outcome| serde_json::to_string(outcome).unwrap_or_default().replace('"', "");
+        failed.map(|(outcome, count)| format!("{} {count}", name(outcome))).collect()
     };
     let total = failed(&summary.total.outcomes);
     if !total.is_empty() {

@@ -1,32 +1,21 @@
 //! The timers of an event loop: user starts, and requests after a pause. A binary heap of 24-byte entries; no
 //! request timeouts (they are found by a sweep over the connections, which costs nothing per request).
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Ordered by its fields, the first of them first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer {
     pub due_ns: u64,
-    /// The pause that ends here; its start is `due_ns - pause_ns`.
-    pub pause_ns: u64,
     pub slot: u32,
     pub step: u16,
+    /// The pause that ends here; its start is `due_ns - pause_ns`.
+    pub pause_ns: u64,
     /// The user starts with this timer, as its place in the ramp says; with a WebSocket it joins, or joins again.
     pub arrives: bool,
     /// With a WebSocket: the connection of the user that this belongs to, by the low bits of its slot's generation.
     pub life: u8,
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Timer) -> Ordering {
-        (self.due_ns, self.slot, self.step).cmp(&(other.due_ns, other.slot, other.step))
-    }
-}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Timer) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 #[derive(Default)]

@@ -14,7 +14,10 @@ use crate::contract::spec::Tls;
 use crate::load::problem::Problem;
 use crate::load::sys;
 
-/// What every connection shares.
+/// What a record adds to its plain bytes.
+const RECORD_BYTES: usize = 32;
+
+/// The configuration that every connection shares.
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -44,7 +47,7 @@ impl TlsPlan {
     pub fn connection(&self) -> Result<TlsConnection, TlsError> {
         let mut inner = ClientConnection::new(self.config.clone(), self.name.clone()).map_err(|_| TlsError::Broken)?;
         inner.set_buffer_limit(None);
-        Ok(TlsConnection { inner })
+        Ok(TlsConnection { inner, waiting_bytes: 0 })
     }
 }
 
@@ -72,6 +75,8 @@ pub enum TlsError {
 
 pub struct TlsConnection {
     inner: ClientConnection,
+    /// About so many bytes wait for room in the socket.
+    waiting_bytes: usize,
 }
 
 impl TlsConnection {
@@ -82,6 +87,10 @@ impl TlsConnection {
     /// Records wait for room in the socket.
     pub fn wants_write(&self) -> bool {
         self.inner.wants_write()
+    }
+
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     /// Takes bytes as they came from the socket; appends the plain bytes in them.
@@ -105,6 +114,7 @@ impl TlsConnection {
     /// Takes plain bytes to be sent by `flush`.
     pub fn send(&mut self, plain: &[u8]) {
         self.inner.writer().write_all(plain).expect("the buffer has no limit");
+        self.waiting_bytes += plain.len() + RECORD_BYTES;
     }
 
     /// Writes records until none is left or the socket is full; the number of bytes written.
@@ -117,6 +127,7 @@ impl TlsConnection {
                 Err(error) => return Err(TlsError::Socket(error.raw_os_error().unwrap_or(0))),
             }
         }
+        self.waiting_bytes = if self.inner.wants_write() { self.waiting_bytes.saturating_sub(total) } else { 0 };
         Ok(total)
     }
 }

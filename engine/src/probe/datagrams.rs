@@ -11,6 +11,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use crate::sys::{set_option, socket_option};
+
 /// The requested size; the kernel doubles it for its own book-keeping. Only waiting datagrams use memory.
 const BUFFER_BYTES: libc::c_int = 32 << 20;
 /// Enough for the largest UDP datagram; larger ones from a Unix socket are truncated.
@@ -107,19 +109,10 @@ fn remove_if_stale(path: &Path) -> Result<(), String> {
 
 /// The resulting size. Without privileges it is limited by `net.core.rmem_max`.
 fn enlarge_buffer(fd: RawFd) -> u64 {
-    let wanted = BUFFER_BYTES;
-    for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-        let size = size_of_val(&wanted) as libc::socklen_t;
-        // SAFETY: the option's value is an int of the given size.
-        if unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const wanted).cast(), size) } == 0 {
-            break;
-        }
-    }
+    let enlarge = |option| set_option(fd, libc::SOL_SOCKET, option, BUFFER_BYTES);
+    let _ = enlarge(libc::SO_RCVBUFFORCE).or_else(|_| enlarge(libc::SO_RCVBUF));
     let mut bytes: [libc::c_int; 1] = [0];
-    match socket_option(fd, libc::SO_RCVBUF, &mut bytes) {
-        Ok(_) => bytes[0].max(0) as u64,
-        Err(_) => 0,
-    }
+    socket_option(fd, libc::SO_RCVBUF, &mut bytes).map_or(0, |_| bytes[0].max(0) as u64)
 }
 
 /// The kernel's counter of dropped datagrams (Linux 4.12).
@@ -131,14 +124,6 @@ fn drops(fd: RawFd) -> io::Result<u32> {
         length if length > DROPS * size_of::<u32>() => Ok(figures[DROPS]),
         _ => Err(io::Error::from(io::ErrorKind::Unsupported)),
     }
-}
-
-/// Reads a socket option; returns the number of bytes written. `T` is a plain number.
-fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io::Result<usize> {
-    let mut length = size_of_val(value) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to the slice, and any bytes are a number.
-    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, value.as_mut_ptr().cast(), &raw mut length) };
-    if done == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Buffers for the datagrams of one call. Pages are allocated when first used.
@@ -240,9 +225,7 @@ mod tests {
     #[test]
     fn what_the_kernel_drops_is_told_even_if_nothing_comes_after_it() {
         let mut socket = Socket::udp("127.0.0.1:0".parse().unwrap()).unwrap();
-        let small: libc::c_int = 1;
-        // SAFETY: the option's value is an int.
-        unsafe { libc::setsockopt(socket.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw const small).cast(), 4) };
+        set_option(socket.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 1).unwrap();
         let address = UdpSocket::from(socket.fd.try_clone().unwrap()).local_addr().unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..100 {

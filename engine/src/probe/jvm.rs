@@ -1,23 +1,29 @@
 //! Reads the file in which a JVM publishes heap, collections and threads on its own. It is found by pid below the
 //! process's own /tmp, and read whole once a second. A JVM without that file (-XX:-UsePerfData) is skipped.
 //!
-//! The format is PerfData 2 of HotSpot's `perfMemory.hpp`: a header, then entries of a name, a type and a value.
+//! /tmp is shared and the names are predictable: only a regular file of the process's own user is read, in a folder of
+//! that user. `hsperfdata` parses it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::hsperfdata::Page;
 use super::tree::Tree;
-use crate::contract::events::{Collector, Jvm};
+use crate::contract::events::Jvm;
 
 const EVERY_NS: u64 = 1_000_000_000;
 /// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
 const LOOKS_MOST: u8 = 10;
-const HEADER: usize = 32;
-const ENTRY: usize = 20;
-const GENERATIONS: usize = 4;
-const SPACES: usize = 8;
-const COLLECTORS: usize = 8;
+/// Entries of /tmp among which it is looked for: anybody may put any number there.
+const ENTRIES_MAX: usize = 10_000;
+/// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.
+const FILE_MAX: u64 = 4 << 20;
+/// Of all such files together, at a time.
+const FILES_MAX: u64 = 16 << 20;
 
 /// The JVMs of the launched tree.
 #[derive(Default)]
@@ -29,7 +35,13 @@ pub struct Jvms {
 enum State {
     /// Number of attempts without success.
     Sought(u8),
-    Found(PathBuf),
+    Found(Published),
+}
+
+/// The file of a JVM, and the user that it must belong to.
+struct Published {
+    path: PathBuf,
+    user: u32,
 }
 
 impl Jvms {
@@ -39,223 +51,78 @@ impl Jvms {
             return Vec::new();
         }
         self.due_ns = at_ns + EVERY_NS - EVERY_NS / 20;
-        let mut told = Vec::new();
+        let (mut told, mut round) = (Vec::new(), Round { folders: HashMap::new(), left: FILES_MAX });
         for tree in trees.iter().filter(|tree| tree.is_launched()) {
             let pids: Vec<i32> = tree.pids().collect();
             self.known.retain(|pid, _| pids.contains(pid));
-            told.extend(pids.into_iter().filter_map(|pid| self.read_one(at_ns, &tree.name, pid)));
+            told.extend(pids.into_iter().filter_map(|pid| self.read_one(at_ns, &tree.name, pid, &mut round)));
         }
         told
     }
 
     /// None if it is no JVM, has just ended, or is writing its file at this moment.
-    fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32) -> Option<Jvm> {
+    fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32, round: &mut Round) -> Option<Jvm> {
         let state = self.known.entry(pid).or_insert(State::Sought(0));
         if let State::Sought(looks) = state {
             if *looks >= LOOKS_MOST {
                 return None;
             }
             *looks += 1;
-            *state = State::Found(find(pid)?);
+            *state = State::Found(round.find(pid)?);
         }
-        let State::Found(path) = state else { return None };
-        let page = Page::parse(&fs::read(path).ok()?).ok()?;
+        let State::Found(file) = state else { return None };
+        let page = Page::parse(&round.read(file)?).ok()?;
         Some(page.jvm(at_ns, tree, pid))
     }
 }
 
-/// The file of a process, in its own mount and pid namespaces: /tmp/hsperfdata_USER/PID.
-fn find(pid: i32) -> Option<PathBuf> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let inside = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.to_owned();
-    let folders = fs::read_dir(Path::new(&format!("/proc/{pid}/root")).join("tmp")).ok()?;
-    let folders = folders.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"hsperfdata_"));
-    folders.map(|entry| entry.path().join(&inside)).find(|path| path.is_file())
+/// One reading of all JVMs: bounded, whatever the number of processes and of files in /tmp.
+struct Round {
+    /// The folders that may hold such files and their owners, by the device and inode of a /tmp.
+    folders: HashMap<(u64, u64), Vec<(OsString, u32)>>,
+    /// Bytes that may still be read.
+    left: u64,
 }
 
-/// The values of one file by name.
-#[derive(Debug, Default, PartialEq)]
-struct Page {
-    numbers: BTreeMap<String, i64>,
-    texts: BTreeMap<String, String>,
-}
-
-impl Page {
-    /// The JVM writes at the same time: inconsistent data is an error, and the next reading may succeed.
-    fn parse(data: &[u8]) -> Result<Page, &'static str> {
-        if data.len() < HEADER || data[..4] != [0xca, 0xfe, 0xc0, 0xc0] {
-            return Err("no hsperfdata file");
-        }
-        if data[4] != 1 {
-            return Err("not little-endian");
-        }
-        if data[5] != 2 {
-            return Err("not PerfData 2");
-        }
-        if data[7] == 0 {
-            return Err("the JVM is still filling it");
-        }
-        let (mut at, count) = (number(data, 24)?, number(data, 28)?);
-        let mut page = Page::default();
-        for _ in 0..count {
-            let length = number(data, at)?;
-            let end = at.checked_add(length).filter(|&end| length >= ENTRY && end <= data.len());
-            page.add(&data[at..end.ok_or("an entry reaches past the end")?])?;
-            at += length;
-        }
-        Ok(page)
+impl Round {
+    /// The file of a process, in its own mount and pid namespaces: /tmp/hsperfdata_USER/PID.
+    fn find(&mut self, pid: i32) -> Option<Published> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace());
+        let inside = field("NSpid:")?.last()?;
+        let user = field("Uid:")?.nth(1)?.parse().ok()?; // the effective one
+        let tmp = Path::new(&format!("/proc/{pid}/root")).join("tmp");
+        let facts = fs::metadata(&tmp).ok()?;
+        let folders = self.folders.entry((facts.dev(), facts.ino())).or_insert_with(|| list(&tmp));
+        folders
+            .iter()
+            .filter(|(_, owner)| *owner == user)
+            .map(|(name, _)| Published { path: tmp.join(name).join(inside), user })
+            .find(|file| file.open().is_some())
     }
 
-    fn add(&mut self, entry: &[u8]) -> Result<(), &'static str> {
-        let name = text(entry.get(number(entry, 4)?..).ok_or("a name lies outside of its entry")?);
-        let value = entry.get(number(entry, 16)?..).ok_or("a value lies outside of its entry")?;
-        match (entry[12], number(entry, 8)?) {
-            (b'J', 0) => {
-                let bytes = value.first_chunk().ok_or("a number is cut short")?;
-                self.numbers.insert(name, i64::from_le_bytes(*bytes));
-            }
-            (b'B', length) if length > 0 => {
-                self.texts.insert(name, text(&value[..value.len().min(length)]));
-            }
-            _ => (),
-        }
-        Ok(())
-    }
-
-    fn jvm(&self, at_ns: u64, tree: &str, pid: i32) -> Jvm {
-        let generations = || (0..GENERATIONS).map(|generation| format!("sun.gc.generation.{generation}"));
-        let spaces = generations().flat_map(|name| (0..SPACES).map(move |space| format!("{name}.space.{space}.used")));
-        Jvm {
-            at_ns,
-            tree: tree.into(),
-            pid,
-            heap_used_bytes_now: spaces.filter_map(|name| self.get(&name)).fold(0, u64::saturating_add),
-            heap_committed_bytes_now: generations()
-                .filter_map(|name| self.get(&format!("{name}.capacity")))
-                .fold(0, u64::saturating_add),
-            collectors: (0..COLLECTORS)
-                .filter_map(|index| self.collector(&format!("sun.gc.collector.{index}")))
-                .collect(),
-            safepoint_ns: self.get("sun.rt.safepointTime").map(|ticks| self.ns(ticks)),
-            threads_live_now: self.get("java.threads.live").unwrap_or(0),
-            threads_daemon_now: self.get("java.threads.daemon").unwrap_or(0),
-            threads_peak: self.get("java.threads.livePeak").unwrap_or(0),
-            threads_started: self.get("java.threads.started").unwrap_or(0),
-        }
-    }
-
-    fn collector(&self, name: &str) -> Option<Collector> {
-        Some(Collector {
-            name: self.texts.get(&format!("{name}.name")).cloned().unwrap_or_default(),
-            count: self.get(&format!("{name}.invocations"))?,
-            time_ns: self.ns(self.get(&format!("{name}.time"))?),
-        })
-    }
-
-    fn get(&self, name: &str) -> Option<u64> {
-        self.numbers.get(name).map(|&value| value.max(0) as u64)
-    }
-
-    /// Converts ticks of the JVM's clock, which are ns unless the file has another frequency.
-    fn ns(&self, ticks: u64) -> u64 {
-        let per_s = self.get("sun.os.hrt.frequency").filter(|&frequency| frequency > 0).unwrap_or(1_000_000_000);
-        (u128::from(ticks) * 1_000_000_000 / u128::from(per_s)) as u64
+    fn read(&mut self, file: &Published) -> Option<Vec<u8>> {
+        let mut data = Vec::new();
+        file.open()?.take(FILE_MAX.min(self.left)).read_to_end(&mut data).ok()?;
+        self.left -= data.len() as u64;
+        Some(data)
     }
 }
 
-/// The text up to the first zero byte.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+fn list(tmp: &Path) -> Vec<(OsString, u32)> {
+    let entries = fs::read_dir(tmp).into_iter().flatten().take(ENTRIES_MAX).flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"hsperfdata_"))
+        .filter_map(|entry| entry.metadata().ok().filter(|facts| facts.is_dir()).map(|f| (entry.file_name(), f.uid())))
+        .collect()
 }
 
-fn number(data: &[u8], at: usize) -> Result<usize, &'static str> {
-    let bytes = at.checked_add(4).and_then(|end| data.get(at..end)).ok_or("cut short")?;
-    Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes")) as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(name: &str, kind: u8, length: u32, value: &[u8]) -> Vec<u8> {
-        let at = ENTRY + name.len() + 1;
-        let value_at = at.next_multiple_of(8);
-        let mut bytes = Vec::new();
-        for field in [(value_at + value.len()) as u32, ENTRY as u32, length] {
-            bytes.extend(field.to_le_bytes());
-        }
-        bytes.extend([kind, 0, 1, 3]);
-        bytes.extend((value_at as u32).to_le_bytes());
-        bytes.extend(name.as_bytes());
-        bytes.resize(value_at, 0);
-        bytes.extend(value);
-        bytes
-    }
-
-    fn page(numbers: &[(&str, i64)], texts: &[(&str, &str)]) -> Vec<u8> {
-        let mut data = vec![0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1];
-        data.resize(24, 0);
-        data.extend((HEADER as u32).to_le_bytes());
-        data.extend(((numbers.len() + texts.len()) as u32).to_le_bytes());
-        for (name, value) in numbers {
-            data.extend(entry(name, b'J', 0, &value.to_le_bytes()));
-        }
-        for (name, value) in texts {
-            let mut bytes = value.as_bytes().to_vec();
-            bytes.push(0);
-            data.extend(entry(name, b'B', bytes.len() as u32, &bytes));
-        }
-        data
-    }
-
-    #[test]
-    fn figures_are_added_up_over_spaces_and_ticks_become_ns() {
-        let data = page(
-            &[
-                ("sun.os.hrt.frequency", 1_000_000),
-                ("sun.gc.generation.0.space.0.used", 5),
-                ("sun.gc.generation.0.space.2.used", 7),
-                ("sun.gc.generation.1.space.0.used", 100),
-                ("sun.gc.generation.0.capacity", 50),
-                ("sun.gc.generation.1.capacity", 150),
-                ("sun.gc.collector.0.invocations", 3),
-                ("sun.gc.collector.0.time", 2_500),
-                ("java.threads.live", 12),
-                ("java.threads.started", 40),
-            ],
-            &[("sun.gc.collector.0.name", "G1 young")],
-        );
-        let jvm = Page::parse(&data).unwrap().jvm(9, "subject", 42);
-        assert_eq!((jvm.heap_used_bytes_now, jvm.heap_committed_bytes_now), (112, 200));
-        assert_eq!(jvm.collectors, [Collector { name: "G1 young".into(), count: 3, time_ns: 2_500_000 }]);
-        assert_eq!((jvm.threads_live_now, jvm.threads_started, jvm.safepoint_ns), (12, 40, None));
-        assert_eq!((jvm.at_ns, jvm.pid), (9, 42));
-    }
-
-    #[test]
-    fn another_format_and_an_unfinished_file_are_refused() {
-        for (at, value) in [(0, 0), (4, 0), (5, 1), (7, 0)] {
-            let mut data = page(&[("a", 1)], &[]);
-            data[at] = value;
-            assert!(Page::parse(&data).is_err());
-        }
-    }
-
-    #[test]
-    fn a_torn_file_is_refused_or_read_and_never_panics() {
-        let whole = page(&[("java.threads.live", 1), ("b", -1)], &[("c", "text")]);
-        for length in 0..whole.len() {
-            let _ = Page::parse(&whole[..length]);
-        }
-        for at in 0..whole.len() {
-            for value in 0..=255 {
-                let mut data = whole.clone();
-                data[at] = value;
-                if let Ok(page) = Page::parse(&data) {
-                    page.jvm(0, "", 0);
-                }
-            }
-        }
+impl Published {
+    /// Never waits: not for a writer of a FIFO either. A symbolic link is not followed.
+    fn open(&self) -> Option<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = File::options().read(true).custom_flags(flags).open(&self.path).ok()?;
+        let facts = file.metadata().ok()?;
+        (facts.is_file() && facts.uid() == self.user && facts.len() <= FILE_MAX).then_some(file)
     }
 }

@@ -1,17 +1,22 @@
 //! Leaves no process behind, even when the probe itself is killed with SIGKILL: the probe runs as the child of a keeper
 //! that only waits. Both are subreapers. If the probe dies, its descendants are reparented to the keeper, which kills
-//! them; if the keeper dies, the probe notices (parent-death signal) and does the same. Also here: finding and killing
-//! every descendant of the calling process.
+//! them; if the keeper dies, the probe notices (parent-death signal) and does the same. A probe that is stuck and does
+//! not end when it must is killed. Also here: finding and killing every descendant of the calling process.
 
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use super::procfs::{Stat, processes};
 use super::signals;
-use crate::sys::block_signals;
+use crate::clock::now_ns;
+use crate::sys;
 
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the probe may take to end once the controller has gone or SIGTERM came: it kills what it has started at once.
+const PATIENCE_NS: u64 = 3_000_000_000;
 
 /// Runs `probe` in a guarded child and returns its exit code once every descendant has gone. `probe` gets the pid of
 /// the keeper. Must be called while the process has a single thread.
@@ -42,27 +47,45 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
     }
 }
 
-/// Waits for the probe, passing SIGTERM on, and kills the processes that it leaves.
+/// Waits for the probe, passing SIGTERM on, kills it if it does not end in time, and kills the processes that it leaves.
 fn keep(probe: i32) -> ExitCode {
-    let set = block_signals(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
-    // SAFETY: sigwait on an initialised set; kill and waitpid on our own child, which stays a zombie until reaped here.
-    unsafe {
-        // The probe alone holds the controller's pipes, so that both sides see their ends when it goes.
-        libc::close(0);
-        libc::close(1);
-        loop {
-            let mut status = 0;
-            let ended = libc::waitpid(probe, &mut status, libc::WNOHANG);
-            if ended != 0 {
-                kill_descendants(|_| ());
-                // It cannot be waited for: it has gone, and its status is unknown.
-                return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
-            }
-            let mut signal = 0;
-            libc::sigwait(&set, &mut signal);
+    // SAFETY: the probe alone writes to the controller, which sees the end when the probe goes.
+    unsafe { libc::close(1) };
+    let (mut controller, mut deadline_ns) = (0, None);
+    let signals = signals::descriptor(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
+    let watched = signals.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for our own child, which stays a zombie until it is reaped here.
+        let ended = unsafe { libc::waitpid(probe, &mut status, libc::WNOHANG) };
+        if ended != 0 {
+            kill_descendants(|_| ());
+            // It cannot be waited for: it has gone, and its status is unknown.
+            return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
+        }
+        let left_ns = deadline_ns.map(|deadline: u64| deadline.saturating_sub(now_ns()));
+        // Of stdin, which the probe reads, only the end is asked for.
+        let mut polled =
+            [(controller, 0), (watched, libc::POLLIN)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
+        sys::poll(&mut polled, left_ns);
+        let mut must_end = polled[0].revents != 0;
+        if must_end {
+            controller = -1;
+        }
+        while let Some(signal) = signals.as_ref().ok().and_then(signals::take) {
             if signal == libc::SIGTERM {
-                libc::kill(probe, libc::SIGTERM);
+                must_end = true;
+                // SAFETY: kill has no memory effects; the child has not been reaped.
+                unsafe { libc::kill(probe, libc::SIGTERM) };
             }
+        }
+        if must_end && deadline_ns.is_none() {
+            deadline_ns = Some(now_ns() + PATIENCE_NS);
+        }
+        if deadline_ns.is_some_and(|deadline| deadline <= now_ns()) {
+            // SAFETY: as above.
+            unsafe { libc::kill(probe, libc::SIGKILL) };
+            deadline_ns = Some(now_ns() + PATIENCE_NS);
         }
     }
 }

@@ -4,18 +4,21 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, PipeWriter, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::log::Log;
 use super::perf::PerfCounters;
 use crate::contract::spec::Launch;
+use crate::sys::{cpu_set, descriptor_limits, limit_descriptors, run_on};
 
 /// A started subject.
 pub struct Launched {
     pub pid: i32,
     pub perf: PerfCounters,
+    pub log: Log,
 }
 
 /// Settings that the probe was started with and has changed for itself: the subject gets the originals.
@@ -28,9 +31,11 @@ pub struct Inherited {
 
 /// Starts `launch`; the error is a sentence for the user.
 pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Result<Launched, String> {
-    let prepared = Prepared::new(launch, inherited)?;
-    let (go_read, go_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
-    let (error_read, error_write) = pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
+    let (log, output) = Log::open(PathBuf::from(&launch.log_file))
+        .map_err(|e| format!("cannot open launch.log_file `{}`: {e}", launch.log_file))?;
+    let prepared = Prepared::new(launch, inherited, output)?;
+    let (go_read, go_write) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
+    let (mut error_read, error_write) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     // SAFETY: the probe has one thread; the child only makes system calls on what was prepared before the fork.
     let pid = unsafe { libc::fork() };
     match pid {
@@ -43,9 +48,12 @@ pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Res
     drop((go_read, error_write));
     drop(go_write); // closes the child's read end, which is its signal to go
     let mut failure = [0u8; 8];
-    let mut pipe = File::from(error_read);
-    match pipe.read_exact(&mut failure) {
-        Err(_) => Ok(Launched { pid, perf }), // closed by a successful exec
+    match error_read.read_exact(&mut failure) {
+        Err(_) => {
+            drop(prepared); // with our end of the log's pipe
+            log.start().map_err(|e| format!("cannot start a thread: {e}"))?;
+            Ok(Launched { pid, perf, log }) // closed by a successful exec
+        }
         Ok(()) => {
             // SAFETY: reaping our own child, which is exiting.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -66,18 +74,16 @@ struct Prepared {
     argv: Vec<CString>,
     env: Vec<CString>,
     cwd: Option<CString>,
-    log: File,
+    output: PipeWriter,
     null: File,
     cpus: Option<libc::cpu_set_t>,
     descriptor_limit: u64,
 }
 
 impl Prepared {
-    fn new(launch: &Launch, inherited: &Inherited) -> Result<Prepared, String> {
+    fn new(launch: &Launch, inherited: &Inherited, output: PipeWriter) -> Result<Prepared, String> {
         let first = launch.argv.first().filter(|word| !word.is_empty());
         let first = first.ok_or("launch.argv is empty: give the program and its arguments")?;
-        let log = File::options().create(true).append(true).open(&launch.log_file);
-        let log = log.map_err(|e| format!("cannot open launch.log_file `{}`: {e}", launch.log_file))?;
         let null = File::open("/dev/null").map_err(|e| format!("cannot open /dev/null: {e}"))?;
         let program = find_program(first, launch)?;
         let c_string = |text: &str| {
@@ -88,7 +94,7 @@ impl Prepared {
             argv: launch.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
             env: environment(launch)?,
             cwd: launch.cwd.as_deref().map(c_string).transpose()?,
-            log,
+            output,
             null,
             cpus: cpu_set(if launch.cpus.is_empty() { &inherited.cpus } else { &launch.cpus })?,
             descriptor_limit: inherited.descriptor_limit,
@@ -115,35 +121,23 @@ impl Prepared {
             // arrives).
             while libc::read(go_read, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
             if let Some(cpus) = &self.cpus
-                && libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), cpus) != 0
+                && run_on(cpus).is_err()
             {
                 fail(error_write, STAGE_AFFINITY);
             }
-            self.restore_limit();
+            let _ = limit_descriptors(self.descriptor_limit.min(descriptor_limits().1));
             if let Some(cwd) = &self.cwd
                 && libc::chdir(cwd.as_ptr()) != 0
             {
                 fail(error_write, STAGE_CWD);
             }
             libc::dup2(self.null.as_raw_fd(), 0);
-            libc::dup2(self.log.as_raw_fd(), 1);
-            libc::dup2(self.log.as_raw_fd(), 2);
+            libc::dup2(self.output.as_raw_fd(), 1);
+            libc::dup2(self.output.as_raw_fd(), 2);
             // The subject must not inherit descriptors that the probe holds without close-on-exec (since Linux 5.11).
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             libc::execve(self.program.as_ptr(), argv.as_ptr(), env.as_ptr());
             fail(error_write, STAGE_EXEC)
-        }
-    }
-
-    /// # Safety
-    /// Only to be called in the child.
-    unsafe fn restore_limit(&self) {
-        // SAFETY: reading and lowering a limit of this process.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-            limit.rlim_cur = self.descriptor_limit.min(limit.rlim_max);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         }
     }
 
@@ -214,24 +208,6 @@ fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
     pairs.into_iter().map(|pair| CString::new(pair).map_err(|_| "launch.env holds a NUL character".into())).collect()
 }
 
-/// The set of these CPUs; None for an empty list: no restriction.
-pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
-    if cpus.is_empty() {
-        return Ok(None);
-    }
-    // SAFETY: an all-zero cpu_set_t is the empty set, and every index is checked before it is set.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for &cpu in cpus {
-            if cpu as usize >= 8 * std::mem::size_of::<libc::cpu_set_t>() {
-                return Err(format!("there is no CPU {cpu}"));
-            }
-            libc::CPU_SET(cpu as usize, &mut set);
-        }
-        Ok(Some(set))
-    }
-}
-
 /// The CPUs that the calling thread may run on, in rising order.
 pub fn allowed_cpus() -> Vec<u32> {
     // SAFETY: an all-zero cpu_set_t is the empty set; the kernel writes no more than the given size.
@@ -277,16 +253,4 @@ unsafe fn fail(pipe: i32, stage: u8) -> ! {
 
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-/// A pipe closed on exec: read end, write end.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut fds = [0; 2];
-    // SAFETY: pipe2 fills the array; both descriptors are ours alone.
-    unsafe {
-        if libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
-    }
 }

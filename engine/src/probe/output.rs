@@ -49,7 +49,7 @@ fn wait_writable(signals: &Signals, control_fd: i32) -> Result<(), Gone> {
     loop {
         let mut polled = [
             libc::pollfd { fd: 1, events: libc::POLLOUT, revents: 0 },
-            libc::pollfd { fd: signals.ending_fd(), events: libc::POLLIN, revents: 0 },
+            sys::readable(signals.ending_fd()),
             // No events requested: only the hang-up of the controller's end is reported.
             libc::pollfd { fd: control_fd, events: 0, revents: 0 },
         ];

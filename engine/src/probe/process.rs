@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign};
 
 use super::procfs::{Numbers, ProcDir, ProcFile, Stat, number_after, parse_stat};
 use super::waits::Surroundings;
-use crate::clock::clock_ns;
+use crate::clock::{clock_ns, timeval_ns};
 
 /// Resources used by a process; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,10 +19,9 @@ pub struct Usage {
 impl Usage {
     /// From the rusage of a process that was reaped: it covers the process and its waited-for children.
     pub fn of_rusage(usage: &libc::rusage) -> Usage {
-        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
         Usage {
-            user_ns: ns(usage.ru_utime),
-            system_ns: ns(usage.ru_stime),
+            user_ns: timeval_ns(usage.ru_utime),
+            system_ns: timeval_ns(usage.ru_stime),
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
         }

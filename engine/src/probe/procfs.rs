@@ -2,51 +2,46 @@
 //! allocate nothing. The callers interpret the numbers.
 
 use std::ffi::CString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use crate::sys::checked;
 
 /// A /proc file kept open. The kernel makes its text anew on each read from offset 0.
 #[derive(Debug)]
-pub struct ProcFile(OwnedFd);
+pub struct ProcFile(File);
 
 impl ProcFile {
     pub fn open(path: &str) -> io::Result<ProcFile> {
-        open_path(path, libc::O_RDONLY).map(ProcFile)
+        File::open(path).map(ProcFile)
     }
 
     /// Opens a file by a path relative to a folder, which is cheaper than resolving the full path.
     pub fn open_in(dir: &ProcDir, path: &str) -> io::Result<ProcFile> {
-        open_at(dir.0.as_raw_fd(), path, libc::O_RDONLY).map(ProcFile)
+        let path = CString::new(path)?;
+        // SAFETY: the path is a valid C string; the descriptor returned is ours alone.
+        unsafe {
+            let fd = checked(libc::openat(dir.0.as_raw_fd(), path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?;
+            Ok(ProcFile(File::from_raw_fd(fd)))
+        }
     }
 
     /// The file's text, as much as fits into `buffer`. An error means that the process or thread has gone.
     pub fn read<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
-        // SAFETY: the buffer is valid for writes of its length.
-        let n = unsafe { libc::pread(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(&buffer[..n as usize]) }
-    }
-}
-
-fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
-    open_at(libc::AT_FDCWD, path, flags)
-}
-
-fn open_at(dir: i32, path: &str, flags: i32) -> io::Result<OwnedFd> {
-    let path = CString::new(path)?;
-    // SAFETY: the path is a valid C string; the descriptor returned is ours alone.
-    unsafe {
-        let fd = libc::openat(dir, path.as_ptr(), flags | libc::O_CLOEXEC);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+        let n = self.0.read_at(buffer, 0)?;
+        Ok(&buffer[..n])
     }
 }
 
 /// A /proc folder kept open, whose numeric entries (pids, tids, descriptors) can be listed again and again.
 #[derive(Debug)]
-pub struct ProcDir(OwnedFd);
+pub struct ProcDir(File);
 
 impl ProcDir {
     pub fn open(path: &str) -> io::Result<ProcDir> {
-        open_path(path, libc::O_RDONLY | libc::O_DIRECTORY).map(ProcDir)
+        File::open(path).map(ProcDir)
     }
 
     /// Replaces `ids` by the numeric entries, in the kernel's order (ascending). Empty when the process has gone.
@@ -70,8 +65,8 @@ impl ProcDir {
 
     /// True if entry `id` of /proc/PID/fd is a socket.
     pub fn is_socket(&self, id: i32) -> bool {
-        let mut name = [0u8; 16];
-        write_number(id, &mut name);
+        let mut name = [0u8; 16]; // the number's digits, and NUL for the rest
+        let _ = write!(&mut name[..], "{id}");
         let mut target = [0u8; 8];
         // SAFETY: `name` is NUL-terminated and `target` is valid for writes of its length.
         let n = unsafe {
@@ -82,21 +77,13 @@ impl ProcDir {
 
     /// The folder's size: for /proc/PID/fd the number of open descriptors (since Linux 6.2; 0 before).
     pub fn size(&self) -> u64 {
-        self.metadata().map_or(0, |stat| stat.st_size as u64)
+        self.0.metadata().map_or(0, |folder| folder.size())
     }
 
     /// Number of subfolders, from the link count: for /proc/PID/task the number of threads. 0 when the process has
     /// gone.
     pub fn subfolders(&self) -> u32 {
-        self.metadata().map_or(0, |stat| stat.st_nlink.saturating_sub(2) as u32)
-    }
-
-    fn metadata(&self) -> Option<libc::stat> {
-        // SAFETY: an all-zero stat is a valid value, and fstat writes to it.
-        unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            (libc::fstat(self.0.as_raw_fd(), &mut stat) == 0).then_some(stat)
-        }
+        self.0.metadata().map_or(0, |folder| folder.nlink().saturating_sub(2) as u32)
     }
 }
 
@@ -105,38 +92,9 @@ fn collect_ids(bytes: &[u8], ids: &mut Vec<i32>) {
     let mut rest = bytes;
     while rest.len() > 19 {
         let length = u16::from_ne_bytes([rest[16], rest[17]]) as usize;
-        let mut id = 0i32;
-        let mut digits = 0;
-        for &byte in rest[19..length].iter().take_while(|&&b| b != 0) {
-            if !byte.is_ascii_digit() {
-                digits = 0;
-                break;
-            }
-            id = id.wrapping_mul(10).wrapping_add((byte - b'0') as i32);
-            digits += 1;
-        }
-        if digits > 0 {
-            ids.push(id);
-        }
+        let name = rest[19..length].split(|&byte| byte == 0).next().unwrap_or_default();
+        ids.extend(std::str::from_utf8(name).ok().and_then(|name| name.parse::<i32>().ok()));
         rest = &rest[length..];
-    }
-}
-
-/// Writes `number` in decimal; the rest of `out` stays NUL.
-fn write_number(number: i32, out: &mut [u8; 16]) {
-    let mut digits = [0u8; 12];
-    let mut n = number.max(0);
-    let mut length = 0;
-    loop {
-        digits[length] = b'0' + (n % 10) as u8;
-        n /= 10;
-        length += 1;
-        if n == 0 {
-            break;
-        }
-    }
-    for (i, slot) in out[..length].iter_mut().enumerate() {
-        *slot = digits[length - 1 - i];
     }
 }
 

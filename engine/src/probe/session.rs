@@ -2,24 +2,30 @@
 //! process is left. A session ends by `stop`, when the controller has gone (end of stdin, a broken stdout, the keeper's
 //! death), or by SIGTERM.
 
+use std::os::unix::process::parent_id;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use super::census::Census;
 use super::host::Host;
-use super::input::{Input, Line};
+use super::input::Input;
 use super::jvm::Jvms;
 use super::keeper::{self, Reaped};
-use super::launch::{Inherited, allowed_cpus, cpu_set, launch};
+use super::launch::{Inherited, allowed_cpus, launch};
+use super::log::Log;
 use super::output::{Gone, Output};
 use super::process::Usage;
 use super::scrape::Scraper;
-use super::signals::{Signals, parent_of_self};
+use super::signals::Signals;
 use super::statsd::{Bound, Sink};
 use super::tree::Tree;
 use crate::clock::{now_ns, process_cpu_ns};
 use crate::contract::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
 use crate::contract::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
+use crate::lines::Line;
+use crate::sys::{cpu_set, raise_descriptor_limit, run_on};
 
 /// Shortest and longest sampling period.
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000;
@@ -30,14 +36,11 @@ pub fn serve(keeper: i32) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return complain(&format!("cannot watch signals: {error}")),
     };
-    let descriptor_limits = crate::limits::raise_descriptor_limit();
+    let descriptor_limits = raise_descriptor_limit();
     let mut output = Output::new(0);
     let mut input = Input::stdin();
-    let result = start(&mut input, &signals, &mut output, descriptor_limits);
-    let result = match result {
-        Ok(mut session) => session.run(&mut input),
-        Err(end) => Err(end),
-    };
+    let result =
+        start(&mut input, &signals, &mut output, descriptor_limits).and_then(|mut session| session.run(&mut input));
     if result.is_err() {
         keeper::kill_descendants(|_| ()); // in any case, no launched process is left
     }
@@ -47,7 +50,7 @@ pub fn serve(keeper: i32) -> ExitCode {
 /// Watches running processes for a user: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C. It
 /// owns nothing, so it ends nothing, not even a process that happens to be its child.
 pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
-    let signals = match Signals::install(parent_of_self()) {
+    let signals = match Signals::install(parent_id() as i32) {
         Ok(signals) => signals,
         Err(error) => return complain(&format!("cannot watch signals: {error}")),
     };
@@ -57,7 +60,7 @@ pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
     if !std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
         return complain(&format!("there is no process {pid}; `ps` lists those that run"));
     }
-    let limits = crate::limits::raise_descriptor_limit();
+    let limits = raise_descriptor_limit();
     let mut input = Input::none(duration_ns.map(|duration| now_ns() + duration));
     let mut output = Output::new(-1);
     let result = Session::new(&spec, &signals, &mut output, limits).and_then(|mut session| session.run(&mut input));
@@ -77,7 +80,7 @@ impl From<Gone> for End {
 }
 
 fn error(kind: &str, message: impl Into<String>) -> End {
-    End::Error(ErrorEvent { kind: kind.into(), message: message.into() })
+    End::Error(ErrorEvent::new(kind, message))
 }
 
 fn complain(message: &str) -> ExitCode {
@@ -102,7 +105,7 @@ fn start<'s>(
     output: &'s mut Output,
     limits: (u64, u64),
 ) -> Result<Session<'s>, End> {
-    output.emit(&ProbeEvent::Hello(hello(limits.1)), signals)?;
+    output.emit(&ProbeEvent::Hello(Hello::now(limits.1)), signals)?;
     let line = loop {
         match input.next_line() {
             Line::Text(line) => break line,
@@ -147,44 +150,10 @@ fn check(spec: &ProbeSpec) -> Result<(), End> {
     Ok(())
 }
 
-fn hello(descriptor_limit: u64) -> Hello {
-    let monotonic = now_ns();
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Hello {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: std::process::id(),
-        monotonic_ns: monotonic,
-        wall_ns: wall.as_nanos() as u64,
-        descriptor_limit,
-    }
-}
-
-/// A random delay of each sample after its grid point: otherwise a server that works in step with the grid would be
-/// sampled in the same state each time.
-struct Jitter {
-    state: u64,
-    below_ns: u64,
-    ns: u64,
-}
-
-impl Jitter {
-    fn new(seed: u64, interval_ns: u64) -> Jitter {
-        Jitter { state: seed | 1, below_ns: interval_ns / 16 + 1, ns: 0 }
-    }
-
-    /// xorshift64 (Marsaglia 2003).
-    fn draw(&mut self) {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.ns = self.state % self.below_ns;
-    }
-}
-
 /// The launched command.
 struct Subject {
     launch: Launch,
+    log: Log,
     pid: i32,
     ended: bool,
 }
@@ -225,12 +194,7 @@ impl<'s> Session<'s> {
         let mut inherited = Inherited { descriptor_limit: limits.0, cpus: Vec::new() };
         if let Some(cpus) = cpu_set(&spec.cpus).map_err(|message| error("spec", format!("cpus: {message}")))? {
             inherited.cpus = allowed;
-            // SAFETY: a valid set of the given size.
-            let set = unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&cpus), &cpus) };
-            if set != 0 {
-                let reason = std::io::Error::last_os_error();
-                return Err(error("spec", format!("the probe cannot run on cpus {:?}: {reason}", spec.cpus)));
-            }
+            run_on(&cpus).map_err(|e| error("spec", format!("the probe cannot run on cpus {:?}: {e}", spec.cpus)))?;
         }
         let census = Census::new().map_err(|e| error("internal", format!("cannot open /proc: {e}; is it mounted?")))?;
         let mut session = Session {
@@ -269,24 +233,26 @@ impl<'s> Session<'s> {
         let event = ProbeEvent::Launched { name: spec.name.clone(), pid: launched.pid, at_ns: now_ns() };
         self.output.emit(&event, self.signals)?;
         self.trees.push(Tree::launched(&spec.name, launched.pid, launched.perf));
-        self.subject = Some(Subject { launch: spec.clone(), pid: launched.pid, ended: false });
+        self.subject = Some(Subject { launch: spec.clone(), log: launched.log, pid: launched.pid, ended: false });
         Ok(())
     }
 
     fn run(&mut self, input: &mut Input) -> Result<(), End> {
         let mut next_ns = now_ns();
-        let mut jitter = Jitter::new(next_ns, self.interval_ns);
+        // Each sample is delayed by a random time after its grid point: otherwise a server that works in step with the grid
+        // would be sampled in the same state each time.
+        let (mut rng, mut jitter_ns) = (SmallRng::seed_from_u64(next_ns), 0);
         loop {
             let woken_ns = now_ns();
-            if woken_ns >= next_ns + jitter.ns {
+            if woken_ns >= next_ns + jitter_ns {
                 let late_ns = woken_ns - next_ns;
                 let missed = late_ns / self.interval_ns;
                 self.samples_late += missed + u64::from(late_ns % self.interval_ns > self.interval_ns / 2);
                 next_ns += (missed + 1) * self.interval_ns;
-                jitter.draw();
+                jitter_ns = rng.random_range(0..=self.interval_ns / 16);
                 self.sample()?;
             }
-            let sample_ns = next_ns + jitter.ns;
+            let sample_ns = next_ns + jitter_ns;
             let wake_ns = self.stopping_until_ns.map_or(sample_ns, |until| until.min(sample_ns));
             input.wait(self.signals, Some(wake_ns));
             if self.signals.must_end() {
@@ -412,6 +378,7 @@ impl<'s> Session<'s> {
             }
             if let Some(subject) = self.subject.as_mut().filter(|subject| subject.pid == child.pid) {
                 subject.ended = true;
+                subject.log.save(); // what it said last is there to be read with the event
                 let event = exited(&subject.launch.name, &child, self.stopping_until_ns.is_some());
                 self.output.emit(&ProbeEvent::Exited(event), self.signals)?;
             }
@@ -430,12 +397,15 @@ impl<'s> Session<'s> {
     fn end(&mut self, killed: u32) -> Result<(), End> {
         self.sink.iter_mut().for_each(Sink::finish);
         self.sample()?;
+        let (log_bytes, log_dropped_bytes) = self.subject.as_ref().map(|subject| subject.log.finish()).unzip();
         let event = ProbeEvent::End {
             at_ns: now_ns(),
             killed,
             cpu_ns: process_cpu_ns(),
             samples: self.samples,
             samples_late: self.samples_late,
+            log_bytes,
+            log_dropped_bytes,
         };
         Ok(self.output.emit(&event, self.signals)?)
     }

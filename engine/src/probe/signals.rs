@@ -4,8 +4,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::parent_id;
 
-use crate::sys::block_signals;
+use crate::sys::{block_signals, ignore};
 
 pub struct Signals {
     /// SIGTERM and SIGHUP.
@@ -19,12 +20,11 @@ impl Signals {
     /// Blocks the signals and opens their descriptors. `parent`: the process whose death ends the probe.
     pub fn install(parent: i32) -> io::Result<Signals> {
         ignore_terminal();
-        let signals = Signals {
+        Ok(Signals {
             ending: descriptor(&[libc::SIGTERM, libc::SIGHUP])?,
             children: descriptor(&[libc::SIGCHLD])?,
             parent,
-        };
-        Ok(signals)
+        })
     }
 
     pub fn ending_fd(&self) -> i32 {
@@ -40,7 +40,7 @@ impl Signals {
     pub fn must_end(&self) -> bool {
         let mut must = false;
         while let Some(signal) = take(&self.ending) {
-            must |= signal == libc::SIGTERM || parent_of_self() != self.parent;
+            must |= signal == libc::SIGTERM || parent_id() as i32 != self.parent;
         }
         must
     }
@@ -52,19 +52,12 @@ impl Signals {
 
 /// Ignores Ctrl-C and Ctrl-\, which the controller handles.
 pub fn ignore_terminal() {
-    // SAFETY: ignoring a signal has no precondition.
-    unsafe {
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-    }
+    ignore(libc::SIGINT);
+    ignore(libc::SIGQUIT);
 }
 
-pub fn parent_of_self() -> i32 {
-    // SAFETY: getppid cannot fail.
-    unsafe { libc::getppid() }
-}
-
-fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+/// Blocks the signals, which can then be taken from the descriptor.
+pub fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = block_signals(signals);
     // SAFETY: the set is initialised; the descriptor returned is ours alone.
     unsafe {
@@ -73,7 +66,8 @@ fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     }
 }
 
-fn take(fd: &OwnedFd) -> Option<i32> {
+/// The next pending signal.
+pub fn take(fd: &OwnedFd) -> Option<i32> {
     // SAFETY: an all-zero siginfo is valid, and read writes at most its size.
     unsafe {
         let mut info: libc::signalfd_siginfo = std::mem::zeroed();

@@ -169,8 +169,7 @@ impl Reader {
     fn wait(&self, until_ns: u64) -> Woken {
         let now_ns = now_ns();
         let mut until_ns = until_ns;
-        let mut polled =
-            [-1, -1, self.ending.as_raw_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let mut polled = [-1, -1, self.ending.as_raw_fd()].map(sys::readable);
         for (source, polled) in self.sources.iter().zip(&mut polled) {
             if source.resting_until_ns <= now_ns {
                 polled.fd = source.socket.fd();

@@ -10,6 +10,7 @@ use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use crate::clock::{clock_ns, thread_cpu_ns};
 use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
+use crate::sys::descriptor_limits;
 
 /// Pools beyond this many are combined under one name: thread names may be random.
 const POOLS_MAX: usize = 256;
@@ -94,8 +95,7 @@ struct Pool {
     threads_now: u32,
     states_now: BTreeMap<u8, u32>,
     wait_channels_now: HashMap<Vec<u8>, u32>,
-    /// By position in `WaitKind::ALL`.
-    blocked_on_samples: [u64; WaitKind::ALL.len()],
+    blocked_on_samples: BTreeMap<WaitKind, u64>,
     /// The largest gain of one thread since the last event.
     on_cpu_ns_max: u64,
 }
@@ -186,7 +186,7 @@ impl ThreadTable {
 
     fn open_thread(&mut self, tasks: &ProcDir, tid: i32) -> Option<Thread> {
         let started_ns = thread_cpu_ns();
-        let keep = self.kept_files + 4 + DESCRIPTOR_RESERVE < descriptor_limit();
+        let keep = self.kept_files + 4 + DESCRIPTOR_RESERVE < descriptor_limits().0;
         let thread = Thread::open(tasks, tid, keep)?;
         self.kept_files += thread.files.kept();
         self.opening_ns += thread_cpu_ns() - started_ns;
@@ -230,7 +230,7 @@ impl ThreadTable {
         self.totals = Counters::default();
         for pool in &mut self.pools {
             pool.counters = Counters::default();
-            pool.blocked_on_samples = Default::default();
+            pool.blocked_on_samples.clear();
         }
         self.forget_gains();
     }
@@ -276,7 +276,7 @@ impl Pool {
         self.on_cpu_ns_max = self.on_cpu_ns_max.max(told_gain_ns);
         *self.states_now.entry(reading.state).or_default() += weight;
         if let Some(kind) = reading.blocked_on {
-            self.blocked_on_samples[kind as usize] += u64::from(weight);
+            *self.blocked_on_samples.entry(kind).or_default() += u64::from(weight);
         }
         match self.wait_channels_now.get_mut(reading.channel) {
             Some(count) => *count += weight,
@@ -291,7 +291,6 @@ impl Pool {
         let states = self.states_now.iter().map(|(&state, &count)| ((state as char).to_string(), count));
         let channels = self.wait_channels_now.iter();
         let channels = channels.map(|(name, &count)| (String::from_utf8_lossy(name).into_owned(), count));
-        let blocked_on = WaitKind::ALL.into_iter().zip(self.blocked_on_samples).filter(|&(_, count)| count > 0);
         PoolSample {
             pool: self.name.clone(),
             threads_now: self.threads_now,
@@ -302,7 +301,7 @@ impl Pool {
             involuntary_switches: self.counters.involuntary_switches,
             states_now: states.collect(),
             wait_channels_now: channels.collect(),
-            blocked_on_samples: blocked_on.collect(),
+            blocked_on_samples: self.blocked_on_samples.clone(),
             on_cpu_ns_max: self.on_cpu_ns_max,
         }
     }
@@ -425,20 +424,6 @@ fn pool_name(name: &[u8]) -> Cow<'_, [u8]> {
         Some(cut) if name.len() >= 14 && last > cut + 1 => [&name[..cut + 2], &name[last..=last]].concat().into(),
         _ => name[..=last].into(),
     }
-}
-
-/// The probe's soft limit (which it has raised to the hard one).
-fn descriptor_limit() -> u64 {
-    use std::sync::OnceLock;
-    static LIMIT: OnceLock<u64> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
-        // SAFETY: getrlimit writes to a valid structure.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-            limit.rlim_cur
-        }
-    })
 }
 
 #[cfg(test)]

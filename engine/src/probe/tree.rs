@@ -28,6 +28,7 @@ const OPENING_FACTOR: u64 = 200;
 /// Threads that have just started are read at this rate at most, and only a sample of them if more come and go: 0.25 %.
 const NEWCOMERS_PER_S: u64 = 64;
 
+#[derive(Default)]
 pub struct Tree {
     pub name: String,
     root: i32,
@@ -62,15 +63,14 @@ pub struct Tree {
 impl Tree {
     /// The tree that the probe has just launched: all descendants of the probe.
     pub fn launched(name: &str, root: i32, perf: PerfCounters) -> Tree {
-        let mut tree = Tree::new(name, root, Some(std::process::id() as i32), perf);
-        (tree.first_threads, tree.first_started) = (1, 1);
-        tree.members.extend(Process::open(root));
-        tree
+        let reaper = Some(std::process::id() as i32);
+        let members = Process::open(root).into_iter().collect();
+        Tree { name: name.into(), root, reaper, members, perf, first_threads: 1, first_started: 1, ..Tree::default() }
     }
 
     /// A running tree: counters start at 0 now.
     pub fn watched(name: &str, root: i32, exact_counts: bool) -> Tree {
-        let mut tree = Tree::new(name, root, None, PerfCounters::default());
+        let mut tree = Tree { name: name.into(), root, ..Tree::default() };
         tree.adopt_descendants();
         if exact_counts {
             tree.perf = PerfCounters::attach(|| tree.thread_ids());
@@ -81,31 +81,6 @@ impl Tree {
         tree.scan_threads(usize::MAX);
         tree.threads.start_from_here();
         tree
-    }
-
-    fn new(name: &str, root: i32, reaper: Option<i32>, perf: PerfCounters) -> Tree {
-        Tree {
-            name: name.into(),
-            root,
-            reaper,
-            members: Vec::new(),
-            gone: Usage::default(),
-            base: Usage::default(),
-            last: Usage::default(),
-            reaped: Vec::new(),
-            threads: ThreadTable::default(),
-            scanned_ns: None,
-            perf,
-            first_threads: 0,
-            first_started: 0,
-            threads_due: Due::default(),
-            event_due: Due::default(),
-            pss: Default::default(),
-            sockets: Default::default(),
-            listed: None,
-            switches: Default::default(),
-            scratch: Vec::new(),
-        }
     }
 
     fn adopt_descendants(&mut self) {

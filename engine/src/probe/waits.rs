@@ -107,35 +107,20 @@ fn kind_of_poll([address, count]: [u64; 2], process: &impl Surroundings) -> Wait
 /// The cause by kernel function. Names differ between kernels, so lasting parts of them are matched. None if the
 /// channel is empty (unreadable, or the thread runs).
 pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
-    const PARTS: [(&str, WaitKind); 24] = [
-        ("futex", WaitKind::Lock),
-        ("nanosleep", WaitKind::Sleep),
-        ("epoll", WaitKind::Poll),
-        ("ep_poll", WaitKind::Poll),
-        ("poll_schedule", WaitKind::Poll),
-        ("do_poll", WaitKind::Poll),
-        ("do_sys_poll", WaitKind::Poll),
-        ("do_select", WaitKind::Poll),
-        ("io_cqring_wait", WaitKind::Poll),
-        ("inet_", WaitKind::Socket),
-        ("tcp_", WaitKind::Socket),
-        ("unix_", WaitKind::Socket),
-        ("skb_", WaitKind::Socket),
-        ("sk_wait", WaitKind::Socket),
-        ("sk_stream", WaitKind::Socket),
-        // TCP sleeps here, and little else does for long.
-        ("wait_woken", WaitKind::Socket),
-        ("userfault", WaitKind::Memory),
-        ("rwsem_", WaitKind::Memory),
-        ("swap", WaitKind::Memory),
-        ("do_wait", WaitKind::Other),
-        ("pipe_", WaitKind::Other),
-        ("sigtimedwait", WaitKind::Other),
-        ("sigsuspend", WaitKind::Other),
-        ("vfork", WaitKind::Other),
+    // TCP sleeps in `wait_woken`, and little else does for long.
+    const PARTS: [(WaitKind, &[&str]); 6] = [
+        (WaitKind::Lock, &["futex"]),
+        (WaitKind::Sleep, &["nanosleep"]),
+        (
+            WaitKind::Poll,
+            &["epoll", "ep_poll", "poll_schedule", "do_poll", "do_sys_poll", "do_select", "io_cqring_wait"],
+        ),
+        (WaitKind::Socket, &["inet_", "tcp_", "unix_", "skb_", "sk_wait", "sk_stream", "wait_woken"]),
+        (WaitKind::Memory, &["userfault", "rwsem_", "swap"]),
+        (WaitKind::Other, &["do_wait", "pipe_", "sigtimedwait", "sigsuspend", "vfork"]),
     ];
     let name = std::str::from_utf8(channel).ok().filter(|name| !name.is_empty())?;
-    let known = PARTS.iter().find(|(part, _)| name.contains(part)).map(|&(_, kind)| kind);
+    let known = PARTS.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part))).map(|&(kind, _)| kind);
     Some(known.unwrap_or(if state == b'D' { WaitKind::Disk } else { WaitKind::Other }))
 }
 

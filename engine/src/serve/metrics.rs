@@ -2,12 +2,12 @@
 //! downstream are read when the page is requested. No rates and no histograms: those are the observer's business.
 
 use std::fmt::{Display, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use super::planted::collector::Collector;
 use super::planted::permits::Permits;
-use super::pool::{Rules, Snapshot};
+use super::pool::{Pool, Rules, Snapshot};
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -65,8 +65,9 @@ impl Metrics {
     }
 
     /// Adds a pool to the page. At most one per server.
-    pub fn watch_pool(&self, rules: Rules, snapshot: impl Fn() -> Snapshot + Send + Sync + 'static) {
-        let first = self.pool.set(PoolView { rules, snapshot: Box::new(snapshot) }).is_ok();
+    pub fn watch_pool<T: Send + 'static>(&self, pool: &Arc<Pool<T>>) {
+        let (rules, pool) = (pool.rules.clone(), Arc::clone(pool));
+        let first = self.pool.set(PoolView { rules, snapshot: Box::new(move || pool.snapshot()) }).is_ok();
         assert!(first, "a server has one pool");
     }
 
@@ -74,13 +75,13 @@ impl Metrics {
     pub fn render(&self, downstream: Option<&Permits>, collector: Option<&Collector>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let in_loops: u64 = self.loops.iter().map(|gauges| gauges.requests.load(Relaxed)).sum();
-        page.counter("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);
-        page.counter("connections_accepted_total", "Connections accepted.", self.accepted.load(Relaxed));
-        page.gauge("connections", "Connections open.", self.connections.load(Relaxed));
+        page.value("requests_total", "Requests answered.", self.requests.load(Relaxed) + in_loops);
+        page.value("connections_accepted_total", "Connections accepted.", self.accepted.load(Relaxed));
+        page.value("connections", "Connections open.", self.connections.load(Relaxed));
         if self.websocket {
             let open: i64 = self.loops.iter().map(|gauges| gauges.websockets.load(Relaxed)).sum();
-            page.gauge("websocket_connections", "Connections that have become WebSockets.", open);
-            page.counter("websocket_messages_total", "Messages echoed; each is a request, too.", in_loops);
+            page.value("websocket_connections", "Connections that have become WebSockets.", open);
+            page.value("websocket_messages_total", "Messages echoed; each is a request, too.", in_loops);
         }
         if let Some(pool) = self.pool.get() {
             page.pool(&pool.rules, &(pool.snapshot)());
@@ -89,14 +90,14 @@ impl Metrics {
             page.loops(&self.loops);
         }
         if let Some(downstream) = downstream {
-            page.gauge("downstream_limit", "Requests that may be with the downstream at once.", downstream.limit());
-            page.gauge("downstream_in_use", "Requests with the downstream.", downstream.in_use());
-            page.gauge("downstream_waiting", "Requests that wait for the downstream.", downstream.waiting());
+            page.value("downstream_limit", "Requests that may be with the downstream at once.", downstream.limit());
+            page.value("downstream_in_use", "Requests with the downstream.", downstream.in_use());
+            page.value("downstream_waiting", "Requests that wait for the downstream.", downstream.waiting());
         }
         if let Some(collector) = collector {
             let paused_s = collector.paused_ns.load(Relaxed) as f64 / 1e9;
-            page.counter("gc_pauses_total", "Garbage collections.", collector.collections.load(Relaxed));
-            page.counter("gc_pause_seconds_total", "Time for which collections stopped every thread.", paused_s);
+            page.value("gc_pauses_total", "Garbage collections.", collector.collections.load(Relaxed));
+            page.value("gc_pause_seconds_total", "Time for which collections stopped every thread.", paused_s);
         }
         page.0
     }
@@ -105,17 +106,13 @@ impl Metrics {
 struct Page(String);
 
 impl Page {
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, help, "counter");
+    fn value(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help);
         self.line(format_args!("{name} {value}"));
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, help, "gauge");
-        self.line(format_args!("{name} {value}"));
-    }
-
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    fn head(&mut self, name: &str, help: &str) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
     }
 
@@ -125,43 +122,32 @@ impl Page {
 
     fn pool(&mut self, rules: &Rules, now: &Snapshot) {
         let queue_limit = rules.queue_limit.map_or("+Inf".to_owned(), |limit| limit.to_string());
-        self.gauge("pool_core", "Threads that are started before anything is queued.", rules.core);
-        self.gauge("pool_max", "Threads at most.", rules.max);
-        self.gauge("pool_threads", "Threads of the pool.", now.threads);
-        self.gauge("pool_active", "Threads of the pool that run a task.", now.active);
-        self.gauge("pool_largest", "Most threads that the pool has had at once.", now.largest);
-        self.gauge("queue_limit", "Tasks that the queue takes at most.", queue_limit);
-        self.gauge("queue_length", "Tasks in the queue.", now.queued);
-        self.counter("tasks_completed_total", "Tasks that the pool's threads have finished.", now.completed);
-        self.counter("tasks_rejected_total", "Tasks that the pool refused, whatever its policy did.", now.rejected);
+        self.value("pool_core", "Threads that are started before anything is queued.", rules.core);
+        self.value("pool_max", "Threads at most.", rules.max);
+        self.value("pool_threads", "Threads of the pool.", now.threads);
+        self.value("pool_active", "Threads of the pool that run a task.", now.active);
+        self.value("pool_largest", "Most threads that the pool has had at once.", now.largest);
+        self.value("queue_limit", "Tasks that the queue takes at most.", queue_limit);
+        self.value("queue_length", "Tasks in the queue.", now.queued);
+        self.value("tasks_completed_total", "Tasks that the pool's threads have finished.", now.completed);
+        self.value("tasks_rejected_total", "Tasks that the pool refused, whatever its policy did.", now.rejected);
     }
 
     fn loops(&mut self, loops: &[LoopGauges]) {
-        self.gauge("event_loops", "Event loops.", loops.len());
+        self.value("event_loops", "Event loops.", loops.len());
         let seconds = |ns: &AtomicU64| ns.load(Relaxed) as f64 / 1e9;
-        self.each("event_loop_requests_total", "Requests answered.", "counter", loops, |g| {
-            g.requests.load(Relaxed) as f64
-        });
-        self.each("event_loop_connections", "Connections open.", "gauge", loops, |g| {
-            g.connections.load(Relaxed) as f64
-        });
-        self.each("event_loop_pending", "Requests that wait for a timer or the downstream.", "gauge", loops, |g| {
-            g.pending.load(Relaxed) as f64
-        });
-        self.each("event_loop_busy_seconds_total", "Time not spent waiting for events.", "counter", loops, |g| {
-            seconds(&g.busy_ns)
-        });
-        self.each(
-            "event_loop_turn_seconds_max",
-            "Longest time in which nothing else was served.",
-            "gauge",
-            loops,
-            |g| seconds(&g.turn_ns_max),
-        );
+        self.each("event_loop_requests_total", "Requests answered.", loops, |g| g.requests.load(Relaxed) as f64);
+        self.each("event_loop_connections", "Connections open.", loops, |g| g.connections.load(Relaxed) as f64);
+        let waiting = "Requests that wait for a timer or the downstream.";
+        self.each("event_loop_pending", waiting, loops, |g| g.pending.load(Relaxed) as f64);
+        let busy = "Time not spent waiting for events.";
+        self.each("event_loop_busy_seconds_total", busy, loops, |g| seconds(&g.busy_ns));
+        let longest = "Longest time in which nothing else was served.";
+        self.each("event_loop_turn_seconds_max", longest, loops, |g| seconds(&g.turn_ns_max));
     }
 
-    fn each(&mut self, name: &str, help: &str, kind: &str, loops: &[LoopGauges], value: impl Fn(&LoopGauges) -> f64) {
-        self.head(name, help, kind);
+    fn each(&mut self, name: &str, help: &str, loops: &[LoopGauges], value: impl Fn(&LoopGauges) -> f64) {
+        self.head(name, help);
         for (i, gauges) in loops.iter().enumerate() {
             self.line(format_args!("{name}{{loop=\"{i}\"}} {}", value(gauges)));
         }

@@ -50,7 +50,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
         Some(limit) => {
             sys::limit_descriptors(limit).map_err(|error| format!("cannot limit its descriptors: {error}"))?
         }
-        None => drop(crate::limits::raise_descriptor_limit()),
+        None => drop(sys::raise_descriptor_limit()),
     }
     sys::least_timer_slack();
     if config.misbehave == Misbehave::ForkEscape {
@@ -129,18 +129,17 @@ fn listen(config: &Config, port: u16, sockets: usize) -> Result<Vec<OwnedFd>, St
         }
         _ => format!("cannot listen on {} port {port}: {error}", config.host),
     };
-    if sockets == 1 {
-        return Ok(vec![sys::listen(config.host, port, config.backlog, false).map_err(explain)?]);
-    }
+    let open = |port, shared| sys::listen(config.host, port, config.backlog, shared).map_err(explain);
     // A shared port would silently be shared with a foreign server too, so it has to be free first.
-    drop(sys::listen(config.host, port, config.backlog, false).map_err(explain)?);
-    let first = sys::listen(config.host, port, config.backlog, true).map_err(explain)?;
-    let port = address_of(&first)?.port();
-    let mut all = vec![first];
-    for _ in 1..sockets {
-        all.push(sys::listen(config.host, port, config.backlog, true).map_err(explain)?);
+    let alone = open(port, false)?;
+    if sockets == 1 {
+        return Ok(vec![alone]);
     }
-    Ok(all)
+    drop(alone);
+    let first = open(port, true)?;
+    let port = address_of(&first)?.port();
+    let more = (1..sockets).map(|_| open(port, true));
+    std::iter::once(Ok(first)).chain(more).collect()
 }
 
 fn address_of(listener: &OwnedFd) -> Result<SocketAddr, String> {

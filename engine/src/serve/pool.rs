@@ -1,6 +1,6 @@
 //! A thread pool with exactly the rules of `java.util.concurrent.ThreadPoolExecutor` (JDK 17, `allowCoreThreadTimeOut`
 //! off). A task comes in through `execute`, which returns what the caller must do if the pool refuses it. The pool does not
-//! know what a task is, nor what a refusal means to a client.
+//! know what a task is.
 //!
 //! The rules: (1) fewer threads than `core`: start one for this task, even where others idle; (2) else queue it;
 //! (3) does the queue refuse, and there are fewer than `max`: start one for this task; (4) else the policy decides.
@@ -12,6 +12,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
 
 /// Address space of a worker's stack; only the pages it touches cost memory.
 pub const STACK_BYTES: usize = 256 << 10;
@@ -39,12 +41,17 @@ impl Rules {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The fate of a task that the pool refuses, in the words of the options of `serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
+    /// Answer 503
     Abort,
+    /// Let the thread that reads requests do it (nothing is read meanwhile)
     CallerRuns,
+    /// Never answer it
     Discard,
-    /// Needs a queue of at least 1 (the original overflows its stack without one).
+    // Needs a queue of at least 1 (the original overflows its stack without one).
+    /// Never answer the one that has queued longest, and queue this one
     DiscardOldest,
 }
 
@@ -76,7 +83,7 @@ pub struct Snapshot {
 }
 
 pub struct Pool<T> {
-    rules: Rules,
+    pub rules: Rules,
     thread_name: &'static str,
     run: Box<Run<T>>,
     state: Mutex<State<T>>,
@@ -85,11 +92,8 @@ pub struct Pool<T> {
 type Run<T> = dyn Fn(&Arc<Pool<T>>, T) + Send + Sync;
 
 struct State<T> {
-    threads: usize,
-    active: usize,
-    largest: usize,
-    completed: u64,
-    rejected: u64,
+    /// All but `queued`, which is the length of the queue.
+    now: Snapshot,
     /// Threads ever started; numbers their names.
     started: u64,
     queue: VecDeque<T>,
@@ -122,40 +126,24 @@ impl<T: Send + 'static> Pool<T> {
     ) -> Arc<Pool<T>> {
         assert!(rules.max >= 1 && rules.max >= rules.core, "checked when the options are resolved");
         assert!(rules.policy != Policy::DiscardOldest || rules.queue_limit != Some(0), "ditto");
-        let state = State {
-            threads: 0,
-            active: 0,
-            largest: 0,
-            completed: 0,
-            rejected: 0,
-            started: 0,
-            queue: VecDeque::new(),
-            idle: VecDeque::new(),
-        };
+        let state = State { now: Snapshot::default(), started: 0, queue: VecDeque::new(), idle: VecDeque::new() };
         Arc::new(Pool { rules, thread_name, run: Box::new(run), state: Mutex::new(state) })
     }
 
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
-        Snapshot {
-            threads: state.threads,
-            active: state.active,
-            largest: state.largest,
-            queued: state.queue.len(),
-            completed: state.completed,
-            rejected: state.rejected,
-        }
+        Snapshot { queued: state.queue.len(), ..state.now }
     }
 
     /// `ThreadPoolExecutor.execute`. Never blocks but on the pool's own short lock.
     pub fn execute(self: &Arc<Self>, task: T) -> Submitted<T> {
         let mut state = self.lock();
-        if state.threads < self.rules.core {
+        if state.now.threads < self.rules.core {
             return self.start_thread(state, Some(task));
         }
         match self.offer(&mut state, task) {
             // With a core of 0 a queued task may find no thread at all.
-            Ok(_) if state.threads == 0 => self.start_thread(state, None),
+            Ok(_) if state.now.threads == 0 => self.start_thread(state, None),
             Ok(waiter) => {
                 drop(state);
                 if let Some(seat) = waiter {
@@ -163,7 +151,7 @@ impl<T: Send + 'static> Pool<T> {
                 }
                 Submitted::Accepted
             }
-            Err(task) if state.threads < self.rules.max => self.start_thread(state, Some(task)),
+            Err(task) if state.now.threads < self.rules.max => self.start_thread(state, Some(task)),
             Err(task) => self.reject(state, task),
         }
     }
@@ -191,7 +179,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     fn reject(&self, mut state: MutexGuard<'_, State<T>>, task: T) -> Submitted<T> {
-        state.rejected += 1;
+        state.now.rejected += 1;
         match self.rules.policy {
             Policy::Abort => Submitted::Aborted(task),
             Policy::CallerRuns => Submitted::RunInCaller(task),
@@ -206,10 +194,10 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Counts a new thread, then starts it outside the lock. Where the system refuses a thread its task is aborted.
     fn start_thread(self: &Arc<Self>, mut state: MutexGuard<'_, State<T>>, first: Option<T>) -> Submitted<T> {
-        state.threads += 1;
+        state.now.threads += 1;
         state.started += 1;
-        state.active += usize::from(first.is_some());
-        state.largest = state.largest.max(state.threads);
+        state.now.active += usize::from(first.is_some());
+        state.now.largest = state.now.largest.max(state.now.threads);
         let has_first = first.is_some();
         let name = format!("{}-{}", self.thread_name, state.started);
         drop(state);
@@ -223,11 +211,11 @@ impl<T: Send + 'static> Pool<T> {
 
     fn thread_refused(&self, error: &io::Error, seat: &Seat<T>, has_first: bool) -> Submitted<T> {
         let mut state = self.lock();
-        state.threads -= 1;
-        state.active -= usize::from(has_first);
-        state.rejected += 1;
+        state.now.threads -= 1;
+        state.now.active -= usize::from(has_first);
+        state.now.rejected += 1;
         let task = seat.take().or_else(|| state.queue.pop_back());
-        eprintln!("powerband-engine serve: the system refuses thread number {}: {error}", state.threads + 1);
+        eprintln!("powerband-engine serve: the system refuses thread number {}: {error}", state.now.threads + 1);
         task.map_or(Submitted::Accepted, Submitted::Aborted)
     }
 
@@ -244,20 +232,20 @@ impl<T: Send + 'static> Pool<T> {
     /// `getTask`: the next task, or none when this thread has to end (and is no longer counted).
     fn next(&self, seat: &Arc<Seat<T>>, finished_one: bool) -> Option<T> {
         let mut state = self.lock();
-        state.active -= usize::from(finished_one);
-        state.completed += u64::from(finished_one);
+        state.now.active -= usize::from(finished_one);
+        state.now.completed += u64::from(finished_one);
         let mut timed_out = false;
         loop {
-            let timed = state.threads > self.rules.core;
-            if timed && timed_out && (state.threads > 1 || state.queue.is_empty()) {
+            let timed = state.now.threads > self.rules.core;
+            if timed && timed_out && (state.now.threads > 1 || state.queue.is_empty()) {
                 // The original may have to replace a thread that ends while tasks are queued; under one lock it never does.
-                state.threads -= 1;
+                state.now.threads -= 1;
                 return None;
             }
             let (back, task) = self.poll(state, seat, timed.then_some(self.rules.keep_alive));
             state = back;
             if task.is_some() {
-                state.active += 1;
+                state.now.active += 1;
                 return task;
             }
             timed_out = true;

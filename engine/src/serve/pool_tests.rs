@@ -90,13 +90,7 @@ fn parse_rules(text: &str) -> Rules {
         max: max.parse().unwrap(),
         queue_limit: queue.parse().ok(),
         keep_alive: if keep_alive == "0" { Duration::ZERO } else { LONG },
-        policy: match policy {
-            "abort" => Policy::Abort,
-            "caller-runs" => Policy::CallerRuns,
-            "discard" => Policy::Discard,
-            "discard-oldest" => Policy::DiscardOldest,
-            _ => panic!("{text}"),
-        },
+        policy: Policy::from_str(policy, false).unwrap(),
     }
 }
 
@@ -123,7 +117,7 @@ fn describe(submitted: Submitted<u32>) -> String {
 
 // ------------------------------------------------------------------------------------------------ a model of the rules
 
-/// The rules at rest, as their documentation tells them.
+/// The rules at rest, as their documentation states them.
 struct Model {
     rules: Rules,
     now: Snapshot,

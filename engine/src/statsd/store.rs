@@ -17,6 +17,8 @@ use super::parse::{Line, Metric, Numbers, Value, lines, parse};
 pub const SERIES_MAX: usize = 10_000;
 /// For name and tags together, in bytes.
 pub const NAME_MAX: usize = 2_048;
+/// For the names of all series together, which every event repeats.
+pub const NAMES_MAX: usize = 2 << 20;
 /// Distinct values of all sets together. Further values are refused.
 pub const SET_VALUES_MAX: usize = 1_000_000;
 /// Names and tags as sent, by which a series is found quickly; other spellings take the slow path.
@@ -30,6 +32,7 @@ pub struct Store {
     spellings: HashMap<Box<[u8]>, usize, BuildHasherDefault<Fold>>,
     /// Index of a series, by each of its names.
     names: HashMap<String, usize>,
+    name_bytes: usize,
     /// Hashes the values of the sets to 64 bits: among a million values, the chance of a collision is 1 in 37 million.
     seen: RandomState,
     set_values: usize,
@@ -158,9 +161,12 @@ impl Store {
     }
 
     fn begin(&mut self, kind: Kind, names: Vec<String>) -> Option<usize> {
-        if self.series.len() == SERIES_MAX || names.iter().any(|name| self.names.contains_key(name)) {
+        let bytes = self.name_bytes + names.iter().map(String::len).sum::<usize>();
+        let full = self.series.len() == SERIES_MAX || bytes > NAMES_MAX;
+        if full || names.iter().any(|name| self.names.contains_key(name)) {
             return None;
         }
+        self.name_bytes = bytes;
         let place = self.series.len();
         self.names.extend(names.iter().map(|name| (name.clone(), place)));
         let sum = match kind {

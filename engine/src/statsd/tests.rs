@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::oracle::{by_cutting, said};
 use super::parse::{Line, lines, parse};
-use super::store::{NAME_MAX, SERIES_MAX, SET_VALUES_MAX, SETS_FULL, Store};
+use super::store::{NAME_MAX, NAMES_MAX, SERIES_MAX, SET_VALUES_MAX, SETS_FULL, Store};
 
 /// The store after these lines, sent as one datagram.
 fn stored(text: &str) -> Store {
@@ -163,6 +163,17 @@ fn a_name_may_be_so_long_and_no_longer() {
     let name = "a".repeat(NAME_MAX - 1);
     let store = stored(&format!("{name}:1|c|#b\n{name}:1|c|#bb\n{name}b:1|c\n{name}bb:1|c"));
     assert_eq!((store.updates, store.malformed), (2, 2));
+}
+
+#[test]
+fn names_are_bounded_together() {
+    let mut store = Store::default();
+    let tag = "b".repeat(NAME_MAX - 10);
+    for number in 0..SERIES_MAX {
+        store.datagram(format!("a{number}:1|ms|#{tag}").as_bytes(), true);
+    }
+    assert!(store.malformed > 0);
+    assert!(store.values().keys().map(String::len).sum::<usize>() <= NAMES_MAX);
 }
 
 #[test]

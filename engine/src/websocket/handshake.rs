@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::digest;
 
+use crate::scan::has_token;
+
 const HEADERS_MAX: usize = 64;
 const VERSION: &[u8] = b"13";
 const KEY_BYTES: usize = 16;
@@ -103,11 +105,6 @@ pub(super) fn accept_of(key: &[u8]) -> String {
 
 fn is_key(key: &[u8]) -> bool {
     BASE64.decode(key).is_ok_and(|bytes| bytes.len() == KEY_BYTES)
-}
-
-/// True if a comma-separated header value contains a token, in any case.
-pub(super) fn has_token(value: &[u8], token: &[u8]) -> bool {
-    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]

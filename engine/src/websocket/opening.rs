@@ -6,12 +6,16 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use memchr::memchr;
 
-use super::handshake::{accept_of, has_token};
+use super::handshake::accept_of;
+use crate::scan::has_token;
 
 const HEADERS_MAX: usize = 128;
 /// A longer answer is refused.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// A shorter answer is checked whenever more of it has come, a longer one at the end of each line.
+const CHECKED_BYTES: usize = 4 << 10;
 
 pub struct Opening<'a> {
     /// Path and query.
@@ -51,6 +55,13 @@ pub enum Rejected {
     Protocol,
 }
 
+/// False if `check` would say no more than before the bytes beyond the first `before` came. Without this, a long answer in
+/// many small pieces would be parsed anew for each.
+pub fn is_worth_a_check(answer: &[u8], before: usize) -> bool {
+    let long = answer.len() > CHECKED_BYTES && answer.len() <= ANSWER_BYTES_MAX;
+    !long || memchr(b'\n', &answer[before..]).is_some()
+}
+
 impl Opening<'_> {
     /// Appends the request.
     pub fn write(&self, key: &Key, out: &mut Vec<u8>) {
@@ -76,6 +87,8 @@ impl Opening<'_> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
         let length = match head.parse(bytes) {
+            // httparse skips any number of empty lines.
+            _ if matches!(bytes.first(), Some(b'\r' | b'\n')) => return Err(Rejected::NotHttp),
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) if bytes.len() <= ANSWER_BYTES_MAX => return Ok(None),
             Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(Rejected::TooLong),
@@ -147,6 +160,16 @@ mod tests {
         for end in 0..length {
             assert_eq!(OPENING.check(&key(), &answer[..end]), Ok(None));
         }
+    }
+
+    #[test]
+    fn a_long_answer_is_checked_once_a_line() {
+        let long = ANSWER.replace("\r\n\r\n", &format!("\r\nA: {}\r\n\r\n", "x".repeat(10_000)));
+        let worth = |end: usize| is_worth_a_check(&long.as_bytes()[..end], end - 1);
+        assert!((1..=CHECKED_BYTES).all(worth) && worth(long.len() - 2) && worth(long.len()));
+        assert!((CHECKED_BYTES + 1..long.len() - 2).all(|end| !worth(end)));
+        assert_eq!(check(&long), Ok(Some(long.len())));
+        assert_eq!(check(&format!("\r\n{ANSWER}")), Err(Rejected::NotHttp), "lines that are skipped have no number");
     }
 
     #[test]

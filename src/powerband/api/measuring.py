@@ -73,7 +73,7 @@ class TuneOptions(TypedDict, total=False):
     ready_timeout: str
     stop_signal: str
     stop_grace: str
-    env: Mapping[str, str]
+    env: Mapping[str, str | None]
     cwd: str
     seed: int
     counts: str
@@ -164,7 +164,7 @@ def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Ru
     """Runs the experiment in a new run directory. Its host.json holds no command: the command that started Python would
     not repeat the run."""
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
-    facts = {**host.host_facts(engine_fleet.find_engine()), "command": []}
+    facts = host.host_facts(engine_fleet.find_engine())
     made = RunDir.create(Path(runs), seeded.name, resolved_yaml(seeded), facts)
     return _go_on(seeded, made, progress=progress)
 
@@ -236,7 +236,7 @@ _FORMS: dict[str, Callable[[Any], list[str]]] = {
     "slo": _listed,
     "expect": _listed,
     "allow_hosts": _listed,
-    "env": lambda given: [f"{name}={value}" for name, value in given.items()],
+    "env": lambda given: [name if value is None else f"{name}={value}" for name, value in given.items()],
     "headers": lambda given: [f"{name}: {value}" for name, value in given.items()],
 }
 

@@ -7,8 +7,8 @@
    MeasurementError    5    no valid measurement could be taken (engine, probe, disk, noise)
    UserInterruptError 130    Ctrl-C
 
-Exit code 1 is no error: a claim or threshold failed. A message has four parts: the problem, the place, the reason and
-the remedy.
+Exit code 1 is no error: a claim or threshold failed. 70 is a defect of powerband itself. A message has four parts: the
+problem, the place, the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 EXIT_OK = 0
 EXIT_THRESHOLD = 1
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
+PROBLEMS_SHOWN = 50  # of one error
 
 
 class PowerbandError(Exception):
@@ -80,8 +82,9 @@ class ExperimentError(PowerbandError):
     def _take(self, problems: Sequence[FileProblem]) -> None:
         self.problems = tuple(sorted(problems, key=_place))
         self.key, self.position = self.problems[0].key, self.problems[0].position
-        lines = [str(problem) for problem in self.problems]
-        super().__init__(lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} errors", *lines]))
+        lines = [str(problem) for problem in self.problems[:PROBLEMS_SHOWN]]
+        more = [f"... and {len(self.problems) - len(lines)} more"] if len(self.problems) > len(lines) else []
+        super().__init__(lines[0] if len(lines) == 1 else "\n  ".join([f"{len(self.problems)} errors", *lines, *more]))
 
 
 def _place(problem: FileProblem) -> tuple[str, int, int]:

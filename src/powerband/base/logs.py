@@ -1,25 +1,77 @@
-"""Reads the end of a server's log: its text, a JVM's out-of-memory error, its last figures."""
+"""Reads a server's log: its end, a text that it waits for, a JVM's out-of-memory error, its last figures."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
 _LAST_WORDS_BYTES = 1 << 16
+_LOOK_BYTES = 8 << 20
+_OVERLAP_BYTES = 1 << 16
 _PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])")
+# Control sequences that a terminal obeys (ECMA-48), then all that is left of control characters, and marks that turn
+# the direction of writing.
+_CONTROLS = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey instead of showing it; line ends and tabs stay."""
+    return _CONTROLS.sub("", text)
 
 
 def end_of(log: Path, bytes_max: int) -> str:
-    """The last bytes as text; empty if there is no log."""
+    """The last bytes as text that may be printed; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - bytes_max))
-            return file.read().decode(errors="replace")
+            return printable(file.read(bytes_max).decode(errors="replace"))
     except OSError:
         return ""
+
+
+class LogSearch:
+    """Looks for a regular expression in a log that grows, and may be replaced by a shorter one meanwhile; a context
+    manager. Each look reads what is new, at most 8 MiB of it, after the 64 KiB before: a match may be so long."""
+
+    def __init__(self, log: Path, pattern: str) -> None:
+        self._log = log
+        self._pattern = re.compile(pattern, re.MULTILINE)
+        self._file: BinaryIO | None = None
+        self._before = b""
+
+    def __enter__(self) -> LogSearch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def found(self) -> bool:
+        """Whether there is a match in what is new."""
+        try:
+            if self._file is None:
+                self._file = self._log.open("rb")
+            new = self._file.read(_LOOK_BYTES)
+            if not new and self._log.stat().st_ino != os.fstat(self._file.fileno()).st_ino:
+                self._file.close()
+                self._file, self._before = self._log.open("rb"), b""
+                new = self._file.read(_LOOK_BYTES)
+        except OSError:
+            return False
+        if not new:
+            return False
+        text, begins = self._before + new, not self._before
+        self._before = text[-_OVERLAP_BYTES:]
+        # The first character of what was read before only says whether a line begins after it.
+        return self._pattern.search(text.decode(errors="replace"), 0 if begins else 1) is not None
 
 
 def out_of_memory(text: str) -> str:

@@ -10,10 +10,14 @@ import math
 import os
 import re
 import socket
+import stat
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from powerband.base.errors import MeasurementError
 
 ASSUMED_SD = 0.02
 
@@ -40,27 +44,28 @@ def known_noise() -> Noise:
     try:
         found = json.loads(_file().read_text())
         sd, day = float(found["sd"]), str(found["measured_on"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, MeasurementError):
         return Noise(ASSUMED_SD)
     return Noise(sd, day) if math.isfinite(sd) and sd > 0 else Noise(ASSUMED_SD)
 
 
 def remember_noise(sd: float) -> bool:
     """Keeps the noise for later runs; returns False if that failed."""
-    file = _file()
     text = json.dumps({"sd": sd, "measured_on": time.strftime("%Y-%m-%d")})
     try:
+        file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")
         partial.write_text(text)
         partial.replace(file)
-    except OSError:
+    except (OSError, MeasurementError):
         return False
     return True
 
 
 def cache_folder() -> Path:
-    """The folder for files that may be deleted at any time; it need not exist."""
+    """The folder for files that may be deleted at any time; it need not exist. Raises MeasurementError where only the
+    shared temporary folder is left and somebody else made it there: what lies in it is executed."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     # The standard requires relative paths to be ignored.
     if home.startswith("/"):
@@ -68,7 +73,16 @@ def cache_folder() -> Path:
     try:
         return Path.home() / ".cache" / "powerband"
     except RuntimeError:  # no HOME, and no entry for this user: containers
-        return Path(tempfile.gettempdir()) / f"powerband-{os.getuid()}"
+        folder = Path(tempfile.gettempdir()) / f"powerband-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise MeasurementError(
+            f"{folder} is not a folder that only you can write, so what lies there is not trusted: set HOME or "
+            "XDG_CACHE_HOME to a folder of your own"
+        )
+    return folder
 
 
 def _file() -> Path:

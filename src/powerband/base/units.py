@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ RATIO_SHOWN_MAX = 10.0
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
 _BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_DIGITS_MAX = 300  # of a size; more are infinite
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
     None: 1,
@@ -81,7 +83,7 @@ def parse_rate(value: Any) -> Any:
 def parse_bytes(value: Any) -> Any:
     """Converts `"512MiB"`, `"1.5GB"` or a plain number to bytes. Raises ValueError."""
     match = _BYTES.match(str(value))
-    if match is None:
+    if match is None or len(match[1]) > _DIGITS_MAX:
         raise ValueError(f"{value!r} is no size: write a number of bytes with a unit, for example 512MiB or 2GiB")
     return float(match[1]) * _BYTE_UNITS[match[2]]
 
@@ -91,14 +93,22 @@ def parse_bit_rate(value: Any) -> int | None:
     if str(value).strip().lower() == "unlimited":
         return None
     match = _BIT_RATE.match(str(value))
-    bits = round(float(match[1]) * _BITS[match[2].lower()]) if match else 0
-    if not 10**3 <= bits <= 10**12:
+    bits = float(match[1]) * _BITS[match[2].lower()] if match else 0.0
+    if not 10**3 <= round(min(bits, 1e13)) <= 10**12:
         raise ValueError(f"{value!r} is no bandwidth: write 100mbit, 1gbit or the like (1kbit at least), or unlimited")
-    return bits
+    return round(bits)
 
 
 def parse_quantity(text: str, unit: str) -> float:
-    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit."""
+    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit and for
+    what is not finite."""
+    found = _quantity(text, unit)
+    if not math.isfinite(found):
+        raise ValueError(f"{text!r} is not finite")
+    return found
+
+
+def _quantity(text: str, unit: str) -> float:
     match unit:
         case "ns":
             return float(parse_duration_ns(text))

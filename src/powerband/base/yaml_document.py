@@ -5,6 +5,8 @@ YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are problems here; the 
 
 from __future__ import annotations
 
+import io
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +22,13 @@ from powerband.base.errors import ExperimentError, FileProblem, Position, UsageE
 Scalar = bool | int | float | str | None
 _FOLD_MARK = "\a"  # the reader's mark where it folded a line, which allows writing the same text again
 _NODES_MAX = 100_000  # limits a file of aliases of aliases, which could exhaust the memory
+_TEXT_MAX = 1 << 24  # characters of all its texts together, for the same reason
+_FILE_BYTES_MAX = 1 << 22
+_BRACKETS_MAX = 500
+_DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
+_INTEGER_MAX = 2**64 - 1  # the largest that the load engine takes
+# What the reader of YAML raises for some texts that are none, besides its own errors.
+_NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, AssertionError)
 
 
 @dataclass(frozen=True)
@@ -78,17 +87,25 @@ _NOTHING = Node(None)
 
 
 def read_file(path: Path) -> str:
-    """The text of a file of experiments or subjects. Raises UsageError, and ExperimentError where it is no UTF-8."""
+    """The text of a file of experiments or subjects. Raises UsageError, and ExperimentError where it is no UTF-8 or too
+    large."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    if len(data) > _FILE_BYTES_MAX:
+        raise ExperimentError(f"{path} is larger than {_FILE_BYTES_MAX // 2**20} MB, which no experiment is")
+    try:
+        return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ExperimentError(f"{path} is not UTF-8 text (byte {error.start}): {error.reason}") from None
 
 
 def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
     """The tree of a document. Raises ExperimentError if it is no YAML; adds a problem for each duplicate key."""
+    if _brackets_open(text) > _BRACKETS_MAX:
+        raise ExperimentError(f"{file} is nested too deeply")
     yaml = YAML(typ="rt", pure=True)
     try:
         root = yaml.compose(text)
@@ -96,7 +113,7 @@ def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
         raise _syntax_error(error, file) from None
     except RecursionError:
         raise ExperimentError(f"{file} is nested too deeply") from None
-    except YAMLError as error:
+    except _NO_YAML as error:
         raise ExperimentError(f"{file} is not valid YAML: {error}") from None
     if root is None:
         return Node({}, "", Position(file, 1, 1))
@@ -127,11 +144,23 @@ def merge(base: Node, over: Node) -> Node:
     return replace(base, value=merged)
 
 
+def unusable_numbers(root: Node) -> Iterator[FileProblem]:
+    """A problem for each number that is infinite, or none (`.nan`), or an integer of more than 64 bits."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(node.items or node.children.values())
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            yield node.problem("this number is infinite, too large, or none: write one that is finite")
+        elif isinstance(node.value, int) and abs(node.value) > _INTEGER_MAX:
+            yield node.problem("this number takes more than 64 bits: write a smaller one, or text in quotes")
+
+
 def parse_scalar(text: str) -> Scalar:
-    """A plain scalar as YAML 1.2's core schema reads it."""
+    """A plain scalar as YAML 1.2's core schema reads it; a number of very many digits becomes infinite."""
     for pattern, make in _SCALARS:
         if pattern.fullmatch(text):
-            return make(text)
+            return make(text) if len(text) <= _DIGITS_MAX else math.inf
     return text
 
 
@@ -139,17 +168,27 @@ def join(parent: str, key: str) -> str:
     return f"{parent}.{key}" if parent else key
 
 
+def _brackets_open(text: str) -> int:
+    """The most brackets that are open at one place, whatever they belong to: the reader takes quadratic time."""
+    depth = most = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
+
+
 class _TreeConverter:
     def __init__(self, file: str, problems: list[FileProblem]) -> None:
         self.file = file
         self.problems = problems
-        self.count = 0
+        self.count = self.characters = 0
         self.open: set[int] = set()  # nodes above the present one: an alias to one of them has no end
 
     def convert(self, node: Any, key: str, key_position: Position | None) -> Node:
         position = self._position(node)
         self.count += 1
-        if id(node) in self.open or self.count > _NODES_MAX:
+        self.characters += len(node.value) if isinstance(node, ScalarNode) else 0
+        if id(node) in self.open or self.count > _NODES_MAX or self.characters > _TEXT_MAX:
             raise ExperimentError("this alias contains itself, or aliases multiply without end", position=position)
         self.open.add(id(node))
         try:

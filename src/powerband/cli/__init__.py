@@ -1,20 +1,25 @@
 """The command line: parse, call one function, print. Data goes to stdout, words for people to stderr.
 
 Every error ends here, and nowhere else, in one clear message and its exit code (errors.py); no mistake of a user shows
-a traceback. Commands import what they need when they run, so that `--help` answers at once.
+a traceback, and neither does one of powerband, whose details go to a file. Commands import what they need when they
+run, so that `--help` answers at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import NoReturn
 
 import click
 
-from powerband.base.errors import EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
+from powerband.base.errors import EXIT_DEFECT, EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 from powerband.base.version import __version__
 from powerband.cli.calibration import calibrate
 from powerband.cli.experiment_commands import check, list_command, plan
@@ -28,7 +33,9 @@ from powerband.cli.tools import doctor, load
 
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
-4 the subject failed; 5 measurements invalid; 130 interrupted."""
+4 the subject failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
+_SHOWN = 200  # characters of an error that no one expected
+_LONG_WORD = re.compile(r"(\S{100})\S{200,}(\S{50})")
 
 
 class _InOrder(click.Group):
@@ -87,23 +94,40 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         code = powerband.main(arguments, prog_name="powerband", standalone_mode=False)
         sys.stdout.flush()
         return EXIT_OK if code is None else int(code)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except PowerbandError as error:
-        click.echo(f"powerband: {error}", err=True)
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("powerband: interrupted", err=True)
-        return UserInterruptError.exit_code
     except (SystemExit, BrokenPipeError):
         # SystemExit is click's answer to a closed pipe: whoever read our output has gone (`| head`), which is no error.
         _drop_output()
         return EXIT_OK
-    except OSError as error:
+    except click.ClickException as error:
+        said = StringIO()
+        error.show(said)
+        click.echo(_shown(said.getvalue()), err=True, nl=False)
+        return error.exit_code
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, code = _ending(error)
         _drop_output()
-        click.echo(f"powerband: {_sentence(error)}", err=True)
-        return MeasurementError.exit_code
+        with contextlib.suppress(OSError):
+            click.echo(f"powerband: {_shown(sentence)}", err=True)
+        return code
+
+
+def _shown(text: str) -> str:
+    """Without the middle of a very long word, and without characters that a terminal obeys: messages name what stands
+    in files and options, whatever that is."""
+    plain = "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+    return _LONG_WORD.sub(r"\1...\2", plain)
+
+
+def _ending(error: BaseException) -> tuple[str, int]:
+    """What is said of an error, and its exit code."""
+    match error:
+        case PowerbandError():
+            return str(error), error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            return "interrupted", UserInterruptError.exit_code
+        case OSError():
+            return _sentence(error), MeasurementError.exit_code
+    return _defect(error), EXIT_DEFECT
 
 
 def _sentence(error: OSError) -> str:
@@ -111,6 +135,17 @@ def _sentence(error: OSError) -> str:
     what = str(error.strerror or error)
     place = f"{error.filename}: " if error.filename else ""
     return f"the system refuses: {place}{what}; free some space or check permissions (TMPDIR for temporary files)"
+
+
+def _defect(error: BaseException) -> str:
+    """What no one expected: powerband's own mistake, or memory that is exhausted. Its traceback is for who mends it."""
+    what = f"this is a defect of powerband ({type(error).__name__}: {str(error)[:_SHOWN]})"
+    try:
+        with tempfile.NamedTemporaryFile("wb", prefix="powerband-defect-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)).encode(errors="replace"))
+    except OSError as refused:
+        return f"{what}; its details could not be written: {refused.strerror or refused}"
+    return f"{what}; please report it with {file.name}, which holds the details"
 
 
 def _drop_output() -> None:

@@ -55,7 +55,7 @@ def import_plan(
         click.echo(imported.text, nl=False)
     else:
         try:
-            write_atomically(written, imported.text)
+            write_atomically(written, imported.text, private=False)
         except OSError as error:
             raise UsageError(f"cannot write {written}: {error.strerror or error}") from None
     shown = written or "the file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from powerband.cli.options import (
     key_options,
     load,
     progress,
+    report_page,
     request_options,
     runs_option,
     seed_option,
@@ -68,7 +70,12 @@ _SERVER = "SERVER AND ARGUMENTS"
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--margin", "--confidence"),
     *("--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
 )
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Added to the server's environment; filled in too.")
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Added to the server's environment; filled in too. Without a value: from your own.",
+)
 @key_options("--cwd", "--name")
 @seed_option
 @runs_option
@@ -153,19 +160,19 @@ class View:
 def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> int:
     """Runs an experiment in a new run directory under `runs`, and answers."""
     from powerband.files.resolved import resolved_yaml
+    from powerband.model.secrets import command_without_secrets
     from powerband.processes.engine_fleet import find_engine
     from powerband.processes.host import host_facts
     from powerband.search.session import with_seed
     from powerband.store import RunDir
 
     seeded = with_seed(experiment).started_in(str(Path.cwd()))
-    facts = host_facts(find_engine())
+    facts = host_facts(find_engine(), command=command_without_secrets(sys.argv, seeded))
     return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), view, answer)
 
 
 def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: Answer) -> int:
     from powerband.processes.stop_request import StopRequest
-    from powerband.report.html.report import write_report
     from powerband.search.session import run_session
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
@@ -176,7 +183,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
                     _announce(experiment, observer)
                 analysis = run_session(experiment, run_directory, observer, stop)
             interrupted = stop.requested
-        page = write_report(run_directory, analysis)
+        page = report_page(run_directory, analysis)
     code = answer(experiment, analysis, run_directory, page)
     if interrupted:
         raise UserInterruptError(

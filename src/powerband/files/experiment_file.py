@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
-from powerband.base.yaml_document import Node, from_plain, merge, parse_yaml, read_file
+from powerband.base.yaml_document import Node, from_plain, merge, parse_yaml, read_file, unusable_numbers
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claims, check_published
 from powerband.files.checks.factor_checks import check_factors
@@ -96,6 +96,8 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     Raises ExperimentError with `problems` and all that are found here."""
     # The short forms of the file, in full.
     tree = in_full(root, problems, folder)
+    if unusable := list(unusable_numbers(tree)):
+        raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))
     kind = kind_in_file(tree, subject)
 

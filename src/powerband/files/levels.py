@@ -15,6 +15,7 @@ from powerband.base.yaml_document import parse_scalar
 from powerband.model.plan import Level
 
 _LEVELS_MAX = 1_000
+_DIGITS_MAX = 30  # of an end of a range, or of its step
 # A rung this near to the end of a ladder is left out: the end itself stands for it.
 _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
@@ -29,6 +30,8 @@ def parse_range(text: str) -> list[Level] | None:
     if match is None:
         return None
     parts = [match[1], match[2]] + ([match[3]] if match[3] else [])
+    if any(len(part) > _DIGITS_MAX for part in parts):
+        raise ValueError(f"{text[:_DIGITS_MAX]}... has more than {_DIGITS_MAX} digits: write smaller numbers")
     suffixes = {_suffix(part) for part in parts}
     if len(suffixes) == 1 and suffixes != {""}:
         # Written back as it was written: the server reads it, and 480m may be megabytes to it.

@@ -24,6 +24,7 @@ _SHORT_FORMS: dict[type[BaseModel], tuple[str, ...]] = {
 }
 
 
+_SHOWN_MAX = 200  # characters of a wrong value
 Location = tuple[int | str, ...]
 
 
@@ -117,6 +118,8 @@ def _tag(model: type[BaseModel]) -> Any:
 def _words(detail: ErrorDetails) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     shown = str(value).lower() if isinstance(value, bool) else repr(value)
+    if len(shown) > _SHOWN_MAX:
+        shown = f"{shown[:_SHOWN_MAX]}..."
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":

@@ -157,9 +157,9 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
     variables = {}
     for text in env:
         name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--env {text}: write NAME=value")
-        variables[name] = Node(value, f"--env {text}")
+        if not name:
+            raise UsageError("--env: write NAME=value, or NAME for a variable of your own environment")
+        variables[name] = Node(value if equals else None, f"--env {name}")
     return Node(
         {
             "subject": Node(

@@ -27,6 +27,7 @@ from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
 STEPS_MAX = 1000  # of a scenario written out; a longer file would be unreadable
+CHARACTERS_MAX = 1_000_000  # of its requests, so that the file can be read again in seconds
 SCOPE_MAX = 300  # elements that apply to one request; each is checked for each request
 S_NS = 1_000_000_000
 
@@ -110,13 +111,14 @@ class _Converter:
 
     def _with_variables(self, plan: Element) -> Values:
         """All user variables, in the order of the plan: JMeter collects them before the run, wherever they are."""
-        values = self.values
+        variables = dict(self.values.variables)
+        values = replace(self.values, variables=variables)
         for element in plan.walk():
             if role_of(element) is Role.PLAN:
                 own = element.find("TestPlan.user_defined_variables")
-                values = values.over({} if own is None else variables_of(element, own, values, self.findings))
+                variables |= {} if own is None else variables_of(element, own, values, self.findings)
             elif role_of(element) is Role.VARIABLES:
-                values = values.over(variables_of(element, None, values, self.findings))
+                variables |= variables_of(element, None, values, self.findings)
         return values
 
     def _only_group(self, plan: Element) -> Element | None:
@@ -209,14 +211,14 @@ class _Converter:
             return [{}], group, True
         for data in found:
             group = self._with_end(data, group)
-        count = math.lcm(*(len(data.rows) for data in found))
+        count = math.lcm(*(data.count for data in found))
         if group.loops is not None:
             count = min(count, group.loops)
         rows: list[dict[str, str]] = []
         for index in range(min(count, STEPS_MAX + 1)):
             row: dict[str, str] = {}
             for data in found:
-                row |= data.rows[index % len(data.rows)]
+                row |= data.rows[index % data.count]
             rows.append(row)
         return rows, group, group.users == 1 or all(data.own for data in found)
 
@@ -233,11 +235,11 @@ class _Converter:
     def _with_end(self, data: Data, group: Group) -> Group:
         """The group, with its loops limited to the number of rows if the rows are not recycled."""
         alone = data.own or group.users == 1
-        enough = group.loops is not None and group.loops <= len(data.rows)
+        enough = group.loops is not None and group.loops <= data.count
         if data.recycled or (alone and enough):
             return group
         if alone and data.stops:
-            return replace(group, loops=len(data.rows))
+            return replace(group, loops=data.count)
         if data.stops:
             why = f"{group.users} users share its rows and leave when there are no more, and users here go through all"
         else:
@@ -258,12 +260,20 @@ class _Converter:
             )
             rows = rows[:1]
         steps: list[ConvertedStep] = []
+        characters = 0
         for row in rows:
             values = self.values.over(row)
             for sampler in samplers:
                 step = self._step(sampler, values)
                 if step is not None:
                     steps.append(step)
+                    characters += step.request.characters
+            if characters > CHARACTERS_MAX:
+                self.findings.refuse(
+                    samplers[0].element,
+                    f"written out, its requests have more than {CHARACTERS_MAX:,} characters",
+                    "shorten its bodies or its data, or run the plan in JMeter",
+                )
             if self.findings.refusals:
                 break
         return tuple(steps)
@@ -390,7 +400,7 @@ class _Converter:
 def _without(plan: Element, partial: Sequence[str]) -> tuple[Element, tuple[str, ...]]:
     """The plan without disabled elements and those to be left out, and the paths of the latter."""
     enabled = _kept(plan, lambda element: element.enabled)
-    known = {name for element in enabled.walk() for name in (element.name, element.full_path)}
+    known = {name for element in enabled.walk() for name in (element.name, element.full_path)} if partial else set()
     for name in partial:
         if name not in known:
             names = dict.fromkeys(element.name for element in enabled.walk())

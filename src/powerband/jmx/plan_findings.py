@@ -12,6 +12,8 @@ from powerband.base.units import plural
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Unresolved, Values
 
+REFUSALS_SHOWN = 100
+WHY_MAX = 400  # characters of a reason, which may hold a value of the plan
 Number = TypeVar("Number", int, float)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -35,12 +37,14 @@ class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
     def __init__(self, file: str, refusals: Sequence[Refusal]) -> None:
         self.refusals = tuple(sorted(refusals, key=lambda refusal: refusal.line))
         lines = [f"{file} is not converted, and nothing is written: {plural(len(self.refusals), 'obstacle')}"]
-        for refusal in self.refusals:
+        for refusal in self.refusals[:REFUSALS_SHOWN]:
             lines += [
                 f"  {file}:{refusal.line}: {refusal.path} ({refusal.what})",
                 f"      {refusal.why}",
                 f"      instead: {refusal.instead}",
             ]
+        if len(self.refusals) > REFUSALS_SHOWN:
+            lines.append(f"  ... and {len(self.refusals) - REFUSALS_SHOWN:,} more")
         lines.append(
             "  An element may be left out, with all below it, where you name it: --partial 'NAME', or its whole path. "
             f"Or run the plan in JMeter itself: load: {{jmeter: {file}}}"
@@ -56,7 +60,7 @@ class Findings:
     notes: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def refuse(self, element: Element, why: str, instead: str) -> None:
-        refusal = Refusal(element.line, element.full_path, element.kind, why, instead)
+        refusal = Refusal(element.line, element.full_path, element.kind, _cut(why), _cut(instead))
         self.refusals[refusal] = None
 
     def note(self, text: str, element: Element | None = None) -> None:
@@ -97,6 +101,10 @@ class Findings:
         if found is None:
             return default
         return (self.text(element, values, found.text, what) or "").strip().lower() == "true"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WHY_MAX else f"{text[:WHY_MAX]}..."
 
 
 def whole(text: str) -> int:

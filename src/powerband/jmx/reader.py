@@ -12,11 +12,13 @@ from pathlib import Path
 from xml.parsers import expat
 
 from powerband.base.errors import UsageError
+from powerband.jmx.encodings import decoded
 from powerband.jmx.tree import Element, Property
 
-BYTES_MAX = 32 * 2**20
-NODES_MAX = 500_000
+BYTES_MAX = 8 * 2**20
+NODES_MAX = 100_000
 DEPTH_MAX = 200
+PATH_MAX = 2000  # characters of an element's name, with the names of those around it
 
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -78,8 +80,10 @@ def _decoded(data: bytes, file: str) -> str:
     if encoding is None:
         encoding = declared[1].decode("ascii") if declared else "utf-8"
     try:
-        return data.decode(encoding)
-    except (LookupError, ValueError) as error:
+        return decoded(data, encoding)
+    except LookupError as error:
+        raise UsageError(f"{file}: {error}") from None
+    except ValueError as error:
         raise UsageError(f"{file} is not text in the encoding {encoding}, as it says: {error}") from None
 
 
@@ -157,6 +161,10 @@ def _element(node: _Node, below: _Node | None, above: tuple[str, ...], file: str
     kind = _kind(node.attributes.get("testclass") or node.tag)
     name = node.attributes.get("testname") or kind
     path = (*above, name)
+    if sum(map(len, path)) > PATH_MAX:
+        raise UsageError(
+            f"{file}:{node.line}: its name and those around it are longer than a test plan's are: shorten it"
+        )
     return Element(
         kind=kind,
         gui=_kind(node.attributes.get("guiclass", "")),

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _ESCAPABLE = "$,\\"
+DEPTH_MAX = 10
+LENGTH_MAX = 1 << 19  # characters of a text with `${`, before and after it is filled in
 _EACH_TIME = {
     "Random", "RandomString", "RandomDate", "RandomFromMultipleVars", "UUID", "time", "timeShift", "counter",
     "threadNum",
@@ -50,15 +52,28 @@ class Values:
 
     def resolve(self, text: str) -> str:
         """The text with everything filled in. Raises Unresolved."""
+        if "${" not in text:
+            return text
+        if len(text) > LENGTH_MAX:
+            raise _too_long()
         parts = parse(text)
         if all(isinstance(part, str) for part in parts):
             return text
-        return self._joined(parts)
+        return self._joined(parts, 0)
 
-    def _joined(self, parts: Sequence[str | FunctionCall]) -> str:
-        return "".join(part if isinstance(part, str) else self._value(part) for part in parts)
+    def _joined(self, parts: Sequence[str | FunctionCall], depth: int) -> str:
+        """`depth`: of calls within calls."""
+        if depth > DEPTH_MAX:
+            raise Unresolved(f"its ${{...}} are nested more than {DEPTH_MAX} deep", "write the value itself")
+        length, found = 0, []
+        for part in parts:
+            found.append(part if isinstance(part, str) else self._value(part, depth))
+            length += len(found[-1])
+            if length > LENGTH_MAX:
+                raise _too_long()
+        return "".join(found)
 
-    def _value(self, call: FunctionCall) -> str:
+    def _value(self, call: FunctionCall, depth: int) -> str:
         if call.arguments is None and not call.name.startswith("__"):
             if call.name not in self.variables:
                 raise Unresolved(
@@ -67,12 +82,14 @@ class Values:
                     "define it as a user variable, or write the value itself",
                 )
             return self.variables[call.name]
-        return self._property(call.name.strip().removeprefix("__"), call.arguments or ())
+        return self._property(call.name.strip().removeprefix("__"), call.arguments or (), depth)
 
-    def _property(self, function: str, arguments: tuple[str, ...]) -> str:
+    def _property(self, function: str, arguments: tuple[str, ...], depth: int) -> str:
         if function not in ("P", "property") or not arguments:
             raise _function_refused(function)
-        given = [self._joined(parse(argument)) for argument in arguments]  # escapes have a meaning in all of them
+        given = [
+            self._joined(parse(argument), depth + 1) for argument in arguments
+        ]  # escapes have a meaning in all of them
         name = given[0]
         if function == "P":
             default = given[1] if len(given) > 1 else "1"  # JMeter's default if none is written
@@ -87,6 +104,10 @@ class Values:
             return self.properties[name]
         self.defaults[name] = default
         return default
+
+
+def _too_long() -> Unresolved:
+    return Unresolved(f"a text with ${{...}} that has over {LENGTH_MAX:,} characters is not filled in", "shorten it")
 
 
 def _function_refused(function: str) -> Unresolved:

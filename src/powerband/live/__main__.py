@@ -1,7 +1,7 @@
 """Serves the page of a run in progress from its own process: `python -m powerband.live RUN_DIRECTORY`, see `beside.py`.
 
-The address is the only line on stdout. The process ends when its stdin ends, that is, when its parent has ended for any
-reason.
+The address is the only line on stdout; the reason why there is no page is the last one on stderr, which is read until
+then and no longer. The process ends when its stdin ends, that is, when its parent has ended for any reason.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from powerband.base.errors import PowerbandError
 from powerband.live.watch import NICE, watch
 
 
@@ -32,9 +33,15 @@ async def _stdin_ended() -> None:
 def _tell(address: str) -> None:
     sys.stdout.write(address + "\n")
     sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
 
 
 if __name__ == "__main__":
     os.nice(NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is meant for the run
-    watch(Path(sys.argv[1]), told=_tell, until=_stdin_ended)
+    try:
+        watch(Path(sys.argv[1]), told=_tell, until=_stdin_ended)
+    except PowerbandError as error:
+        sys.exit(str(error))

@@ -22,10 +22,10 @@ END_S = 8.0  # longer than it waits for viewers
 @contextmanager
 def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Serves the page while the block lasts. `tell` gets a line for the user: the address, or the reason why there is
-    no page; the run continues in either case."""
+    no page; the run continues in either case. `-P`: no module is imported from the current folder."""
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "powerband.live", str(run)],
+            [sys.executable, "-P", "-m", "powerband.live", str(run)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

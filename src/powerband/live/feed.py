@@ -23,6 +23,7 @@ BEAT_S = 15.0  # interval of keep-alives while nothing changes, which detect a b
 VIEWERS_MAX = 256
 LEAVE_S = 3.0  # longest wait for viewers on close; they may still request the last trial's seconds
 _LAST_POLLS = 20
+_GOES_ON = (RunStatus.RUNNING, RunStatus.UNKNOWN)
 _GO_ON_S = 0.005  # pause between two polls while there is a backlog to read, so that other tasks can run
 
 
@@ -121,7 +122,7 @@ class Feed:
             if self.follower.more:
                 await asyncio.sleep(_GO_ON_S)
             else:
-                await asyncio.sleep(POLL_S if state.status is RunStatus.RUNNING else POLL_AT_REST_S)
+                await asyncio.sleep(POLL_S if state.status in _GOES_ON else POLL_AT_REST_S)
 
     def _take(self, state: RunState) -> None:
         before, self._state = self._state, state

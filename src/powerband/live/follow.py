@@ -25,8 +25,18 @@ from powerband.analyze.stored import stored_analysis
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import PowerbandError, UsageError
 from powerband.base.machine import known_noise
-from powerband.files.experiment_file import load_experiment
-from powerband.live.growing_files import Tail, changed_at, is_held, read_plain, refused, run_refused, within
+from powerband.files.experiment_file import parse_experiment
+from powerband.live.growing_files import (
+    Tail,
+    changed_at,
+    is_held,
+    is_short,
+    read_plain,
+    refused,
+    run_refused,
+    unless_short,
+    within,
+)
 from powerband.live.live_standing import (
     may_end_early,
     outcome_of,
@@ -47,6 +57,7 @@ from powerband.search.session import analyse_results
 from powerband.store import RunDir, TrialDir
 
 _PACE_TRIALS = 50
+SHORT = "this process or this machine can open no more files: close some pages, or raise `ulimit -n`"
 Version = tuple[int, int, int] | None
 
 
@@ -98,6 +109,8 @@ class RunFollower:
         try:
             return self._poll()
         except Exception as error:  # a foreign directory may contain anything; report it
+            if is_short(error):
+                return self._unreadable(SHORT, RunStatus.UNKNOWN)
             return self._unreadable(f"this version of powerband cannot read it ({type(error).__name__}: {error})")
 
     def _poll(self) -> RunState:
@@ -147,10 +160,14 @@ class RunFollower:
         version = changed_at(self.run.experiment)
         if version == known.experiment_version:
             return
+        text = read_plain(self.run.experiment)
         known.experiment_version, known.experiment, self._stale = version, None, True
+        if text is None:
+            known.refused = "its experiment.yaml cannot be opened: check its permissions"
+            return
         try:
-            known.experiment = load_experiment(self.run.experiment)
-        except (PowerbandError, ValueError, OSError) as error:
+            known.experiment = parse_experiment(text.decode(), str(self.run.experiment))
+        except (PowerbandError, ValueError) as error:
             known.refused = (
                 f"its experiment.yaml cannot be read by this version of powerband: {error}. Use the version that wrote "
                 "the run, or look at its report"
@@ -175,7 +192,7 @@ class RunFollower:
                 data = json.loads(line)
                 spec = TrialSpec.from_json(data)
                 total = data.get("planned_total")
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 known.damaged += 1
                 continue
             known.trials.setdefault(spec.number, _FollowedTrial(spec)).spec = spec
@@ -201,8 +218,8 @@ class RunFollower:
         version = changed_at(self.run.analysis)
         if version == known.analysis_version:
             return
-        known.analysis_version, self._stale = version, True
         text = read_plain(self.run.analysis)
+        known.analysis_version, self._stale = version, True
         if text is None:
             return
         try:
@@ -227,6 +244,7 @@ class RunFollower:
         except PowerbandError as error:
             trial.because = str(error)
         except Exception as error:  # one foreign trial must not hide the others
+            unless_short(error)
             trial.because = f"its files cannot be read by this version of powerband ({type(error).__name__}: {error})"
         self._stale = True
         self.more = self.more or len(waiting) > 1
@@ -379,11 +397,12 @@ class RunFollower:
             self._guess = expected.trials, expected.expected_ns / 1e9 / max(1, expected.trials)
         return self._guess
 
-    def _unreadable(self, because: str) -> RunState:
+    def _unreadable(self, because: str, status: RunStatus = RunStatus.UNREADABLE) -> RunState:
+        self._stale = True
         state = RunState(
             path=str(self.run.path),
             name=self.run.path.name,
-            status=RunStatus.UNREADABLE,
+            status=status,
             because=because,
             has_report=changed_at(self.run.report) is not None,
         )

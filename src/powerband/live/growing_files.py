@@ -8,24 +8,40 @@ In: paths. Out: bytes, the complete lines appended since the last read, and whet
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from powerband.store import RunDir
+from powerband.store import RunDir, is_alive
 
 CHUNK_BYTES = 1 << 19
 """Bytes read per call, so that an hour of series never delays other tasks."""
+_OWNER_BYTES = 200  # of a lock file that names its owner
 LINE_BYTES_MAX = 1 << 24  # longer than any valid line: a file without a line end in so many bytes is no such file
+FILE_BYTES_MAX = 1 << 28  # larger than any analysis or report
+
+
+def is_short(error: BaseException) -> bool:
+    """True if no file at all can be opened at the moment, so that nothing is known of this one."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def unless_short(error: Exception) -> None:
+    """Raises the error if `is_short`; any other is handled where it was caught."""
+    if is_short(error):
+        raise error
 
 
 def open_plain(path: Path) -> BinaryIO | None:
-    """A file open for reading, unbuffered; None if there is no plain file that this user may read."""
+    """A file open for reading, unbuffered; None if there is no plain file that this user may read. Raises OSError if
+    `is_short`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        unless_short(error)
         return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -33,14 +49,14 @@ def open_plain(path: Path) -> BinaryIO | None:
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
-def read_plain(path: Path, most_bytes: int = -1) -> bytes | None:
-    """The file's content, or its first `most_bytes`; None like `open_plain`."""
+def read_plain(path: Path, most_bytes: int = FILE_BYTES_MAX) -> bytes | None:
+    """The first bytes of the file, which are all of it if it is no larger; None like `open_plain`."""
     file = open_plain(path)
     if file is None:
         return None
     with file:
         try:
-            return file.readall() if most_bytes < 0 else file.read(most_bytes)  # type: ignore[attr-defined]
+            return file.read(min(most_bytes, os.fstat(file.fileno()).st_size))
         except OSError:
             return None
 
@@ -62,9 +78,9 @@ def run_refused(run: RunDir) -> str:
 
 
 def within(folder: Path) -> Iterator[Path]:
-    """The folder itself, and everything in it."""
+    """The folder itself, and everything in it. Raises OSError if `is_short`."""
     yield folder
-    for at, folders, names in os.walk(folder):
+    for at, folders, names in os.walk(folder, onerror=unless_short):
         yield from (Path(at, name) for name in (*folders, *names))
 
 
@@ -147,13 +163,15 @@ class Tail:
 
 
 def is_held(lock: Path) -> bool:
-    """True if a living process holds the lock of a run, by the kernel's list of locks. Trying to take the lock would
-    keep a run from starting in that moment."""
+    """True if a living process holds the lock of a run, by the kernel's list of locks, or, where the file system has no
+    locks, by what is in the file. Trying to take the lock would keep a run from starting in that moment. Raises OSError
+    if `is_short`: a run that goes on never looks ended."""
     try:
         wanted = lock.stat()
         with open("/proc/locks", "rb") as file:  # noqa: PTH123
             table = file.read()
-    except OSError:
+    except OSError as error:
+        unless_short(error)
         return False
     device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}".encode()
     for line in table.splitlines():
@@ -164,7 +182,7 @@ def is_held(lock: Path) -> bool:
         where, _, inode = words[5].rpartition(b":")
         if inode == str(wanted.st_ino).encode() and (where == device or _has_open(words[4], wanted)):
             return True
-    return False
+    return is_alive((read_plain(lock, _OWNER_BYTES) or b"").decode(errors="replace"))
 
 
 def _has_open(pid: bytes, wanted: os.stat_result) -> bool:
@@ -173,5 +191,6 @@ def _has_open(pid: bytes, wanted: os.stat_result) -> bool:
     folder = Path("/proc") / pid.decode() / "fd"
     try:
         return any(os.path.samestat(found.stat(), wanted) for found in folder.iterdir() if found.exists())
-    except OSError:
+    except OSError as error:
+        unless_short(error)
         return False

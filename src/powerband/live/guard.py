@@ -141,7 +141,10 @@ def _is_foreign(headers: Headers) -> bool:
     page cannot read what the link opens."""
     origin = headers.get("origin")
     if origin is not None:
-        asked = urlsplit(origin)
+        try:
+            asked = urlsplit(origin)
+        except ValueError:
+            return True
         return asked.scheme not in ("http", "https") or asked.netloc.lower() != headers.get("host", "").lower()
     site, mode = headers.get("sec-fetch-site", ""), headers.get("sec-fetch-mode", "")
     return site in ("cross-site", "same-site") and mode != "navigate"

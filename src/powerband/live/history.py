@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from powerband.files.experiment_file import load_experiment
-from powerband.live.growing_files import changed_at, is_held, plain_text, read_plain, run_refused
+from powerband.files.experiment_file import parse_experiment
+from powerband.live.growing_files import changed_at, is_held, plain_text, read_plain, run_refused, unless_short
 from powerband.live.live_standing import may_end_early, status_at_rest
 from powerband.live.state import RunStatus
 from powerband.model.plan import Stage
@@ -95,11 +95,13 @@ class History:
         return sorted(found, key=lambda line: (line.began_s or 0.0, line.folder), reverse=True)
 
     def names(self) -> list[str]:
-        """Names of the folders that contain an experiment; names that are no valid text are skipped."""
+        """Names of the folders that contain an experiment; names that are no valid text are skipped. Raises OSError if
+        `is_short`, as all of this class."""
         try:
             with os.scandir(self.root) as entries:
                 return sorted(entry.name for entry in entries if self._is_run(entry))
-        except OSError:
+        except OSError as error:
+            unless_short(error)
             return []
 
     def find(self, name: str) -> Path | None:
@@ -110,7 +112,8 @@ class History:
         try:
             with os.scandir(self.root) as entries:
                 there = any(entry.name == name and entry.is_dir(follow_symlinks=False) for entry in entries)
-        except OSError:
+        except OSError as error:
+            unless_short(error)
             return None
         return self.root / name if there else None
 
@@ -204,8 +207,10 @@ def _plan_of(run: RunDir) -> _Plan:
 
 def _end_of(run: RunDir) -> _End:
     try:
-        early = may_end_early(load_experiment(run.experiment))
-    except Exception:  # a foreign directory may contain anything; its page reports the error
+        text = (read_plain(run.experiment) or b"").decode()
+        early = may_end_early(parse_experiment(text, str(run.experiment)))
+    except Exception as error:  # a foreign directory may contain anything; its page reports the error
+        unless_short(error)
         return _End(None, stopped=False)
     analysis = (read_plain(run.analysis) or b"").decode("utf-8", "ignore")
     return _End(early, stopped=_value(analysis, "ended_by") in ("running", "stopped"))

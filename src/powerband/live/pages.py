@@ -28,6 +28,7 @@ _STATUS = {
     RunStatus.INTERRUPTED: "interrupted",
     RunStatus.STALE: "ended without a word",
     RunStatus.UNREADABLE: "cannot be read",
+    RunStatus.UNKNOWN: "cannot be seen now",
 }
 
 

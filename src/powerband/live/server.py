@@ -1,4 +1,4 @@
-"""The page's server. In: a folder of run directories. Out: an ASGI application, and `serve`, which runs it.
+"""The pages. In: a folder of run directories. Out: an ASGI application; `serving.py` serves it.
 
   GET /                           the runs of the folder
   GET /runs/NAME/                 one run, live
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
+import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,20 +34,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from powerband.analyze.runs.two_runs import ToldRun, compare_two
 from powerband.base.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
-from powerband.live.follow import RunFollower
-from powerband.live.growing_files import plain_text, read_plain, refused, within
+from powerband.live.follow import SHORT, RunFollower
+from powerband.live.growing_files import is_short, plain_text, read_plain, refused, within
 from powerband.live.guard import REPORT_POLICY, Access, Guard
 from powerband.live.history import History
 from powerband.live.openmetrics import exposition
 from powerband.live.pages import compare_page, history_page, message_page, run_address, run_page
 from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
 from powerband.live.state import RunState, RunStatus
-from powerband.live.subject_page import CONTENT_TYPE, NoPageError, subject_pages
+from powerband.live.subject_page import CONTENT_TYPE, NoPageError, Relay
 from powerband.report.html.gather import gather, read_host
 from powerband.report.html.report import render_page
 
 FEEDS_MAX = 8  # runs kept in memory; the least recently requested one without viewers is dropped first
-SEND_BUFFER_BYTES = 1 << 16  # of a connection: the most data that a stalled viewer has to catch up with
 _KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
 _ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
 
@@ -59,6 +58,7 @@ class LivePages:
         self.history = History(root)
         self._feeds: OrderedDict[str, Feed] = OrderedDict()
         self._reports: dict[str, tuple[int, str]] = {}
+        self._relay = Relay(self._scraped)
         self._static = _static_files()
         routes = [
             Route("/", self._home),
@@ -66,7 +66,7 @@ class LivePages:
             Route("/runs/{name}/", self._run),
             Route("/runs/{name}/events", self._events),
             Route("/runs/{name}/state", self._state),
-            Route("/runs/{name}/trials/{number:int}", self._trial),
+            Route("/runs/{name}/trials/{number}", self._trial),
             Route("/runs/{name}/report", self._report),
             Route("/compare", self._compare),
             Route("/static/{name}", self._file),
@@ -74,7 +74,7 @@ class LivePages:
             Route("/subject/metrics", self._subject_metrics),
             Route("/{rest:path}", self._nothing),
         ]
-        self.app: ASGIApp = Guard(Starlette(routes=routes), access)
+        self.app: ASGIApp = Guard(Starlette(routes=routes, exception_handlers={OSError: _cannot_open}), access)
 
     def feed(self, name: str) -> Feed | None:
         """The feed of one run of the folder; None if there is no run of this name."""
@@ -145,14 +145,15 @@ class LivePages:
         )
 
     async def _trial(self, request: Request) -> Response:
-        name, number = request.path_params["name"], request.path_params["number"]
+        name, written = request.path_params["name"], request.path_params["number"]
         feed = self.feed(name)
         if feed is None:
             return _no_run(name)
         state = await feed.fresh()
+        number = int(written) if re.fullmatch("[0-9]{1,9}", written) else 0  # trials count from 1
         follower = feed.follower.trial(number)
         if follower is None:
-            return _not_found(f"{name} has no trial {number} that can be read.")
+            return _not_found(f"{name} has no trial {written} that can be read.")
         try:
             over = state.current is None or state.current.number != number
             while await asyncio.to_thread(lambda: follower.read(over=over)):
@@ -238,9 +239,8 @@ class LivePages:
 
     async def _subject_metrics(self, request: Request) -> Response:
         del request
-        runs = await self._scraped()
         try:
-            text = await asyncio.to_thread(subject_pages, runs)
+            text = await self._relay.page()
         except NoPageError as error:
             return Response(f"{error}\n", 502, media_type="text/plain")
         return Response(text, headers={"content-type": CONTENT_TYPE})
@@ -307,6 +307,12 @@ def _json(told: Mapping[str, Any]) -> Response:
     return Response(as_json(told), media_type="application/json")
 
 
+async def _cannot_open(request: Request, error: Exception) -> Response:
+    """The answer where a file or folder could not be opened: see `growing_files.is_short`."""
+    del request
+    return Response(f"powerband: {SHORT if is_short(error) else error}\n", 503, media_type="text/plain")
+
+
 def _no_run(name: str) -> Response:
     return _not_found(f"There is no run called {name} in this folder.")
 
@@ -327,66 +333,3 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
     found[_THEME] = report.joinpath("templates", _THEME).read_bytes(), _KINDS["css"], ""
     found[_ECHARTS] = report.joinpath("static", f"{_ECHARTS}.gz").read_bytes(), _KINDS["js"], "gzip"
     return found
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError. Every connection inherits its small send buffer: data that a viewer has not
-    taken stays here, as one newest state, and does not pile up in the kernel."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def serve(pages: LivePages, listener: socket.socket, until: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serves until SIGINT or SIGTERM, or until `until` returns; then sends the viewers the last state."""
-    asyncio.run(_serve(pages, listener, until))
-
-
-async def _serve(pages: LivePages, listener: socket.socket, until: Callable[[], Awaitable[None]] | None) -> None:
-    import uvicorn  # noqa: PLC0415 - the tests drive the application without it
-
-    class Server(uvicorn.Server):
-        """Ends its streams before itself; a signal is a request to end, not an error."""
-
-        def handle_exit(self, sig: int, frame: object) -> None:
-            del sig, frame
-            asked.set()
-
-    asked = asyncio.Event()
-    config = uvicorn.Config(
-        pages.app,
-        log_level="critical",
-        access_log=False,
-        lifespan="off",
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
-    )
-    server = Server(config)
-
-    async def end() -> None:
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait())]
-        if until is not None:
-            waits.append(asyncio.ensure_future(until()))
-        _, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in left:
-            wait.cancel()
-        await pages.close()
-        server.should_exit = True
-
-    ending = asyncio.ensure_future(end())
-    await server.serve(sockets=[listener])
-    ending.cancel()

@@ -22,6 +22,7 @@ class RunStatus(StrEnum):
     INTERRUPTED = "interrupted"  # it was asked to stop; `powerband resume` continues it
     STALE = "stale"  # its process has disappeared without ending the run; `powerband resume` continues it
     UNREADABLE = "unreadable"  # no run directory, or one that this version cannot read: `because` has the reason
+    UNKNOWN = "unknown"  # no file can be opened at the moment: `because` has the reason
 
 
 class TrialPhase(StrEnum):

@@ -2,35 +2,43 @@
 and setting. The page's port changes with each trial, and service discovery in Prometheus takes longer than a trial.
 
 In: the states of runs. Out: text in Prometheus' format. Only pages on this machine are requested, only while a trial
-runs, and only valid metrics pages are relayed. Nothing is kept.
+runs, and only valid metrics pages are relayed, which are bounded in time, size and lines. Pages are requested once for
+all who ask at the same time, and nothing is kept longer.
 """
 
 from __future__ import annotations
 
-import http.client
+import asyncio
+import contextlib
+import http
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from powerband.base.hosts import is_loopback, split_url
 from powerband.live.growing_files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
-from powerband.processes.requests import connection_to
+from powerband.model.load import Step
+from powerband.processes.engine_process import Pump
+from powerband.processes.requests import Client, RequestFailedError
+from powerband.processes.stop_request import StopRequest
 from powerband.store import RunDir, SubjectAddress
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-TIMEOUT_S = 0.8  # with a scrape every second, one must not delay the next
+TIMEOUT_S = 0.8  # of a whole page: with a scrape every second, one must not delay the next
+FRESH_S = 0.5  # for so long one answer serves all who ask: the server is asked at most twice a second
 PAGE_BYTES_MAX = 8 * 1024 * 1024
+LINES_MAX = 100_000
+LINE_MAX = 64 * 1024
 ADDRESS_BYTES_MAX = 64 * 1024
 
-# A label's name in front of `=`, or a quoted value. One pattern matches both, so that a name within a quoted value is
-# never matched.
-_LABELS = r'\{(?:[^"}]|"(?:\\.|[^"\\])*")*\}'
-_SAMPLE = re.compile(
-    rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:[ \t]*({_LABELS})[ \t]*|[ \t]+)(\S+)(?:[ \t]+[-+0-9.eE]+)?(?:[ \t]+#.*)?"
-)
-_NAME_OR_VALUE = re.compile(r'"(?:\\.|[^"\\])*"|([a-zA-Z_][a-zA-Z0-9_]*)(?=[ \t]*=)')
+# Each pattern reads on from where the one before ended, and none can end in more than one place: linear time.
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_BLANKS = re.compile(r"[ \t]*")
+_LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*|"(?:[^"\\]|\\.)*")[ \t]*=[ \t]*"(?:[^"\\]|\\.)*"[ \t]*')
+_VALUE = re.compile(r"([^ \t]{1,64})(?:[ \t]+[-+0-9.eE]{1,64})?(?:[ \t]+#.*)?")
 _TYPES = ("counter", "gauge", "histogram", "summary", "untyped")  # OpenMetrics has more
 
 
@@ -52,9 +60,36 @@ class ScrapeTarget:
         return {"run": self.run, "trial": str(self.trial), "setting": self.setting}
 
 
+class Relay:
+    """The pages of the servers of `runs`, for any number of viewers. Used from one event loop."""
+
+    def __init__(self, runs: Callable[[], Awaitable[list[RunState]]]) -> None:
+        self._runs = runs
+        self._asked: asyncio.Future[str | NoPageError] | None = None
+        self._asked_at = 0.0
+
+    async def page(self) -> str:
+        """As `subject_pages`: the answer that is on its way or was asked for within `FRESH_S`, else a new one."""
+        now = time.monotonic()
+        if self._asked is None or (self._asked.done() and now - self._asked_at >= FRESH_S):
+            self._asked, self._asked_at = asyncio.ensure_future(self._ask()), now
+        found = await asyncio.shield(self._asked)
+        if isinstance(found, NoPageError):
+            raise found
+        return found
+
+    async def _ask(self) -> str | NoPageError:
+        runs = await self._runs()
+        try:
+            return await asyncio.to_thread(subject_pages, runs)
+        except NoPageError as error:
+            return error
+
+
 def subject_pages(runs: Iterable[RunState]) -> str:
     """The pages of all servers that are ready, one after another, each `# HELP` and `# TYPE` once; empty if there is
-    none. Blocks until they have answered. Raises NoPageError if there are some and none answers."""
+    none. Blocks until they have answered, or for `TIMEOUT_S` each. Raises NoPageError if there are some and none
+    answers."""
     lines: dict[str, None] = {}  # keeps the order, and each line once
     problems = []
     for target in filter(None, map(target_of, runs)):
@@ -90,30 +125,32 @@ def fetch(url: str) -> str:
         raise NoPageError(str(error)) from None
     if not is_loopback(parts.hostname or ""):
         raise NoPageError(f"{url} is not on this machine: let Prometheus scrape it where it is")
-    connection = connection_to(url, TIMEOUT_S)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    asked = Step(name="GET", path=target, headers=(("Accept", "text/plain;version=0.0.4"),))
     try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("GET", target, headers={"Accept": "text/plain;version=0.0.4"})
-        response = connection.getresponse()
-        body = response.read(PAGE_BYTES_MAX + 1)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoPageError(f"{url} does not answer: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        raise NoPageError(f"{url} answers with status {response.status}")
-    if len(body) > PAGE_BYTES_MAX:
-        raise NoPageError(f"{url} is longer than {PAGE_BYTES_MAX // 2**20} MB")
-    return body.decode("utf-8", errors="replace")
+        with (
+            contextlib.closing(StopRequest()) as nobody_stops,
+            Pump(nobody_stops) as pump,
+            Client(url, TIMEOUT_S, pump, PAGE_BYTES_MAX) as client,
+        ):
+            answer = client.answer_to(asked)
+    except (OSError, RequestFailedError) as error:
+        raise NoPageError(f"{url} does not answer: {error}") from error
+    if answer.status != http.HTTPStatus.OK:
+        raise NoPageError(f"{url} answers with status {answer.status}")
+    return answer.body.decode("utf-8", errors="replace")
 
 
 def labelled(page: str, labels: Mapping[str, str]) -> str:
     """A page in Prometheus' text format or in OpenMetrics, with `labels` added to every sample. If the page itself has
     a label of the same name, it becomes `exported_NAME`, as in Prometheus. Times and exemplars are removed: all values
-    are current. Raises NoPageError if a line is not that of a metrics page."""
+    are current. Raises NoPageError if a line is not that of a metrics page, or if there are too many."""
     added = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    written = page.split("\n", LINES_MAX)
+    if len(written) > LINES_MAX:
+        raise NoPageError(f"the subject's metrics_url has more than {LINES_MAX:,} lines")
     lines = []
-    for number, line in enumerate(page.split("\n"), 1):
+    for number, line in enumerate(written, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             if (sample := _labelled(text, added, labels)) is None:
@@ -125,15 +162,34 @@ def labelled(page: str, labels: Mapping[str, str]) -> str:
 
 
 def _labelled(line: str, added: str, labels: Mapping[str, str]) -> str | None:
-    sample = _SAMPLE.fullmatch(line)
-    if sample is None or not _is_number(sample[3]):
+    name = _NAME.match(line)
+    if name is None or len(line) > LINE_MAX:
         return None
-    own = "" if sample[2] is None else sample[2][1:-1].strip().rstrip(",")
-    return f"{sample[1]}{{{','.join(filter(None, (added, _renamed(own, labels))))}}} {sample[3]}"
+    parts, at = [added], _after_blanks(line, name.end())
+    if line.startswith("{", at):
+        at += 1
+        while label := _LABEL.match(line, at):
+            own = f"exported_{label[1]}" if label[1] in labels else label[1]
+            parts.append(f"{line[at : label.start(1)]}{own}{line[label.end(1) : label.end()]}")
+            at = label.end() + 1
+            if not line.startswith(",", label.end()):
+                at = label.end()
+                break
+        at = _after_blanks(line, at)
+        if not line.startswith("}", at):
+            return None
+        at = _after_blanks(line, at + 1)
+    elif at == name.end():
+        return None
+    value = _VALUE.fullmatch(line, at)
+    if value is None or not _is_number(value[1]):
+        return None
+    return f"{name[0]}{{{','.join(filter(None, parts))}}} {value[1]}"
 
 
-def _renamed(own: str, labels: Mapping[str, str]) -> str:
-    return _NAME_OR_VALUE.sub(lambda part: f"exported_{part[1]}" if part[1] in labels else part[0], own)
+def _after_blanks(line: str, at: int) -> int:
+    blanks = _BLANKS.match(line, at)
+    return at if blanks is None else blanks.end()
 
 
 def _is_number(text: str) -> bool:
@@ -141,7 +197,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return "_" not in text
+    return "_" not in text and text.isascii()
 
 
 def _is_kept(comment: str) -> bool:

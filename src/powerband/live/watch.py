@@ -15,7 +15,8 @@ from powerband.base.errors import UsageError
 from powerband.live.growing_files import plain_text
 from powerband.live.guard import access_for
 from powerband.live.pages import run_address
-from powerband.live.server import LivePages, bind, serve
+from powerband.live.server import LivePages
+from powerband.live.serving import bind, connections_max, serve
 
 PORT = 8420
 """The preferred port, so that the address stays the same; if it is taken, any free one is used."""
@@ -36,14 +37,16 @@ def watch(
     siblings are its history; or a folder of runs. `port` None: `PORT` if it is free, otherwise any. `told` is called
     with the address.
 
-    Raises UsageError if the directory does not exist, or if it cannot listen on that address."""
+    Raises UsageError if the directory does not exist, if it cannot listen on that address, or if it may not open enough
+    files."""
+    connections = connections_max()
     root, folder = _root_of(directory)
     listener = _listen(host, port)
     with listener:
         bound = listener.getsockname()[1]
         access = access_for(host, bound, token, socket.gethostname())
         told(_address(host, bound, run_address(folder) if folder else "/", access.token))
-        serve(LivePages(root, access), listener, until)
+        serve(LivePages(root, access), listener, connections, until)
 
 
 def _root_of(directory: Path) -> tuple[Path, str]:

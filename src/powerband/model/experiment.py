@@ -25,11 +25,13 @@ from powerband.model.plan import Level, Setting, Stage, format_level, grid, one_
 from powerband.model.templates import placeholders
 from powerband.model.websocket import WebSocket
 
+NO_PATTERN = (re.error, OverflowError, RecursionError)  # what `re.compile` raises
+
 
 def _pattern(value: str) -> str:
     try:
         re.compile(value)
-    except re.error as error:
+    except NO_PATTERN as error:
         raise ValueError(f"{value!r} is no regular expression: {error}") from None
     return value
 
@@ -117,7 +119,7 @@ class Subject(Frozen):
     url: Annotated[str, _checked(lambda value: split_url(value, LOADABLE))] = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
-    env: dict[str, str] = {}
+    env: dict[str, str | None] = {}  # None: from the environment that powerband is started in
     cwd: str | None = None
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
@@ -155,7 +157,7 @@ class Acknowledged(Section):
     def _is_count(cls, value: str) -> str:
         try:
             re.compile(value)
-        except re.error as error:
+        except NO_PATTERN as error:
             raise ValueError(f"{value!r} is neither json nor lines, and no regular expression: {error}") from None
         return value
 

@@ -33,7 +33,7 @@ def _argv(value: Any) -> Any:
 
 
 def pairs(value: Any) -> Any:
-    return list(value.items()) if isinstance(value, Mapping) else value
+    return tuple(value.items()) if isinstance(value, Mapping) else value
 
 
 Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]

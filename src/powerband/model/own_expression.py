@@ -114,8 +114,8 @@ def labels_of(text: str) -> frozenset[tuple[str, str]]:
 def parse_labels(text: str) -> tuple[tuple[str, str], ...]:
     """The labels of `a="x",b="y"`, sorted by name. Raises ValueError."""
     labels: dict[str, str] = {}
-    at = 0
-    while text[at:].strip():
+    at, text = 0, text.rstrip()
+    while at < len(text):
         match = _LABEL.match(text, at)
         if match is None or match[1] in labels:
             raise ValueError(f'`{{{text}}}` must name each label once, as {{uri="/test",method="GET"}}')

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from powerband.model.fields import pairs
 
 Level = bool | int | float | str
 
@@ -28,7 +33,7 @@ class Stage(StrEnum):
 class Setting:
     """One level of every factor, in the order of the experiment's factors."""
 
-    levels: tuple[tuple[str, Level], ...]
+    levels: Annotated[tuple[tuple[str, Level], ...], BeforeValidator(pairs)]
 
     @property
     def id(self) -> str:
@@ -83,9 +88,18 @@ class TrialSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialSpec:
+        """Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
         setting = Setting(tuple(data["setting"].items()))
         stage = Stage(data.get("stage", Stage.COMPARE))  # absent: written before there were stages
-        return cls(data["number"], data["block"], data["attempt"], setting, data["seed"], stage, data.get("rate_per_s"))
+        rate_per_s = data.get("rate_per_s")
+        whole = [data[name] for name in ("number", "block", "attempt", "seed")]
+        numbers = [value for _, value in setting.levels if not isinstance(value, str)] + [rate_per_s or 0.0]
+        if not all(type(each) is int and 0 <= each < 2**64 for each in whole):
+            raise ValueError(f"{whole} are not four counts")
+        if not all(isinstance(each, int | float) and abs(each) <= sys.float_info.max for each in numbers):
+            raise ValueError(f"{numbers} are not all levels and a rate")
+        number, block, attempt, seed = whole
+        return cls(number, block, attempt, setting, seed, stage, rate_per_s)
 
 
 def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:

@@ -13,6 +13,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Level, Setting, Stage
 
 FORMAT = 1
+DAMAGED = "damaged"  # the problem of a trial whose files were damaged after it was measured
 
 
 class Verdict(StrEnum):
@@ -149,6 +150,16 @@ class TrialResult:
     @property
     def valid(self) -> bool:
         return self.status == "measured" and not any(problem.fatal for problem in self.problems)
+
+    @property
+    def damaged(self) -> bool:
+        """True if the trial was measured, but its files were damaged since."""
+        return any(problem.code == DAMAGED for problem in self.problems)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types only, as in an analysis."""
+        data: dict[str, Any] = plain(asdict(self))
+        return data
 
 
 @dataclass(frozen=True)

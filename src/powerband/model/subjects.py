@@ -18,7 +18,8 @@ from powerband.model.templates import fill, placeholders
 
 # Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK that was found, the server's
 # own folder, the folder of its build, and the addresses of the run's services.
-POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database")
+PASSWORD = "postgresql_password"
+POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database", PASSWORD, f"{PASSWORD}_file")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
 SERVICES = (*POSTGRESQL, *LINK)  # empty if a setting uses no such service
 LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
@@ -40,7 +41,7 @@ def render_command(subject: Subject, setting: Setting, given: Mapping[str, str])
 def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
     """The variables added to the environment. Raises ExperimentError."""
     values = values_of(subject, setting, given)
-    return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items()}
+    return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items() if text is not None}
 
 
 def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
@@ -57,12 +58,17 @@ def templates_of(subject: Subject) -> list[str]:
     """Every text of a server in which placeholders are filled in."""
     optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
     given = [text for text in optional if text is not None]
-    return [*subject.command, *subject.env.values(), subject.url, *given, *map(_texts_of, subject.apply)]
+    return [*command_and_env(subject), subject.url, *given, *map(_texts_of, subject.apply)]
+
+
+def command_and_env(subject: Subject) -> list[str]:
+    """The templates that the server itself is told."""
+    return [*subject.command, *(text for text in subject.env.values() if text is not None)]
 
 
 def is_told_statsd(subject: Subject) -> bool:
     """True if its command or env names the StatsD sink, so that each trial has one."""
-    return bool(placeholders([*subject.command, *subject.env.values()]) & set(STATSD))
+    return bool(placeholders(command_and_env(subject)) & set(STATSD))
 
 
 def has_series(subject: Subject) -> bool:

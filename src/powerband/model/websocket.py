@@ -37,7 +37,7 @@ def _json_text(value: Any) -> Any:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
         json.loads(_TOKEN.sub("0", value))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{value!r} is no JSON ({error}): write a mapping, a list or a number, or JSON as text; a text of its own "
             "stands in two pairs of quotes, '\"hello\"'"

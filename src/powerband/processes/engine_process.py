@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from types import TracebackType
 
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
-from powerband.store import disk_error
+from powerband.store import disk_error, open_private
 from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18
@@ -35,7 +36,7 @@ class EngineProcess:
         self._end_timeout_s = end_timeout_s
         self._tail = b""
         try:
-            stderr = stderr_file.open("ab")
+            stderr = open_private(stderr_file, "ab")
         except OSError as error:
             raise disk_error(stderr_file, error) from error
         with stderr:
@@ -105,7 +106,8 @@ class Pump:
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
         self._selector = selectors.DefaultSelector()
-        self._selector.register(stop, selectors.EVENT_READ)
+        # The request is noted; readable from now on.
+        self._selector.register(stop, selectors.EVENT_READ, lambda: self._selector.unregister(stop))
 
     def __enter__(self) -> Pump:
         return self
@@ -115,7 +117,7 @@ class Pump:
 
     def add(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """`on_line` gets every whole line, `on_end` is called once after the last; both may raise to end the wait."""
-        self._selector.register(process, selectors.EVENT_READ, (process, on_line, on_end))
+        self._selector.register(process, selectors.EVENT_READ, lambda: self._read(process, on_line, on_end))
 
     def remove(self, process: EngineProcess) -> None:
         """Forgets a process that is about to be closed."""
@@ -146,19 +148,32 @@ class Pump:
                 time.sleep(gather_s)
         return True
 
+    def wait_for_socket(self, connection: socket.socket, events: int, timeout_s: float) -> bool:
+        """Pumps until a socket can be read or written, as `events` of `selectors` says; False if that took longer than
+        `timeout_s`. Raises as `wait` does."""
+        ready = False
+
+        def on_ready() -> None:
+            nonlocal ready
+            ready = True
+
+        self._selector.register(connection, events, on_ready)
+        try:
+            return self.wait(lambda: ready, timeout_s)
+        finally:
+            self._selector.unregister(connection)
+
     def _once(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
-            if key.data is None:
-                self._selector.unregister(key.fileobj)  # the request is noted; readable from now on
-                continue
-            process, on_line, on_end = key.data
-            lines = process.read_lines()
-            if lines is None:
-                self._selector.unregister(process)
-                on_end()
-                continue
-            for line in lines:
-                on_line(line)
+            key.data()
+
+    def _read(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        lines = process.read_lines()
+        if lines is None:
+            self._selector.unregister(process)
+            on_end()
+        for line in lines or ():
+            on_line(line)
 
 
 def describe_status(status: int | None) -> str:

@@ -11,8 +11,8 @@ import re
 import resource
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from powerband.processes.cpus import parse_cpu_list
 PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
 
 
-def host_facts(engine: Path | None = None, root: Path = Path("/")) -> dict[str, Any]:
-    """Plain JSON types. `engine`: the engine binary whose version is asked for. Takes a few ms. Field by field:
-    docs/reference/run-directory.md."""
+def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequence[str] = ()) -> dict[str, Any]:
+    """Plain JSON types. `engine`: the binary whose version is asked for; `command`: what was typed, without secrets.
+    Takes a few ms. Field by field: docs/reference/run-directory.md."""
     read = _HostReader(root)
     return {
         "format": 1,
@@ -51,7 +51,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/")) -> dict[str, 
             "engine": None if engine is None else engine_version(engine),
             "python": platform.python_version(),
         },
-        "command": sys.argv,
+        "command": list(command),
     }
 
 

@@ -1,42 +1,61 @@
-"""What a JVM tells when it is asked: the full names of its threads (the kernel cuts them to 15 characters, so that all
-event loops of a framework read alike there), and whatever a diagnostic command of its own prints.
+"""Asks a JVM through its own attach socket: for the full names of its threads (the kernel cuts them to 15 characters,
+so that all event loops of a framework read alike there), and for whatever a diagnostic command prints.
 
-Through the JVM's own attach socket, which needs no second JVM and is the same in all versions. An answer may stop the
-JVM for a moment, so nothing is asked while anything is measured. A JVM that does not answer is no error here.
+The attach socket needs no second JVM and is the same in all versions. An answer may stop the JVM for a moment, so
+nothing is asked while anything is measured. A JVM that does not answer is no error here.
+
+The socket lies under a predictable name in a folder that everybody may write to. So a process gets SIGQUIT only where
+it is a JVM that handles it, and an answer is read only from a socket on which that very process listens.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import socket
+import stat
+import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_ANSWERS_WITHIN_S = 2.0
+from powerband.base.logs import printable
+
+ANSWER_BYTES_MAX = 64 << 20
+"""More than a dump of ten thousand threads, or a histogram of a hundred thousand classes."""
+_SOCKET_WITHIN_S = 2.0
+_NAMES_WITHIN_S = 5.0  # for all JVMs of a subject together
 _POLL_S = 0.02
-_THREAD = re.compile(r'^"(?P<name>.*)" .*?\bnid=(?P<nid>0x[0-9a-f]+|\d+)\b', re.MULTILINE)
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
-def thread_names(pid: int) -> dict[int, str]:
-    """By the kernel's thread id; empty where the JVM cannot be asked, or does not answer within some seconds."""
-    try:
-        with asked(pid, "threaddump") as answer:
-            deadline = time.monotonic() + _ANSWERS_WITHIN_S
-            while not answer.arrived() and (left := deadline - time.monotonic()) > 0:
+def thread_names(pids: Iterable[int]) -> dict[int, str]:
+    """Names by the kernel's thread id; a JVM that cannot be asked, or does not answer within seconds, has none."""
+    names: dict[int, str] = {}
+    deadline_s = time.monotonic() + _NAMES_WITHIN_S
+    for pid in pids:
+        with suppress(NotAnsweredError), asked(pid, "threaddump", deadline_s=deadline_s) as answer:
+            while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
                 select.select([answer], [], [], left)
-            return parse_dump(answer.text())
-    except NotAnsweredError:
-        return {}
+            names |= parse_dump(answer.text())
+    return names
 
 
 def parse_dump(text: str) -> dict[int, str]:
-    """From a thread dump, whose ids are hexadecimal up to JDK 20 and decimal since."""
-    return {int(match["nid"], 0): match["name"] for match in _THREAD.finditer(text)}
+    """Names from a thread dump, whose ids are hexadecimal up to JDK 20 and decimal since."""
+    names = {}
+    for line in text.split("\n"):
+        if not line.startswith('"'):
+            continue
+        head, _, rest = line.rpartition(" nid=")
+        end = head.rfind('" ')
+        number = rest.partition(" ")[0][:20]
+        if end > 0 and number.isascii():
+            with suppress(ValueError):
+                names[int(number, 0)] = printable(head[1:end])
+    return names
 
 
 class NotAnsweredError(Exception):
@@ -49,14 +68,14 @@ class JvmAnswer:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._connection = connection
-        self._parts: list[bytes] = []
+        self._said = bytearray()
         self._whole = False
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
     def arrived(self) -> bool:
-        """Takes what is there, and tells whether that was the last of it."""
+        """Takes what is there; True if that was the last of it. Raises NotAnsweredError where it has no end."""
         while not self._whole:
             try:
                 part = self._connection.recv(1 << 16)
@@ -64,67 +83,102 @@ class JvmAnswer:
                 break
             except ConnectionError:  # it has ended meanwhile
                 part = b""
-            self._parts.append(part)
+            self._said += part
             self._whole = not part
+            if len(self._said) > ANSWER_BYTES_MAX:
+                raise NotAnsweredError(f"the JVM's answer is longer than {ANSWER_BYTES_MAX >> 20} MiB")
         return self._whole
 
     def text(self) -> str:
         """Raises NotAnsweredError where it is not whole, and where the JVM refuses."""
         if not self._whole:
             raise NotAnsweredError("the JVM did not answer in time")
-        status, _, text = b"".join(self._parts).decode(errors="replace").partition("\n")
+        status, _, text = self._said.decode(errors="replace").partition("\n")
         if status.strip() != "0":
-            said = " ".join(text.split())[:200] or "it said nothing"
+            said = " ".join(text[:1000].split())[:200] or "it said nothing"
             raise NotAnsweredError(f"the JVM refuses: {said}")
         return text
 
 
 @contextmanager
-def asked(pid: int, command: str, argument: str = "") -> Iterator[JvmAnswer]:
-    """Puts a question: a command of the attach protocol, and the first of its arguments.
+def asked(pid: int, command: str, argument: str = "", *, deadline_s: float) -> Iterator[JvmAnswer]:
+    """Puts a question: a command of the attach protocol, and the first of its arguments. `deadline_s`: on the monotonic
+    clock; it is put within two seconds, or not at all.
 
     Raises NotAnsweredError where the JVM cannot be asked."""
+    if time.monotonic() >= deadline_s:
+        raise NotAnsweredError("no time was left to ask the JVM")
+    deadline_s = min(deadline_s, time.monotonic() + _SOCKET_WITHIN_S)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connection.settimeout(_ANSWERS_WITHIN_S)
-            connection.connect(str(_socket_of(pid)))
+            path = _socket_of(pid, deadline_s)
+            connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+            connection.connect(str(path))
+            listener, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            if listener != pid:
+                raise NotAnsweredError(f"another process listens on the JVM's attach socket ({path.name} in /tmp)")
             connection.sendall(f"1\0{command}\0{argument}\0\0\0".encode())
         except OSError as error:
             raise NotAnsweredError(f"the JVM cannot be asked: {error.strerror or error}") from error
         yield JvmAnswer(connection)
 
 
-def _socket_of(pid: int) -> Path:
-    """Raises OSError or NotAnsweredError where it does not open one."""
-    own = _pid_inside(pid)
-    root = Path(f"/proc/{pid}/root")
-    path = root / "tmp" / f".java_pid{own}"
-    if not path.exists():
-        _open_socket(pid, own, root, path)
+def _socket_of(pid: int, deadline_s: float) -> Path:
+    """Raises OSError or NotAnsweredError where the JVM does not open one."""
+    status = _status(pid)
+    user = int(status["Uid"].split()[1])
+    inside = status["NSpid"].split()[-1]  # the pid as the process sees itself, which differs in a container
+    folder = Path(f"/proc/{pid}/root/tmp")
+    path = folder / f".java_pid{inside}"
+    if _is_socket_of(user, path):
+        return path
+    _check_handles_sigquit(pid, status)
+    with _requested(folder / f".attach_pid{inside}", user):
+        os.kill(pid, signal.SIGQUIT)
+        while not _is_socket_of(user, path):
+            if time.monotonic() > deadline_s:
+                raise NotAnsweredError("the JVM did not open its socket")
+            time.sleep(_POLL_S)
     return path
 
 
-def _open_socket(pid: int, own: int, root: Path, path: Path) -> None:
-    """A file beside it and SIGQUIT make a JVM open its socket. One that was told to leave signals alone would die of
-    it, and is not asked."""
-    if b"-Xrs" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-        raise NotAnsweredError("the JVM leaves signals to the system (-Xrs)")
-    request = root / "tmp" / f".attach_pid{own}"
-    request.touch()
+def _status(pid: int) -> Mapping[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    return {name: value for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _is_socket_of(user: int, path: Path) -> bool:
+    """False where nothing is there. Raises NotAnsweredError where anything else is."""
     try:
-        os.kill(pid, signal.SIGQUIT)
-        deadline = time.monotonic() + _ANSWERS_WITHIN_S
-        while not path.exists():
-            if time.monotonic() > deadline:
-                raise NotAnsweredError("the JVM did not open its socket")
-            time.sleep(_POLL_S)
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != user:
+        raise NotAnsweredError(f"{path.name} in /tmp is in the place of the JVM's attach socket: remove it")
+    return True
+
+
+def _check_handles_sigquit(pid: int, status: Mapping[str, str]) -> None:
+    """Raises NotAnsweredError for a process that SIGQUIT would end: one that is no JVM, and a JVM that leaves signals
+    alone (-Xrs) or has not installed its handler yet."""
+    if not int(status["SigCgt"], 16) >> (signal.SIGQUIT - 1) & 1:
+        raise NotAnsweredError("the JVM leaves signals to the system (-Xrs), or has just started")
+    with Path(f"/proc/{pid}/maps").open(errors="replace") as maps:
+        if not any("/libjvm.so" in line for line in maps):
+            raise NotAnsweredError("it is no HotSpot JVM")
+
+
+@contextmanager
+def _requested(request: Path, user: int) -> Iterator[None]:
+    """The file that makes a JVM open its socket at SIGQUIT. One that is there must be the JVM's user's or ours: left by
+    a program that was killed. The JVM itself heeds no other user's."""
+    try:
+        os.close(os.open(request, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if request.lstat().st_uid not in (user, os.geteuid()):
+            raise NotAnsweredError(f"another user's {request.name} is in /tmp: remove it") from None
+    try:
+        yield
     finally:
-        request.unlink(missing_ok=True)
-
-
-def _pid_inside(pid: int) -> int:
-    """As the process sees itself, which differs in a container."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return pid
+        with suppress(OSError):
+            request.unlink()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from powerband.store import disk_error
+from powerband.store import disk_error, open_private
 
 FLUSH_AFTER_S = 0.4
 
@@ -20,7 +20,7 @@ class LineFile:
         self._path = path
         self._flushed_s = time.monotonic()
         try:
-            self._file = path.open("wb")
+            self._file = open_private(path, "wb")
         except OSError as error:
             raise disk_error(path, error) from error
 

@@ -6,6 +6,7 @@ Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,17 +15,19 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
-from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
-from powerband.wire.message import ErrorEvent, kind_of
+from powerband.processes.orphans import orphans_adopted
+from powerband.wire.message import Cpus, ErrorEvent, kind_of
 from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
-from powerband.wire.specs import ProbeSpec, Stop, WatchAlso
+from powerband.wire.specs import Launch, ProbeSpec, Stop, WatchAlso
 
 LAUNCH_TIMEOUT_S = 20.0
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64
 JVM_GONE_NS = 2_500_000_000  # JVMs tell of themselves once a second
+COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 
 
@@ -83,6 +86,10 @@ class RunningProbe:
 
     def on_line(self, line: bytes) -> None:
         self._lines.write(line)
+        with understood(line, Code.PROBE_FAILED, "the probe"):
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
         kind = kind_of(line)
         if kind == "jvm":
             self._jvm_lines.append(line)
@@ -115,6 +122,7 @@ class RunningProbe:
 def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump) -> Iterator[RunningProbe]:
     """Starts the probe and through it the subject; yields once the subject is launched. On leaving, the subject was
     asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of its stdin.
+    Nothing of the subject is left, even if the probe does not end or is killed.
 
     Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
@@ -122,20 +130,30 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
         process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
     except OSError as error:
         raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
-    with process:
+    with orphans_adopted(lambda: (process.wait(0) or 0) < 0), process:
         probe = RunningProbe(process, lines, grace_s)
         process.send(spec)
         pump.add(process, probe.on_line, probe.on_end)
         try:
             _wait_launched(probe, pump)
             yield probe
-            probe.stop(pump)
         except TrialFailed:
             with suppress(TrialFailed):
                 probe.stop(pump)
             raise
+        else:
+            probe.stop(pump)
         finally:
             pump.remove(process)
+
+
+@contextmanager
+def command_up(binary: Path, launch: Launch, stderr_file: Path, pump: Pump, cpus: Cpus = ()) -> Iterator[RunningProbe]:
+    """Runs a command that is no subject under a probe of its own, for the probe's sake: with the block, or with
+    powerband, it ends together with all that it forked. `cpus`: of the probe. Raises as `probe_up` does."""
+    spec = ProbeSpec(launch=launch, interval_ns=COMMAND_SAMPLE_NS, exact_counts=False, cpus=cpus)
+    with LineFile(Path(os.devnull)) as unread, probe_up(binary, spec, unread, stderr_file, pump) as probe:
+        yield probe
 
 
 def _wait_launched(probe: RunningProbe, pump: Pump) -> None:

@@ -1,20 +1,32 @@
-"""The bench's own few requests to a subject: knobs that are set once it is ready, checks after the load.
+"""The bench's own few requests to a subject: is it ready, knobs that are set once it is, checks after the load.
 
 One connection, one request after another; no load and no timing finer than these need (that is the engine's work).
+A subject may answer slowly, bit by bit or without end: a request ends when its time is over, however it is answered,
+too long a body is refused, and while one waits, the pump goes on and a person may stop the trial.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
+import selectors
+import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 from urllib.parse import urlsplit
 
 from powerband.base.hosts import http_url
+from powerband.base.logs import printable
 from powerband.model.load import Checks, Step
+from powerband.processes.engine_process import Pump
+
+BODY_BYTES_MAX = 64 << 20
+"""Of an answer. A read of `measure.acknowledged` may list a whole table."""
 
 
 class RequestFailedError(Exception):
@@ -32,10 +44,15 @@ class HttpAnswer:
 
 
 class Client:
-    """A context manager over one connection to the host of `url`; a connection that has ended is opened again."""
+    """A context manager over one connection to the host of `url`; a connection that has ended is opened again. The
+    request is made over HTTP even if the url is a WebSocket's; certificates are not verified, as the engine does not.
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        self._connection = connection_to(url, timeout_s)
+    `timeout_s`: for each request, from its first byte to the last of its answer."""
+
+    def __init__(self, url: str, timeout_s: float, pump: Pump, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._timeout_s = timeout_s
+        self._body_bytes_max = body_bytes_max
+        self._connection = _connection_to(url, pump)
 
     def __enter__(self) -> Client:
         return self
@@ -44,31 +61,149 @@ class Client:
         self._connection.close()
 
     def send(self, step: Step) -> HttpAnswer:
-        """Raises RequestFailedError where it is not answered, or not as `step.checks` wants."""
-        headers: Mapping[str, str] = dict(step.headers)
-        body = None if step.body is None else step.body.encode()
-        sent_ns = time.monotonic_ns()
-        try:
-            self._connection.request(step.method, step.path, body, headers)
-            response = self._connection.getresponse()
-            answer = HttpAnswer(response.status, response.read(), sent_ns, time.monotonic_ns())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self._connection.close()
-            raise RequestFailedError(f"{step.name}: {type(error).__name__}: {error}") from error
+        """Raises RequestFailedError where it is not answered, or not as `step.checks` wants; TrialInterrupted, and what
+        the lines of the pump raise."""
+        answer = self.answer_to(step)
         if reason := refused(step.checks, answer):
             raise RequestFailedError(f"{step.name}: {reason}")
         return answer
 
+    def status_of(self, step: Step) -> int:
+        """The status alone, before the body has come; it is not waited for. Raises as `send` does."""
+        with self._asked(step) as response:
+            self._connection.close()
+            return response.status
 
-def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    """To the host of a url, not opened yet, over HTTP even if the url is a WebSocket's; certificates are not verified,
-    as the engine does not."""
+    def answer_to(self, step: Step) -> HttpAnswer:
+        """Whatever the answer is. Raises as `send` does."""
+        sent_ns = time.monotonic_ns()
+        with self._asked(step) as response:
+            content = response.read(self._body_bytes_max + 1)
+            if len(content) > self._body_bytes_max:
+                raise ValueError(f"its body is longer than {self._body_bytes_max >> 20} MiB")
+            if response.length:
+                raise ValueError(f"its body ended {response.length} bytes too early")
+            return HttpAnswer(response.status, content, sent_ns, time.monotonic_ns())
+
+    @contextmanager
+    def _asked(self, step: Step) -> Iterator[http.client.HTTPResponse]:
+        self._connection.deadline_s = time.monotonic() + self._timeout_s
+        try:
+            body = None if step.body is None else step.body.encode()
+            self._connection.request(step.method, step.path, body, dict(step.headers))
+            with self._connection.getresponse() as response:
+                yield response
+        except TimeoutError:
+            self._connection.close()
+            raise RequestFailedError(f"{step.name}: it was not answered within {self._timeout_s:g} s") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._connection.close()
+            said = " ".join(printable(str(error)).split())[:300]
+            raise RequestFailedError(f"{step.name}: {type(error).__name__}: {said}") from error
+        except BaseException:
+            self._connection.close()
+            raise
+
+
+class _Connection(http.client.HTTPConnection):
+    """Waits for its socket by the pump, and never beyond `deadline_s`."""
+
+    deadline_s = 0.0
+
+    def __init__(self, host: str, port: int, pump: Pump, tls: ssl.SSLContext | None) -> None:
+        super().__init__(host, port)
+        self._pump = pump
+        self._tls = tls
+
+    def connect(self) -> None:
+        family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setblocking(False)
+            if connection.connect_ex(address):
+                self.wait(connection, selectors.EVENT_WRITE)
+            if error := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(error, f"cannot connect to {self.host}:{self.port}")
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=self.host, do_handshake_on_connect=False)
+                self.patiently(connection, connection.do_handshake)
+        except BaseException:
+            connection.close()
+            raise
+        self.sock: Any = _Socket(connection, self)
+
+    def patiently(self, connection: socket.socket, act: Any, *given: Any) -> Any:
+        """Does what a socket that does not block can do once it is ready. Raises TimeoutError, OSError."""
+        while True:
+            try:
+                return act(*given)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                wanted = selectors.EVENT_WRITE if act.__name__ == "send" else selectors.EVENT_READ
+            except ssl.SSLWantWriteError:
+                wanted = selectors.EVENT_WRITE
+            self.wait(connection, wanted)
+
+    def check(self) -> None:
+        """Raises TimeoutError, TrialInterrupted."""
+        self._pump.check_stop()
+        if time.monotonic() > self.deadline_s:
+            raise TimeoutError
+
+    def wait(self, connection: socket.socket, events: int) -> None:
+        if not self._pump.wait_for_socket(connection, events, self.deadline_s - time.monotonic()):
+            raise TimeoutError
+
+
+class _Socket:
+    """What `http.client` needs of a socket. It asks to close one whose answer it goes on reading."""
+
+    def __init__(self, connection: socket.socket, owner: _Connection) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._users = 1
+
+    def sendall(self, data: bytes) -> None:
+        while data:
+            data = data[self._owner.patiently(self._connection, self._connection.send, data) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        self._users += 1
+        return io.BufferedReader(_Bytes(self))
+
+    def close(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._connection.close()
+
+    def recv_into(self, buffer: Any) -> int:
+        self._owner.check()  # a server that never pauses gives no reason to wait
+        count: int = self._owner.patiently(self._connection, self._connection.recv_into, buffer)
+        return count
+
+
+class _Bytes(io.RawIOBase):
+    """The bytes of one answer."""
+
+    def __init__(self, source: _Socket) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._source.recv_into(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._source.close()
+
+
+def _connection_to(url: str, pump: Pump) -> _Connection:
     parts = urlsplit(http_url(url))
-    host, port = parts.hostname or "127.0.0.1", parts.port
-    if parts.scheme == "https":
-        unverified = ssl._create_unverified_context()
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=unverified)
-    return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    tls = ssl._create_unverified_context() if parts.scheme == "https" else None
+    return _Connection(parts.hostname or "127.0.0.1", parts.port or (443 if tls else 80), pump, tls)
 
 
 def refused(checks: Checks, answer: HttpAnswer) -> str:

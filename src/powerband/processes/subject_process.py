@@ -6,7 +6,6 @@ Early death is noticed at once, and every failure message ends with the subject'
 
 from __future__ import annotations
 
-import http.client
 import os
 import re
 import shutil
@@ -20,8 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from powerband.base.hosts import http_url, is_loopback
-from powerband.base.logs import end_of
+from powerband.base.hosts import http_url, is_loopback, request_target
+from powerband.base.logs import LogSearch, end_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
@@ -45,7 +44,7 @@ from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, someone_listens
 from powerband.processes.probe_process import RunningProbe, probe_up
-from powerband.processes.requests import Client, RequestFailedError, connection_to
+from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
 from powerband.store import SubjectAddress
 from powerband.wire.probe_events import Exited
@@ -56,6 +55,7 @@ COUNTER_EVERY_NS = 500_000_000
 seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
 PORT_ATTEMPTS = 4
 APPLY_TIMEOUT_S = 10.0
+ANSWER_WITHIN_S = 1.0  # of a subject that is asked whether it is ready; it is asked again
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
@@ -97,7 +97,7 @@ class RunningSubject:
 
     def thread_names(self) -> dict[int, str]:
         """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
-        return {tid: name for jvm in self.probe.jvms() for tid, name in thread_names(jvm["pid"]).items()}
+        return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self) -> None:
         """Raises TrialFailed(died) if it has ended unasked."""
@@ -229,7 +229,7 @@ def subject_up(
                     raise
                 if counter is None:
                     check_listener(rendered, probe)
-                apply_knobs(rendered)
+                apply_knobs(rendered, pump)
                 yield RunningSubject(rendered, probe, files.log, counter)
                 return
 
@@ -293,9 +293,9 @@ def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
         )
 
 
-def apply_knobs(rendered: Rendered) -> None:
+def apply_knobs(rendered: Rendered, pump: Pump) -> None:
     """Makes the requests of `subject.apply`, in order. Raises TrialFailed(apply_failed) at one that is refused."""
-    with Client(rendered.url, APPLY_TIMEOUT_S) as client:
+    with Client(rendered.url, APPLY_TIMEOUT_S, pump) as client:
         for step in rendered.apply:
             try:
                 client.send(step)
@@ -378,22 +378,22 @@ def _wait_ready(
     rendered: Rendered, probe: RunningProbe, log_file: Path, pump: Pump, counted: SubjectCounter | None = None
 ) -> None:
     counter = counted if rendered.ready.http is None and rendered.ready.log is None else None
-    is_ready = ready_check(rendered, log_file, counter)
     timeout_s = rendered.ready.timeout_ns / 1e9
     deadline = time.monotonic() + timeout_s
     pause_s = POLL_FIRST_S
-    while not is_ready():
-        if pump.wait(lambda: probe.exited is not None, pause_s):
-            break
-        if time.monotonic() > deadline:
-            if counter is not None:
-                raise counter.missing()
-            raise TrialFailed(
-                Code.NOT_READY,
-                f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
-                f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
-            )
-        pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
+    with ready_check(rendered, log_file, pump, counter) as is_ready:
+        while not is_ready(deadline - time.monotonic()):
+            if pump.wait(lambda: probe.exited is not None, pause_s):
+                break
+            if time.monotonic() > deadline:
+                if counter is not None:
+                    raise counter.missing()
+                raise TrialFailed(
+                    Code.NOT_READY,
+                    f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
+                    f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
+                )
+            pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
     pump.wait(lambda: probe.exited is not None, 0.001)
     if probe.exited is not None:
         words = last_words(log_file)
@@ -413,17 +413,22 @@ def _how_ready(rendered: Rendered) -> str:
     return f"{rendered.host}:{rendered.port} accepts no connection"
 
 
-def ready_check(rendered: Rendered, log_file: Path, counter: SubjectCounter | None = None) -> Callable[[], bool]:
-    """A function that tells whether the subject is ready now; it may block for a second at most."""
+@contextmanager
+def ready_check(
+    rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None
+) -> Iterator[Callable[[float], bool]]:
+    """Yields a function that tells whether the subject is ready now, and takes as many seconds as it is given, or one
+    where that is less. It raises what the pump raises."""
     if counter is not None:
-        return lambda: counter.is_told
-    if rendered.ready.http is not None:
+        yield lambda left_s: counter.is_told
+    elif rendered.ready.http is not None:
         url = _http_url(rendered)
-        return lambda: _answers(url)
-    if rendered.ready.log is not None:
-        pattern = re.compile(rendered.ready.log, re.MULTILINE)
-        return lambda: log_file.is_file() and pattern.search(log_file.read_text(errors="replace")) is not None
-    return lambda: someone_listens(rendered.host, rendered.port)
+        yield lambda left_s: _answers(url, min(ANSWER_WITHIN_S, left_s), pump)
+    elif rendered.ready.log is not None:
+        with LogSearch(log_file, rendered.ready.log) as search:
+            yield lambda left_s: search.found()
+    else:
+        yield lambda left_s: someone_listens(rendered.host, rendered.port)
 
 
 def _http_url(rendered: Rendered) -> str:
@@ -434,13 +439,9 @@ def _http_url(rendered: Rendered) -> str:
     return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
 
 
-def _answers(url: str) -> bool:
-    parts = urlsplit(url)
-    connection = connection_to(url, timeout_s=1.0)
-    try:
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException, ValueError):  # ValueError: a path that no request line can hold
-        return False
-    finally:
-        connection.close()
+def _answers(url: str, timeout_s: float, pump: Pump) -> bool:
+    with Client(url, timeout_s, pump) as client:
+        try:
+            return client.status_of(Step(name="ready", path=request_target(url))) < 500
+        except RequestFailedError:
+            return False

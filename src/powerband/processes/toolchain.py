@@ -11,8 +11,8 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
@@ -21,8 +21,9 @@ from powerband.model.experiment import Subject
 from powerband.model.subjects import SERVICES, templates_of
 from powerband.model.templates import placeholders
 from powerband.processes.jdk import Jdk, find_jdk
+from powerband.store import slug
 
-_STAMP = ".built"
+_LAYOUT = 2  # of what is kept: a folder for each attempt, and a link to the one that was done
 _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
 
 
@@ -42,46 +43,58 @@ def given_values(subject: Subject, engine: Path) -> dict[str, str]:
     return given
 
 
-@contextmanager
-def built_once(given: Mapping[str, str]) -> Iterator[bool]:
-    """Yields whether the build folder is filled already. If not, the caller fills it and says so by `mark_built`: it is
-    empty then, and nobody else builds meanwhile.
+def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bool]) -> None:
+    """Calls `build` with what the placeholders stand for while building, unless that was done before for the same
+    sources; it says whether it is done. Nobody else builds the same meanwhile.
 
-    Raises MeasurementError where the cache folder cannot be written."""
+    Each attempt fills a folder of its own, to which `{build}` becomes a link once it is done: what is left of an
+    attempt that was cut short, or goes on somewhere, is never taken for a build. A build that writes its own path into
+    what it makes finds it there later.
+
+    Raises MeasurementError where the cache folder cannot be written, and what `build` raises."""
     if "build" not in given:
-        yield False
+        build(given)
         return
     folder = Path(given["build"])
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = folder.with_suffix(".lock").open("w")
+        lock = folder.with_name(f"{folder.name}.lock").open("w")
     except OSError as error:
-        raise MeasurementError(
-            f"cannot write {error.filename}: {error.strerror}: what subjects are built into is kept there; set "
-            "XDG_CACHE_HOME to a folder that can be written"
-        ) from error
+        raise _unwritable(error) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / _STAMP).is_file():
-            yield True
+        if folder.is_dir():
             return
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        yield False
+        try:
+            for left in folder.parent.glob(f"{folder.name}.*/"):
+                shutil.rmtree(left, ignore_errors=True)
+            attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+            attempt.chmod(0o755)  # a subject may go on as another user
+            if build({**given, "build": str(attempt)}):
+                os.sync()  # after a power cut, there is a whole build or none
+                folder.unlink(missing_ok=True)
+                folder.symlink_to(attempt.name)
+            else:
+                shutil.rmtree(attempt, ignore_errors=True)
+        except OSError as error:
+            raise _unwritable(error) from error
 
 
-def mark_built(given: Mapping[str, str]) -> None:
-    """What was built is used again from now on."""
-    if "build" in given:
-        (Path(given["build"]) / _STAMP).touch()
+def _unwritable(error: OSError) -> MeasurementError:
+    return MeasurementError(
+        f"cannot write {error.filename}: {error.strerror}: what subjects are built into is kept there; set "
+        "XDG_CACHE_HOME to a folder that can be written"
+    )
 
 
 def _build_folder(subject: Subject, jdk: Jdk | None) -> Path:
-    digest = hashlib.sha256(repr((subject.build, None if jdk is None else (str(jdk.home), jdk.version))).encode())
+    digest = hashlib.sha256(
+        repr((_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version))).encode()
+    )
     for path in _sources(Path(subject.folder)) if subject.folder else ():
         digest.update(f"{path}\0".encode())
         digest.update(path.read_bytes())
-    return cache_folder() / "subjects" / f"{subject.name}-{digest.hexdigest()[:16]}"
+    return cache_folder() / "subjects" / f"{slug(subject.name)}-{digest.hexdigest()[:16]}"
 
 
 def _sources(folder: Path) -> Iterator[Path]:

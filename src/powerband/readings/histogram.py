@@ -19,17 +19,24 @@ HALF_MAGNITUDE = 10  # of the cells in a bucket: 3 significant digits are 2 x 1,
 _COMPRESSED_COOKIE, _COOKIE = 0x1C849304, 0x1C849303
 _COOKIE_MASK = ~0xF0  # the word size, which has no meaning in V2
 _HEADER = struct.Struct(">IIiIQQd")
+_PAYLOAD_BYTES_MAX = 1 << 20  # more than all cells take: a small text may unpack to gigabytes
 _NO_CELLS: Ints = np.empty(0, dtype=np.int64)
 
 
 def decode(text: str) -> tuple[Ints, Ints]:
     """(cells, counts) of the occupied cells, cells ascending. Raises ValueError for any format other than the engine's:
     times from 1 ns, 3 significant digits."""
-    packed = base64.b64decode(text)
+    try:
+        return _decoded(base64.b64decode(text))
+    except (struct.error, zlib.error) as error:
+        raise ValueError(f"no HdrHistogram: {error}") from None
+
+
+def _decoded(packed: bytes) -> tuple[Ints, Ints]:
     cookie, length = struct.unpack_from(">II", packed)
     if cookie & _COOKIE_MASK != _COMPRESSED_COOKIE & _COOKIE_MASK:
         raise ValueError(f"no compressed HdrHistogram: it begins with {cookie:#x}")
-    payload = zlib.decompress(packed[8 : 8 + length])
+    payload = zlib.decompressobj().decompress(packed[8 : 8 + length], _PAYLOAD_BYTES_MAX)
     cookie, length, offset, digits, lowest, _, _ = _HEADER.unpack_from(payload)
     if cookie & _COOKIE_MASK != _COOKIE & _COOKIE_MASK or (offset, digits, lowest) != (0, 3, 1):
         raise ValueError(f"not the engine's HdrHistogram: offset {offset}, {digits} digits, lowest {lowest}")

@@ -1,7 +1,7 @@
 """Measures the noise of this machine, in about 5 s: wake-ups, timers, CPU speed, steal, other programs.
 
 In: nothing. Out: `MachineNoise`, figures only; `powerband.doctor` judges them. A short-lived child process answers the
-wake-ups.
+wake-ups; it imports nothing from the current folder (`-I`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def probe_noise() -> MachineNoise:
 
 def wake_ups_ns() -> list[float]:
     """Half the round-trip time of a byte to another process and back: each half wakes a sleeping thread."""
-    with subprocess.Popen([sys.executable, "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
+    with subprocess.Popen([sys.executable, "-I", "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
         assert echo.stdin is not None and echo.stdout is not None
         to, back = echo.stdin.fileno(), echo.stdout.fileno()
         os.write(to, b"x")

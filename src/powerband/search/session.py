@@ -2,14 +2,15 @@
 
 In: an experiment (with its seed fixed: `with_seed`) and a run directory, new or half done. Out: the run directory
 completed, and the final analysis. A run that was killed at any moment is resumed by calling `run_session` again: the
-planner is rebuilt by replaying the results on disk, and only the trial that was in flight is run again.
+planner is rebuilt by replaying the results on disk, and only the trial that was in flight is run again, and those that
+were damaged since.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, analyse
@@ -21,6 +22,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
+from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
@@ -55,36 +57,57 @@ def run_session(
 
 def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, trial: RunTrial) -> Analysis:
     planner = planner_for(experiment, experiment.design.seed or 0)
-    results = replay(experiment, run, planner)
-    observer.run_started(experiment, run, planner.planned_total, len(results))
+    finished = finished_trials(experiment, run)
+    replayed = _replay(run, planner, finished)
+    results = {number: result for number, result in finished.results.items() if number in replayed}
+    ahead = {spec: finished.results[n] for n, spec in finished.specs.items() if n not in {*replayed, *finished.lost}}
+    again = [replayed[number] for number in replayed if number in finished.lost]
+    observer.run_started(experiment, run, planner.planned_total, len(results) + len(ahead) - len(again))
+    for warning in finished.warnings():
+        observer.note(warning)
+    keep_seen(run, finished)
     _mend_plan(run)
-    planned = len(run.planned())
+    planned = run.planned()
     check_services(experiment)
     kind_of(experiment).prepare(experiment)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
     with services_up(experiment, run, given) as services:
-        while not stop.requested and (spec := planner.ask()) is not None:
-            if spec.number > planned:
+
+        def run_one(spec: TrialSpec) -> TrialResult | None:
+            """None: a trial before others was interrupted; their plan has no place for its repetition."""
+            if planned.get(spec.number) != spec:
                 run.append_plan(spec, planner.planned_total)
             observer.trial_started(spec, planner.planned_total)
             directory = run.trial(spec.number)
             record = trial(
                 experiment, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services
             )
-            if _is_first(spec, results):
+            if _is_first(spec, results.values()):
                 check_first_trial(experiment, record, run)
-            result = measure(directory, record, experiment)
-            planner.tell(result)
-            results.append(result)
+            if record.status == "interrupted" and spec.number < finished.last:
+                directory.record.unlink()
+                return None
+            results[spec.number] = result = measure(directory, record, experiment)
             observer.trial_ended(record, result)
+            return result
+
+        for lost in again:
+            if stop.requested or run_one(lost) is None:
+                break
+        while not stop.requested and (spec := planner.ask()) is not None:
+            result = ahead.pop(spec) if spec in ahead else run_one(spec)
+            if result is None:
+                break
+            results[spec.number] = result
+            planner.tell(result)
             if planner.block_ended:
-                observer.analysed(_write_analysis(experiment, run, results, planner.progress))
-    analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
+                observer.analysed(_write_analysis(experiment, run, _sorted(results), planner.progress))
+    analysis = _write_analysis(experiment, run, _sorted(results), at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis
 
 
-def _is_first(spec: TrialSpec, results: Sequence[TrialResult]) -> bool:
+def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
     """True for the first trial of the run or of a revision. A mistyped command fails here and ends the run."""
     revision = spec.setting.as_dict().get(REVISION)
     return all(result.setting.as_dict().get(REVISION) != revision for result in results)
@@ -93,20 +116,27 @@ def _is_first(spec: TrialSpec, results: Sequence[TrialResult]) -> bool:
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The progress of the plan is
     known only if the trials are those of the experiment's own plan."""
-    records = run.records()
-    return analyse_results(experiment, run, [record.spec for record in records], _measured(experiment, run, records))
+    finished = finished_trials(experiment, run)
+    specs = [finished.specs[number] for number in finished.results]
+    analysis = analyse_results(experiment, run, specs, list(finished.results.values()), finished.seen)
+    return replace(analysis, warnings=(*analysis.warnings, *finished.warnings()))
 
 
 def analyse_results(
-    experiment: Experiment, run: RunDir, specs: Sequence[TrialSpec], results: Sequence[TrialResult]
+    experiment: Experiment,
+    run: RunDir,
+    specs: Sequence[TrialSpec],
+    results: Sequence[TrialResult],
+    seen: Mapping[int, TrialResult] | None = None,
 ) -> Analysis:
     """Like `analyse_run`, for trials that are already measured; `specs` holds what each was planned as. Both are in
-    order of their numbers."""
+    order of their numbers. `seen`: what the planner is told instead of a result, by number."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
     planner = planner_for(experiment, experiment.design.seed)
     try:
-        _tell_all(run, planner, specs, results)
+        for spec, result in zip(specs, results, strict=True):
+            _tell(run, planner, spec, (seen or {}).get(result.number, result))
     except UsageError:
         analysis = analyse(experiment, results)
         # Only the plan knows the racing settings, the eliminations with their reasons, and the confirmation.
@@ -127,33 +157,36 @@ def at_rest(progress: Progress) -> Progress:
 
 def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
     """All recorded trials of a run, measured, in order of their numbers."""
-    return _measured(experiment, run, run.records())
+    return list(finished_trials(experiment, run).results.values())
 
 
-def replay(experiment: Experiment, run: RunDir, planner: Planner) -> list[TrialResult]:
-    """Passes the results on disk to the planner, in order, and returns them. Raises UsageError if they are not of its
-    plan."""
-    records = run.records()
-    results = _measured(experiment, run, records)
-    _tell_all(run, planner, [record.spec for record in records], results)
-    return results
+def _replay(run: RunDir, planner: Planner, finished: Finished) -> dict[int, TrialSpec]:
+    """Passes the finished trials to the planner, in order, up to a lost one whose result nobody knows any more. Returns
+    their specs by number. Raises UsageError if they are not of its plan."""
+    replayed = {}
+    for number in range(1, finished.last + 1):
+        result = finished.shown(number)
+        if result is None:
+            break
+        replayed[number] = _tell(run, planner, finished.specs.get(number), result)
+    return replayed
 
 
-def _measured(experiment: Experiment, run: RunDir, records: Sequence[TrialRecord]) -> list[TrialResult]:
-    return [measure(run.trial(record.spec.number), record, experiment) for record in records]
+def _tell(run: RunDir, planner: Planner, ran: TrialSpec | None, result: TrialResult) -> TrialSpec:
+    spec = planner.ask()
+    if spec is None or (ran is not None and spec != ran):
+        wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
+        raise UsageError(
+            f"{run.path}: trial {result.number} is {result.setting.id} in block {result.block}, "
+            f"but the plan wants {wanted}: the directory's experiment.yaml was changed, or another version of "
+            "powerband wrote it; start a new run, or `powerband report` what there is"
+        )
+    planner.tell(result)
+    return spec
 
 
-def _tell_all(run: RunDir, planner: Planner, specs: Sequence[TrialSpec], results: Sequence[TrialResult]) -> None:
-    for result, ran in zip(results, specs, strict=True):
-        spec = planner.ask()
-        if spec != ran:
-            wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
-            raise UsageError(
-                f"{run.path}: trial {ran.number} is {ran.setting.id} in block {ran.block}, "
-                f"but the plan wants {wanted}: the directory's experiment.yaml was changed, or another version of "
-                "powerband wrote it; start a new run, or `powerband report` what there is"
-            )
-        planner.tell(result)
+def _sorted(results: Mapping[int, TrialResult]) -> list[TrialResult]:
+    return [results[number] for number in sorted(results)]
 
 
 def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], progress: Progress) -> Analysis:

@@ -8,29 +8,32 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.base.logs import printable
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting
 from powerband.model.subjects import render_text
 from powerband.model.templates import placeholders
 from powerband.processes.engine_fleet import find_engine
-from powerband.processes.engine_process import describe_status
-from powerband.processes.failures import Code
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
+from powerband.processes.locked_jars import LIST, wrong_jars
+from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import LAST_WORDS_LINES, last_words
-from powerband.processes.toolchain import built_once, given_values, mark_built
-from powerband.store import RunDir, TrialRecord, disk_error
+from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
+from powerband.processes.toolchain import build_once, given_values
+from powerband.store import RunDir, TrialRecord, disk_error, open_private
+from powerband.wire.specs import Launch
 
-_POLL_S = 0.1
+_LOOK_S = 60.0
+_GRACE_NS = 1_000_000_000
 _LOG_LINES_MAX = 100_000
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
@@ -40,48 +43,72 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
-    with built_once(given) as is_built:
-        if not is_built and _build(subject, subject.build, given, run, stop):
-            mark_built(given)
+    build_once(given, partial(_build, subject, subject.build, run, stop))
     return given
 
 
-def _build(subject: Subject, words: Sequence[str], given: Mapping[str, str], run: RunDir, stop: StopRequest) -> bool:
-    """False where it was stopped."""
-    argv = [render_text(subject, Setting(()), given, word) for word in words]
-    folder = None if subject.cwd is None else render_text(subject, Setting(()), given, subject.cwd)
-    env = {**os.environ, **({"JAVA_HOME": given["java_home"]} if "java_home" in given else {})}
+def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
+    """Raises SubjectError where a subject that lists its jars was built with others."""
+    hashes = None if subject.folder is None else Path(subject.folder) / LIST
+    if (
+        "build" in given
+        and hashes is not None
+        and hashes.is_file()
+        and (wrong := wrong_jars(Path(given["build"]), hashes))
+    ):
+        raise SubjectError(
+            f"the jars that {subject.name} was built with are not those of {hashes}: {'; '.join(wrong[:3])}. Ask who "
+            "keeps the mirror in your settings.xml; if you changed pom.xml yourself, delete that file"
+        )
+
+
+def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
+    """False where it was stopped. Whatever becomes of powerband, the build ends with it, with all that it forked."""
     try:
-        log = run.build_log.open("wb")
+        open_private(run.build_log, "wb").close()
     except OSError as error:
         raise disk_error(run.build_log, error) from error
-    with log:
-        try:
-            build = subprocess.Popen(
-                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        except OSError as error:
-            reason = f"{error.filename or argv[0]}: {error.strerror}"
-            raise SubjectError(
-                f"the subject's build cannot be started: {reason}: install what builds it, or correct subject.build"
-            ) from error
-        status = _wait(build, stop)
-    if status != 0 and not stop.requested:
+    launch = Launch(
+        name="build",
+        argv=tuple(render_text(subject, Setting(()), given, word) for word in words),
+        env=(("JAVA_HOME", given["java_home"]),) if "java_home" in given else (),
+        cwd=None if subject.cwd is None else render_text(subject, Setting(()), given, subject.cwd),
+        log_file=str(run.build_log.absolute()),
+        grace_ns=_GRACE_NS,
+    )
+    try:
+        with Pump(stop) as pump, command_up(find_engine(), launch, run.build_log, pump) as build:
+            while not pump.wait(lambda: build.exited is not None, _LOOK_S):
+                pass
+    except TrialInterrupted:
+        return False
+    except TrialFailed as failed:
         raise SubjectError(
-            f"the subject's build failed ({describe_status(status)}), so nothing was measured: correct what it builds, "
-            f"then `powerband resume {run.path}`{_first_error(run.build_log)}"
+            f"the subject's build cannot be run: {failed}: install what builds it, or correct subject.build"
+        ) from failed
+    assert build.exited is not None
+    if build.exited.exit_code != 0:
+        raise SubjectError(
+            f"the subject's build failed ({describe_exit(build.exited)}), so nothing was measured: correct what it "
+            f"builds, then `powerband resume {run.path}`{_first_error(run.build_log)}"
         )
-    return status == 0
+    _check_jars(subject, given)
+    return True
 
 
 def _first_error(log: Path) -> str:
     """What a build says from its first error on, as the end of a sentence: Maven, for one, ends with advice on itself.
     Its last words where no line tells of an error."""
     with log.open(errors="replace") as text:
-        lines = [_COLOUR.sub("", line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
+        lines = [printable(line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
     first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)
     if first is None:
         return last_words(log)
@@ -111,17 +138,3 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
     return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
-
-
-def _wait(build: subprocess.Popen[bytes], stop: StopRequest) -> int:
-    try:
-        while not stop.requested:
-            try:
-                return build.wait(_POLL_S)
-            except subprocess.TimeoutExpired:
-                continue
-        return -signal.SIGTERM
-    finally:
-        if build.poll() is None:
-            os.killpg(build.pid, signal.SIGKILL)
-            build.wait()

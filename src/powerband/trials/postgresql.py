@@ -1,6 +1,9 @@
 """A private PostgreSQL for the length of a run: a cluster of its own from the installed binaries, on a free port of
 loopback, removed at the end. Its own defaults but for what keeps it private; nothing is tuned.
 
+Everyone who connects gives a password (SCRAM), which is new in each run. The subject's role owns its database and is no
+superuser: it can neither read the server's files nor start programs.
+
 PostgreSQL refuses to run as root: then it is run as the user `postgres`, or `nobody`.
 """
 
@@ -10,6 +13,7 @@ import ctypes
 import os
 import pwd
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,19 +21,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from powerband.base.errors import SubjectError
 from powerband.processes.ports import pick_port
+from powerband.store import open_private
 
 USER = "powerband"
 DATABASE = "powerband"
-_NEEDED = ("initdb", "postgres", "pg_isready", "createdb", "dropdb")
+_SUPERUSER = "powerband_superuser"
+_NEEDED = ("initdb", "postgres", "pg_isready", "psql", "createdb", "dropdb")
 _INSTALLED = ("/usr/lib/postgresql", "/usr/pgsql", "/usr/local/pgsql", "/opt/homebrew/opt")
 _SERVES_WITHIN_S = 30.0
 _STOPS_WITHIN_S = 20.0
 _CONNECTIONS_MAX = 300
+_PREFIX = "powerband-postgresql-"
+_ELSEWHERE = "postgresql.home"  # beside the folder: names the folder that was taken instead
 _PR_SET_PDEATHSIG = 1
 
 
@@ -46,19 +54,39 @@ class _Account:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A PostgreSQL that serves."""
+    """A PostgreSQL that serves. `password`: of the subject's role; `password_file` holds it for this user alone."""
 
     binaries: Path
     port: int
     pid: int
     account: _Account
+    password: str = field(repr=False)
+    password_file: Path
+    superuser_password: str = field(repr=False)
 
     def renew(self) -> None:
         """The database, empty as on the first day; who is still connected to the old one is sent away. Raises
         SubjectError."""
-        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "--no-password"]
-        _run(self.binaries, ["dropdb", *where, "--if-exists", "--force", DATABASE], self.account)
-        _run(self.binaries, ["createdb", *where, DATABASE], self.account)
+        try:
+            self._run("dropdb", "--if-exists", "--force", DATABASE)
+            self._run("createdb", "--owner", USER, DATABASE)
+        except SubjectError as error:
+            raise SubjectError(
+                f"{error}: the private PostgreSQL may have been killed (postgresql.log of the run); `powerband resume` "
+                "starts a new one"
+            ) from None
+
+    def add_subject_role(self) -> None:
+        """Adds the role that owns the subject's database; the databases that belong to nobody are closed to it. Raises
+        SubjectError."""
+        self._run("psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", sql=(
+            f"CREATE ROLE {USER} LOGIN PASSWORD '{self.password}'; "
+            "REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC;"
+        ))  # fmt: skip
+
+    def _run(self, program: str, *words: str, sql: str = "") -> None:
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", _SUPERUSER, "--no-password"]
+        _run(self.binaries, [program, *where, *words], self.account, sql, PGPASSWORD=self.superuser_password)
 
 
 @contextmanager
@@ -69,14 +97,21 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
     or does not serve: `log` holds what it said."""
     binaries, account = find_binaries(), _account()
     home = _home(folder, account)
+    password, superuser_password = secrets.token_hex(16), secrets.token_hex(16)
     try:
-        data = home / "data"
-        _run(binaries, ["initdb", "-D", str(data), "-U", USER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"],
-             account)  # fmt: skip
+        data, password_file, initial_file = home / "data", home / "password", home / "initial"
+        _write_secret(password_file, password)
+        _write_secret(initial_file, superuser_password)
+        if account.id is not None and account.group is not None:
+            for path in (initial_file, home):
+                os.chown(path, account.id, account.group)
+        _run(binaries, ["initdb", "-D", str(data), "-U", _SUPERUSER, "-A", "scram-sha-256", "--pwfile",
+                        str(initial_file), "--no-sync", "--locale=C", "-E", "UTF8"], account)  # fmt: skip
+        initial_file.unlink()
         port = pick_port()
         argv = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
         argv += _settings(listen_addresses="127.0.0.1", unix_socket_directories="", max_connections=_CONNECTIONS_MAX)
-        with log.open("wb") as said:
+        with open_private(log, "wb") as said:
             # No other thread runs while a run is opened, so that code before exec is safe.
             server = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=home, env=_ENVIRONMENT,
@@ -84,11 +119,14 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
             )  # type: ignore[call-overload]  # fmt: skip
         try:
             _wait_until_it_serves(binaries, port, server, log, account)
-            yield Cluster(binaries, port, server.pid, account)
+            cluster = Cluster(binaries, port, server.pid, account, password, password_file, superuser_password)
+            cluster.add_subject_role()
+            yield cluster
         finally:
             _stop(server)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        folder.with_name(_ELSEWHERE).unlink(missing_ok=True)
 
 
 def find_binaries(environment: Mapping[str, str] | None = None, installed: Sequence[str] = _INSTALLED) -> Path:
@@ -141,17 +179,29 @@ def _account() -> _Account:
 
 
 def _home(folder: Path, account: _Account) -> Path:
-    """An empty folder that belongs to the account, below `folder` where it can get there."""
+    """An empty folder, below `folder` where the account can get there; what a killed run left is removed."""
     folder = folder.absolute()
+    elsewhere = folder.with_name(_ELSEWHERE)
+    if elsewhere.is_file():  # of a run that was killed
+        left = Path(elsewhere.read_text())
+        if left.name.startswith(_PREFIX) and left.is_dir() and left.stat().st_uid == account.id:
+            shutil.rmtree(left, ignore_errors=True)
+        elsewhere.unlink()
     if account.id is None or all(parent.stat().st_mode & 0o001 for parent in folder.parents):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         home = folder
     else:
-        home = Path(tempfile.mkdtemp(prefix="powerband-postgresql-"))
-    if account.id is not None and account.group is not None:
-        os.chown(home, account.id, account.group)
+        home = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with open_private(elsewhere, "w") as file:
+            file.write(str(home))
     return home
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Writes a new file that this user alone may read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+        file.write(text)
 
 
 def _prepare(cpus: Sequence[int]) -> None:
@@ -161,10 +211,10 @@ def _prepare(cpus: Sequence[int]) -> None:
         os.sched_setaffinity(0, cpus)
 
 
-def _run(binaries: Path, words: Sequence[str], account: _Account) -> None:
+def _run(binaries: Path, words: Sequence[str], account: _Account, sql: str = "", **environment: str) -> None:
     done = subprocess.run(
-        [str(binaries / words[0]), *words[1:]], capture_output=True, check=False, cwd="/", env=_ENVIRONMENT,
-        **account.options(),
+        [str(binaries / words[0]), *words[1:]], input=sql.encode(), capture_output=True, check=False, cwd="/",
+        env={**_ENVIRONMENT, **environment}, **account.options(),
     )  # type: ignore[call-overload]  # fmt: skip
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()

@@ -47,6 +47,8 @@ class Services:
             "postgresql_port": str(cluster.port),
             "postgresql_user": USER,
             "postgresql_database": DATABASE,
+            "postgresql_password": cluster.password,
+            "postgresql_password_file": str(cluster.password_file),
         }
 
     def renew(self, setting: Setting) -> None:

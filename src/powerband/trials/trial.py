@@ -182,7 +182,7 @@ class _Trial:
                     subject.probe.watch("engine" if len(driver.pids) == 1 else f"engine-{index}", pid)
                 with ExitStack() as around:
                     for instrument in self.instruments:
-                        around.enter_context(instrument.around_load(subject))
+                        around.enter_context(instrument.around_load(subject, pump))
                     self._drive(pump, driver, subject)
             driver.check_ended()
             for instrument in self.instruments:

@@ -1,5 +1,5 @@
-"""The wire contract of `powerband-engine link`: its spec, and what it says. Mirrors engine/src/link/wire.rs field by
-field; its commands are those of `specs.py`."""
+"""The wire contract of `powerband-engine link`: its spec, and what it says. Mirrors engine/src/contract/link.rs field
+by field; its commands are those of `specs.py`."""
 
 from __future__ import annotations
 

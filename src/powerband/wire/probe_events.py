@@ -191,7 +191,8 @@ class Exited(Wire):
 
 
 class End(Wire):
-    """The probe's last line; `killed`: processes of the launched tree that had to be killed."""
+    """The probe's last line. `killed`: processes of the launched tree that had to be killed. `log_bytes`: all that the
+    launched command printed; `log_dropped_bytes`: what was not kept of it; absent in older recordings."""
 
     type: Literal["end"]
     at_ns: Count
@@ -199,6 +200,8 @@ class End(Wire):
     cpu_ns: Count
     samples: Count
     samples_late: Count
+    log_bytes: Count | None = None
+    log_dropped_bytes: Count | None = None
 
 
 ProbeEvent = Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent

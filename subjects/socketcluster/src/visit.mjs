@@ -1,5 +1,6 @@
-// Runs in a browser: one visit after another, each printed as powerband reads it. The client of version 14 is a script that
-// leaves a global, that of version 20 a module.
+// Runs in a browser: one visit after another, each printed as powerband reads it. A visit asks the worker how many pings it
+// has received, and fails unless the answer is such a count, no lower than before. The client of version 14 is a script
+// that leaves a global, that of version 20 a module.
 
 const PAUSE_MEAN_MS = 1000;
 const PATIENCE_MS = 10_000;
@@ -7,12 +8,15 @@ const { port, version } = document.documentElement.dataset;
 
 const address = { hostname: location.hostname, port: Number(port), path: '/socketcluster/' };
 const ask = version === '14' ? await version14() : await version20();
+const counted = new Map(); // highest count so far, by process
 for (;;) {
   const atMs = Date.now();
   const begunMs = performance.now();
   try {
-    await within(ask(), PATIENCE_MS);
-    tell({ at_ms: atMs, took_ms: performance.now() - begunMs });
+    const answer = await within(ask(), PATIENCE_MS);
+    const tookMs = performance.now() - begunMs;
+    check(answer);
+    tell({ at_ms: atMs, took_ms: tookMs });
   } catch (error) {
     tell({ at_ms: atMs, error: error.message ?? String(error) });
   }
@@ -39,6 +43,14 @@ async function version20() {
   const { create } = await import('/visitor/client.js');
   const socket = create(address);
   return () => socket.invoke('count', null);
+}
+
+function check(answer) {
+  const { count, pid } = answer ?? {};
+  if (!Number.isInteger(count) || !Number.isInteger(pid) || count < (counted.get(pid) ?? 0)) {
+    throw new Error(`a wrong answer: ${JSON.stringify(answer)}`);
+  }
+  counted.set(pid, count);
 }
 
 function within(promise, ms) {

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from powerband.base.errors import MeasurementError
 from powerband.base.machine import ASSUMED_SD, Noise, cache_folder, known_noise, remember_noise
 
 
@@ -61,7 +63,34 @@ def test_a_relative_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert json.loads(kept(tmp_path / ".cache").read_text())["sd"] == 0.04
 
 
-def test_without_a_home_there_is_still_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The shared temporary folder of a user without a home."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    assert cache_folder().is_absolute() and f"powerband-{os.getuid()}" in str(cache_folder())
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_home_there_is_a_place_of_ones_own(shared: Path) -> None:
+    assert cache_folder() == cache_folder() == shared / f"powerband-{os.getuid()}"
+    assert stat.S_IMODE(cache_folder().stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("how", ["linked", "writable", "owned"])
+def test_what_somebody_else_may_have_put_there_is_not_trusted(how: str, shared: Path, tmp_path: Path) -> None:
+    """What lies in the cache is executed."""
+    place = shared / f"powerband-{os.getuid()}"
+    if how == "linked":
+        (tmp_path / "elsewhere").mkdir()
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        place.mkdir()
+        place.chmod(0o777 if how == "writable" else 0o700)
+    if how == "owned":
+        if os.getuid() != 0:
+            pytest.skip("only root can give a folder to another user")
+        os.chown(place, 65534, 65534)
+    with pytest.raises(MeasurementError, match="not trusted"):
+        cache_folder()
+    assert known_noise() == Noise(ASSUMED_SD) and not remember_noise(0.04)

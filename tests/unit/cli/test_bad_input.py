@@ -48,7 +48,7 @@ def without_probe(experiment: Experiment, spec: TrialSpec, directory: TrialDir, 
 def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, by_threads)
     monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: {})
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, trial: Callable[..., TrialRecord]) -> None:

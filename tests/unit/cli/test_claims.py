@@ -46,7 +46,7 @@ def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **
 def no_real_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
     monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: {})
 
 
 def run(tmp_path: Path, text: str, *options: str) -> tuple[int, Path]:

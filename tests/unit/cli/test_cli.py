@@ -55,6 +55,24 @@ def test_errors_end_with_their_exit_code(
     assert capsys.readouterr().err.strip() == f"powerband: {str(error) or 'interrupted'}"
 
 
+@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), MemoryError(), AssertionError("\ud800")])
+def test_a_defect_is_one_sentence_and_its_details_are_kept(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.powerband.commands, "failing", failing)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert invoke(["failing"]) == 70
+    (file,) = tmp_path.iterdir()
+    said = capsys.readouterr().err
+    assert said.startswith(f"powerband: this is a defect of powerband ({type(error).__name__}: ")
+    assert said.endswith(f"please report it with {file}, which holds the details\n") and said.count("\n") == 1
+    assert "Traceback" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device", "/tmp/x"), FileNotFoundError(2, "No usable temporary directory")]
 )
@@ -167,3 +185,10 @@ def test_output_that_goes_nowhere(output: str, code: int, said: str) -> None:
     )
     assert (done.returncode, done.stderr.count("\n")) == (code, 1 if said else 0)
     assert said in done.stderr
+
+
+def test_what_stands_in_an_option_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["check", "\x1b]0;title\x07" + "x" * 5000]) == 2
+    assert invoke(["plan", "quickstart", "--seed", "x" * 5000 + "\x1b[2J"]) == 2
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\x07" not in said and "x...x" in said and len(said) < 1500

@@ -39,7 +39,7 @@ def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run_session", partial(session.run_session, trial=by_threads))
     monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
-    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine: {})
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: {})
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import click
 import pytest
 from pydantic import BaseModel
 
+from powerband.base.errors import ExperimentError
 from powerband.cli import powerband
 from powerband.files.experiment_file import parse_experiment
 from powerband.model import experiment, load
@@ -70,6 +71,14 @@ def test_the_subjects_of_the_page_are_valid() -> None:
         if "./my-subject" not in text:
             factors = "factors: {threads: [1]}\n"
             assert parse_experiment(f"{text}\nload: {{users: 1}}\n{factors}", "example.yaml").subject.command
+
+
+def test_the_private_postgresql_of_the_page_is_valid() -> None:
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", FILE_PAGE, re.S) if "# The private" in text]
+    refused = example.replace("--port {port}", "--port {port} --password {postgresql_password}")
+    assert parse_experiment(f"{example}\nload: {{users: 1}}\nfactors: {{aa: [1]}}\n", "example.yaml").subject.env
+    with pytest.raises(ExperimentError, match=r"subject\.env only"):
+        parse_experiment(f"{refused}\nload: {{users: 1}}\nfactors: {{aa: [1]}}\n", "example.yaml")
 
 
 def test_the_websocket_load_of_the_page_is_valid() -> None:

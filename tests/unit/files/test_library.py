@@ -52,7 +52,7 @@ def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
     subject = load_subject(name)
     command = render_command(subject, Setting(()), GIVEN)
     assert command
-    assert render_env(subject, Setting(()), GIVEN) == dict(subject.env)
+    assert render_env(subject, Setting(()), GIVEN).keys() == subject.env.keys()
 
 
 @pytest.mark.parametrize(

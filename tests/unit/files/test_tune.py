@@ -132,7 +132,7 @@ def test_a_mistake_names_its_option(change: dict[str, Any], said: str) -> None:
     ("change", "said"),
     [
         ({"command": ()}, "no command: write it after --"),
-        ({"env": ["A"]}, "--env A: write NAME=value"),
+        ({"env": ["=A"]}, "--env: write NAME=value"),
         ({"headers": ["A"]}, "--header A: write 'Name: value'"),
         ({"options": {"--think": "{a"}}, "--think {a: "),
     ],

@@ -124,3 +124,7 @@ def test_a_duration_is_the_timeout_of_all() -> None:
     assert converted(plan(group(limit, sampler(), sampler(name="b")))).load.timeout_ns == 800_000_000
     with pytest.raises(ImportRefused, match="the longest duration asserted of 'b' differs"):
         converted(plan(group(sampler(limit), sampler(name="b"))))
+
+
+def test_a_pattern_of_very_many_dots_is_read_at_once() -> None:
+    assert plain_text(CONTAINS, ".*" * 500_000 + "a" + ".*" * 500_000) == "a"

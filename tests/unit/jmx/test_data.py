@@ -72,7 +72,7 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, more: dict[str, str]
 
 
 def test_a_file_that_is_not_there_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ImportRefused, match="is not there, neither beside the plan nor here"):
+    with pytest.raises(ImportRefused, match="is not there, in the plan's folder"):
         converted(plan(group(data("none.csv", "a,b"), ASKED)), folder=tmp_path)
     monkeypatch.setattr(module, "BYTES_MAX", 3)
     with pytest.raises(ImportRefused, match="it is larger than"):
@@ -112,3 +112,39 @@ def test_data_of_a_controller_is_refused(tmp_path: Path) -> None:
     inner = element("LoopController", "Twice", data("a.csv", "a,b"), ASKED, **{"LoopController.loops": "2"})
     with pytest.raises(ImportRefused, match="a row for each pass of 'Twice'"):
         converted(plan(group(inner)), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.csv", "SECRET", "link.csv", "folder/../../secret.csv", "linked/secret.csv"]
+)
+def test_only_what_lies_below_the_plan_is_read(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("1,2\n")
+    home = tmp_path / "plans"
+    (home / "folder").mkdir(parents=True)
+    (home / "link.csv").symlink_to(secret)
+    (home / "linked").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    wanted = name.replace("SECRET", str(secret))
+    with pytest.raises(ImportRefused, match=r"lies outside of the plan's folder .*/plans, and only files below it"):
+        converted(plan(group(data(wanted, "a,b"), ASKED)), folder=home)
+
+
+def test_below_the_plan_links_and_whole_paths_may_lead_to_it(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.csv").write_text("1,2\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "data" / "rows.csv")
+    for name in ("data/rows.csv", "link.csv", str(tmp_path / "data" / "rows.csv")):
+        assert paths(converted(plan(group(data(name, "a,b"), ASKED)), folder=tmp_path)) == ["/1?b=2"]
+
+
+def test_of_very_many_rows_only_those_that_are_needed_are_kept(tmp_path: Path) -> None:
+    assert paths(made(tmp_path, "1,2\n" * 200_000, loops="2")) == ["/1?b=2", "/1?b=2"]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["punycode", "idna", "unicode_escape", "utf-7", "rot13", "zlib", "x" * 9999, "a b"]
+)
+def test_only_usual_encodings_are_decoded(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(ImportRefused, match="is not known here: save the file as UTF-8"):
+        made(tmp_path, "1,2\n", fileEncoding=encoding)

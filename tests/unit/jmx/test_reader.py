@@ -64,8 +64,8 @@ def test_numbers_that_name_themselves_inside() -> None:
             "plan.jmx:1: a hashTree that belongs to no",
         ),
         ("<jmeterTestPlan><hashTree><testelement/></hashTree></jmeterTestPlan>", "written by a JMeter before 2.1"),
-        ('<?xml version="1.0" encoding="x-nothing"?><a/>', "is not text in the encoding x-nothing"),
-        ('<?xml version="1.0" encoding="rot13"?><a/>', "is not text in the encoding rot13"),
+        ('<?xml version="1.0" encoding="x-nothing"?><a/>', "the encoding 'x-nothing' is not known here"),
+        ('<?xml version="1.0" encoding="rot13"?><a/>', "the encoding 'rot13' is not known here"),
         ("<!DOCTYPE a><a/>", "declares a document type"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "declares a document type"),
         ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', "declares a document type"),
@@ -99,3 +99,16 @@ def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(reader, "NODES_MAX", 50)
     with pytest.raises(UsageError, match="more elements"):
         parse_plan(plan(*(sampler() for _ in range(10))).encode(), "plan.jmx")
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "idna", "unicode_escape", "raw_unicode_escape", "utf-7", "hex"])
+def test_an_encoding_that_is_slow_or_none_is_refused(encoding: str) -> None:
+    text = f"<?xml version='1.0' encoding='{encoding}'?><a>{'b-' * 200_000}</a>"
+    with pytest.raises(UsageError, match=rf"plan.jmx: the encoding '{encoding}' is not known here"):
+        parse_plan(text.encode(), "plan.jmx")
+
+
+def test_names_within_names_are_bounded() -> None:
+    nested = "<jmeterTestPlan><hashTree>" + f"<x testname='{'n' * 500}'/><hashTree>" * 5
+    with pytest.raises(UsageError, match="its name and those around it are longer"):
+        parse_plan((nested + "</hashTree>" * 6 + "</jmeterTestPlan>").encode(), "plan.jmx")

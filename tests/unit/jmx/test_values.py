@@ -72,3 +72,17 @@ def test_defaults_that_were_taken_are_kept() -> None:
     row = values.over({"a": "${__P(no,1)}"})
     assert row.resolve("${__P(given,2)} ${__P(port,8080)} ${a}") == "1 8080 ${__P(no,1)}"
     assert values.defaults == {"port": "8080"}
+
+
+@pytest.mark.parametrize("deep", [11, 60_000])
+def test_calls_that_are_nested_too_deeply_are_refused(deep: int) -> None:
+    with pytest.raises(Unresolved, match=r"nested more than 10 deep|over 524,288 characters"):
+        VALUES.resolve("${__P(a," * deep + "x" + ")}" * deep)
+    assert VALUES.resolve("${__P(a," * 10 + "x" + ")}" * 10) == "x"
+
+
+def test_a_text_that_grows_without_end_is_refused() -> None:
+    values = Values({"long": "x" * 100_000}, {})
+    assert len(values.resolve("${long}" * 5)) == 500_000
+    with pytest.raises(Unresolved, match="over 524,288 characters"):
+        values.resolve("${long}" * 6)

@@ -58,6 +58,7 @@ def test_opened_to_others_foreign_names_are_still_refused() -> None:
         ({"origin": "http://127.0.0.1:9999"}, 403),  # another program of this machine
         ({"origin": "null"}, 403),  # a sandboxed page, and a report among them
         ({"origin": "file://"}, 403),
+        ({"origin": "http://["}, 403),  # no URL at all
         ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, 200),
         ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),
         ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),  # a link that was followed

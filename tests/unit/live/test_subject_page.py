@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,10 +14,21 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from powerband.live.state import RunState, RunStatus, TrialPhase, TrialState
-from powerband.live.subject_page import NoPageError, labelled, subject_pages, target_of
+from powerband.live.subject_page import (
+    FRESH_S,
+    TIMEOUT_S,
+    NoPageError,
+    Relay,
+    fetch,
+    labelled,
+    subject_pages,
+    target_of,
+)
 
 LABELS = {"run": "r", "trial": "3", "setting": "threads=4"}
 ADDED = 'run="r",trial="3",setting="threads=4"'
@@ -156,3 +171,92 @@ def test_one_subject_that_does_not_answer_hides_no_other(tmp_path: Path) -> None
     with page(b"a 1\n") as url:
         runs = [run_with(tmp_path / "s", "http://127.0.0.1:1/metrics"), run_with(tmp_path / "r", url)]
         assert subject_pages(runs) == f"a{{{ADDED}}} 1\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a" * 60_000,
+        "a{" + "b" * 60_000 + "} 1",
+        'a{b="' + "\\n" * 30_000,
+        "a{" + '"' * 60_000,
+        'a{b="' + "c=" * 30_000 + '"} 1 x',
+        "a{" + 'b="",' * 12_000 + "} 1 x",
+        "a" + " " * 60_000 + "x",
+        "a 1" + " " * 60_000 + "x",
+        "a " + "1" * 60_000,
+    ],
+)
+def test_a_hostile_line_is_refused_in_linear_time(line: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(NoPageError, match="its line 101 is no sample"):
+        labelled("a 1\n" * 100 + line, LABELS)
+    assert time.monotonic() - began < 3, "it takes milliseconds; where time is quadratic, half a minute"
+
+
+def test_a_page_is_bounded_in_lines_and_each_line_in_length() -> None:
+    assert labelled(f'a{{b="{"x" * 60_000}"}} 1', LABELS).endswith('"} 1\n')
+    with pytest.raises(NoPageError, match="its line 1 is no sample"):
+        labelled(f'a{{b="{"x" * 70_000}"}} 1', LABELS)
+    with pytest.raises(NoPageError, match="more than 100,000 lines"):
+        labelled("a 1\n" * 100_001, LABELS)
+
+
+@given(st.text(st.sampled_from('a{}="\\, 1#\tx_:'), max_size=40))
+def test_whatever_is_passed_on_is_a_metrics_page(line: str) -> None:
+    try:
+        page = labelled(f"{line}\n", LABELS)
+    except NoPageError:
+        return
+    if page and not page.startswith("#"):
+        assert page.startswith(line.strip()[:1]) and f"{{{ADDED}" in page and page.count("\n") == 1
+
+
+@contextmanager
+def dripping(head: bytes, drop: bytes) -> Iterator[str]:
+    """A server that begins to answer, and then sends a little of it for ever."""
+
+    def drip() -> None:
+        client, _ = listener.accept()
+        with client, contextlib.suppress(OSError):
+            client.sendall(head)
+            while True:
+                client.sendall(drop)
+                time.sleep(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=drip, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b"a")],
+)
+def test_a_page_that_drips_is_given_up(head: bytes, drop: bytes) -> None:
+    began = time.monotonic()
+    with dripping(head, drop) as url, pytest.raises(NoPageError, match="does not answer"):
+        fetch(url)
+    assert time.monotonic() - began < 10 * TIMEOUT_S
+
+
+def test_who_asks_at_the_same_time_gets_the_same_answer(tmp_path: Path) -> None:
+    async def asked_by_many() -> tuple[list[str], str, int]:
+        asked = 0
+
+        async def runs() -> list[RunState]:
+            nonlocal asked
+            asked += 1
+            return [run_with(tmp_path / f"r{asked}", url)]
+
+        relay = Relay(runs)
+        same = await asyncio.gather(*(relay.page() for _ in range(20)))
+        await asyncio.sleep(FRESH_S)
+        return same, await relay.page(), asked
+
+    with page(b"a 1\n") as url:
+        same, later, asked = asyncio.run(asked_by_many())
+    assert len(set(same)) == 1 and 'run="r1"' in same[0]
+    assert 'run="r2"' in later and asked == 2

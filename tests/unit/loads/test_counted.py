@@ -11,8 +11,10 @@ import pytest
 
 from powerband.loads.counted.driver import Counted
 from powerband.model.experiment import WorkCounter
+from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
+from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import COUNTER_EVERY_NS
 from powerband.readings.fleet import merge_fleet
 from powerband.wire.specs import Go, StartMeasure
@@ -30,7 +32,10 @@ def events(tmp_path: Path) -> Iterator[LineFile]:
 
 def counted(events: LineFile, series: str = "n_total", **options: Any) -> Counted:
     return Counted(
-        WorkCounter(series=series), events, **{"warmup_ns": None, "duration_ns": 5 * COUNTER_EVERY_NS, **options}
+        WorkCounter(series=series),
+        events,
+        Pump(StopRequest()),
+        **{"warmup_ns": None, "duration_ns": 5 * COUNTER_EVERY_NS, **options},
     )
 
 

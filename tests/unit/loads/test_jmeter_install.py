@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,11 @@ def play_maven(machine: Path, then: str = "") -> Path:
     return calls
 
 
-def test_it_is_laid_out_as_its_own_and_fetched_once(machine: Path) -> None:
+def test_it_is_laid_out_as_its_own_and_fetched_once(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = play_maven(machine)
+    listed = [f"{sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n" for jar in (machine / "jars").iterdir()]
+    (machine / "jars.sha256").write_text("".join(listed))
+    monkeypatch.setattr("powerband.loads.jmeter.install.HASHES", machine / "jars.sha256")
     made = installed_jmeter()
     assert installed_jmeter() == made
     assert len(calls.read_text().splitlines()) == 1
@@ -66,6 +70,13 @@ def test_it_is_laid_out_as_its_own_and_fetched_once(machine: Path) -> None:
     assert (made.home / "lib" / "ext" / f"ApacheJMeter_functions-{VERSION}.jar").is_file()
     assert (made.home / "lib" / "junit").is_dir()
     assert sorted(path.name for path in made.home.parent.iterdir()) == [f"jmeter-{VERSION}", f"jmeter-{VERSION}.lock"]
+
+
+def test_other_jars_than_jmeters_are_refused(machine: Path) -> None:
+    play_maven(machine)
+    with pytest.raises(MeasurementError, match=r"not the JMeter .* expected: ApacheJMeter-.*is another file"):
+        installed_jmeter()
+    assert not (machine / "cache" / "powerband" / f"jmeter-{VERSION}").exists()
 
 
 def test_a_maven_that_fails_leaves_nothing(machine: Path) -> None:

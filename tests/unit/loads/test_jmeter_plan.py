@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
+from powerband.loads.jmeter.plan_file import Plan, Transaction, check_hosts, read_plan
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "jmeter" / "plan.jmx"
 GROUP = '<ThreadGroup testname="g"/>'
@@ -138,3 +138,23 @@ def test_a_plan_that_is_cut_anywhere_is_told(tmp_path: Path, data: st.DataObject
 def test_a_plan_of_great_depth(tmp_path: Path) -> None:
     deep = "<x/><hashTree>" * 5_000 + "</hashTree>" * 5_000
     assert plan(tmp_path, deep).thread_groups == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "is_called"),
+    [
+        ("a", "a", True), ("a", "ab", False), ("a${x}", "a", True), ("a${x}", "ba", False), ("${x}a", "bba", True),
+        ("a${x}a", "a", False), ("a${x}a", "aa", True), ("a${x}b${y}c", "axbxc", True), ("a${x}b${y}c", "axc", False),
+        ("${x}b${y}b${z}", "bb", True), ("${x}b${y}b${z}", "ab", False),
+        ("${x}" + "a${x}" * 30 + "b", "a" * 3000, False),
+    ],
+)  # fmt: skip
+def test_a_name_with_variables_calls_labels(name: str, label: str, is_called: bool) -> None:
+    assert Transaction(name, alone=True).is_called(label) is is_called
+
+
+@pytest.mark.parametrize(
+    "text", ["${__P(" + " " * 100_000, "${__property(" + " " * 100_000 + "x" * 9, "${__P(" * 20_000, "${v}"]
+)
+def test_no_text_of_a_plan_takes_long(text: str) -> None:
+    assert Plan(1, (), (), {"v": "${v}" * 50}).value(text, {}) is None

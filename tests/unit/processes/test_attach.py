@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from powerband.processes import jvm_attach
 from powerband.processes.jvm_attach import JvmAnswer, NotAnsweredError, asked, parse_dump, thread_names
 
 JDK_17 = """
@@ -35,13 +43,101 @@ def test_ids_are_hexadecimal_or_decimal() -> None:
     assert parse_dump("nothing of the kind") == {}
 
 
+@given(st.text(alphabet='"x =nid0123\n'))
+def test_no_dump_is_too_odd(text: str) -> None:
+    assert all(isinstance(tid, int) for tid in parse_dump(text))
+
+
+def test_a_dump_is_read_in_one_pass() -> None:
+    assert parse_dump('"' + '" ' * 1_000_000 + "\n" + JDK_25) == {22981: "vert.x-eventloop-thread-3"}
+
+
+def soon() -> float:
+    return time.monotonic() + 1.0
+
+
 def test_who_is_gone_has_no_names() -> None:
-    assert thread_names(2**22 + os.getpid()) == {}
+    assert thread_names([2**22 + os.getpid()]) == {}
 
 
 def test_who_is_gone_cannot_be_asked() -> None:
-    with pytest.raises(NotAnsweredError, match="cannot be asked: No such file"), asked(2**22 + os.getpid(), "jcmd"):
+    gone = 2**22 + os.getpid()
+    with pytest.raises(NotAnsweredError, match="cannot be asked: No such file"), asked(gone, "x", deadline_s=soon()):
         pass
+
+
+def test_nobody_is_asked_when_no_time_is_left() -> None:
+    with pytest.raises(NotAnsweredError, match="no time was left"), asked(os.getpid(), "jcmd", deadline_s=0.0):
+        pass
+
+
+@pytest.fixture(params=["", "signal.signal(signal.SIGQUIT, lambda *_: os._exit(3)); "], ids=["dies", "handles"])
+def stranger(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is no JVM, and would end by SIGQUIT."""
+    code = f"import os, signal, time; {request.param}print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_what_is_no_jvm_gets_no_signal(stranger: subprocess.Popen[bytes]) -> None:
+    why = "leaves signals to the system|no HotSpot JVM"
+    with pytest.raises(NotAnsweredError, match=why), asked(stranger.pid, "jcmd", deadline_s=soon()):
+        pass
+    time.sleep(0.1)
+    assert stranger.poll() is None
+    assert not Path(f"/tmp/.attach_pid{stranger.pid}").exists()
+
+
+@pytest.fixture
+def planted(stranger: subprocess.Popen[bytes]) -> Iterator[Path]:
+    """The place of the attach socket of a process."""
+    path = Path(f"/tmp/.java_pid{stranger.pid}")
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_only_the_jvm_itself_may_listen_on_its_socket(stranger: subprocess.Popen[bytes], planted: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(planted))
+        listener.listen()
+        with (
+            pytest.raises(NotAnsweredError, match="another process listens on the JVM's attach socket"),
+            asked(stranger.pid, "jcmd", deadline_s=soon()),
+        ):
+            pass
+        connection, _ = listener.accept()
+        assert connection.recv(100) == b"", "nothing was put to it"
+        connection.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo", "link"])
+def test_what_is_no_socket_is_not_touched(kind: str, stranger: subprocess.Popen[bytes], planted: Path) -> None:
+    if kind == "file":
+        planted.touch()
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to("/dev/null")
+    with (
+        pytest.raises(NotAnsweredError, match="is in the place of the JVM's attach socket"),
+        asked(stranger.pid, "jcmd", deadline_s=soon()),
+    ):
+        pass
+
+
+def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm_attach, "ANSWER_BYTES_MAX", 100_000)
+    jvm, ours = socket.socketpair()
+    with ours, jvm:
+        jvm.setblocking(False)
+        answer = JvmAnswer(ours)
+        with pytest.raises(NotAnsweredError, match="longer than"):
+            for _ in range(100):
+                jvm.send(bytes(60_000))
+                answer.arrived()
 
 
 def test_an_answer_is_whole_once_the_jvm_has_closed() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,18 @@ from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.plan import Setting, TrialSpec
 from powerband.processes.engine_process import EngineProcess
 from powerband.processes.line_file import LineFile
-from powerband.store import Failure, RunDir, TrialDir, TrialRecord, read_json_lines, slug
+from powerband.store import (
+    DamagedError,
+    Failure,
+    RunDir,
+    SubjectAddress,
+    TrialDir,
+    TrialRecord,
+    disk_error,
+    read_json_lines,
+    slug,
+    snapshot_file,
+)
 
 SPEC = TrialSpec(number=1, block=0, attempt=1, setting=Setting((("threads", 4), ("mode", "a,b"))), seed=9)
 
@@ -105,7 +118,7 @@ def test_a_killed_owner_locks_nobody_out(tmp_path: Path) -> None:
     [
         ({"format": 2}, "its format is 2, and this version reads 1"),
         ({"format": None}, "its format is None"),
-        ({"spec": {}}, "is damaged.*powerband resume"),
+        ({"spec": {}}, "is damaged"),
         ({"failure": "died"}, "is damaged"),
     ],
 )
@@ -141,7 +154,7 @@ def test_the_plan_reads_back_and_a_line_that_was_cut_off_is_left_out(tmp_path: P
     run.append_plan(SPEC)
     with run.plan.open("a") as file:
         file.write('{"number": 2, "blo')
-    assert run.planned() == [SPEC]
+    assert run.planned() == {1: SPEC}
 
 
 def test_two_runs_in_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
@@ -172,5 +185,49 @@ def test_truncating_a_stream_anywhere_leaves_its_whole_lines(tmp_path_factory: p
 def test_a_damaged_line_is_said_in_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "probe.jsonl"
     file.write_bytes(b'{"a": 1}\n{"a": \xff\xfe\n{"a": 3}\n')
-    with pytest.raises(MeasurementError, match=r"probe\.jsonl, line 2, is damaged"):
+    with pytest.raises(DamagedError, match=r"probe\.jsonl, line 2, is damaged"):
         list(read_json_lines(file))
+    assert list(read_json_lines(file, damaged=lambda error: None)) == [{"a": 1}, {"a": 3}]
+
+
+def test_nobody_else_can_read_a_run(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    trial = run.trial(1)
+    trial.begin(SPEC)
+    trial.write_address(SubjectAddress("http://127.0.0.1:1"))
+    run.append_plan(SPEC)
+    with run.locked(), LineFile(trial.events) as events, EngineProcess(["true"], trial.engine_log):
+        events.write(b"{}\n")
+    snapshot_file(trial.snapshots, "before", 1).parent.mkdir()
+    for written_by_others in (trial.log, snapshot_file(trial.snapshots, "before", 1)):
+        written_by_others.write_text("what others write")
+        written_by_others.chmod(0o644)
+    trial.write_record(record())
+    open_to = {path: path.stat().st_mode & 0o777 for path in (run.path, *run.path.rglob("*"))}
+    assert {mode for path, mode in open_to.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in open_to.items() if path.is_dir() and path != trial.snapshots} == {0o700}
+    assert trial.read_record() == record()
+
+
+def test_a_folder_that_may_be_entered_but_not_listed() -> None:
+    """As another user: root may list everything."""
+    code = (
+        "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
+        "print(RunDir.create(Path(sys.argv[1]), 'x', 'name: x', {}).path)"
+    )
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o333)
+        done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [(errno.EROFS, "make it writable"), (errno.EACCES, "make it writable"), (errno.ENOSPC, "free some")],
+)
+def test_a_disk_that_refuses_is_said_with_its_cure(tmp_path: Path, number: int, cure: str) -> None:
+    run = RunDir.create(tmp_path, "x", "name: x\n", {})
+    said = str(disk_error(run.plan, OSError(number, os.strerror(number))))
+    assert cure in said and f"`powerband resume {run.path}`" in said

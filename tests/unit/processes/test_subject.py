@@ -5,19 +5,20 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from http.client import HTTPConnection
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from powerband.base.hosts import http_url
 from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
 from powerband.processes import ports
+from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
-from powerband.processes.requests import connection_to
+from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import Rendered, check_command, describe_exit, last_words, ready_check, render
 from powerband.wire.probe_events import Exited
 
@@ -32,8 +33,15 @@ def rendered(**fields: object) -> Rendered:
 def test_a_websocket_url_is_asked_over_http() -> None:
     result = render(Subject(name="s", command=("s",), url="wss://localhost/chat"), Setting(()), ENGINE)
     assert (result.host, result.port, result.url) == ("localhost", 443, "wss://localhost/chat")
-    client = connection_to("ws://127.0.0.1:81/chat", 1.0)
-    assert (client.host, client.port, type(client)) == ("127.0.0.1", 81, HTTPConnection)
+    assert http_url("ws://127.0.0.1:81/chat") == "http://127.0.0.1:81/chat"
+
+
+@pytest.fixture
+def pump() -> Iterator[Pump]:
+    stop = StopRequest()
+    with Pump(stop) as waits:
+        yield waits
+    stop.close()
 
 
 def test_templates_are_filled_in_and_the_port_is_the_same_everywhere() -> None:
@@ -172,18 +180,19 @@ def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> N
     assert words in describe_exit(exited)
 
 
-def test_ready_by_log(tmp_path: Path) -> None:
+def test_ready_by_log(tmp_path: Path, pump: Pump) -> None:
     log = tmp_path / "log"
-    is_ready = ready_check(rendered(log=r"^Started in \d"), log)
-    assert not is_ready()
-    log.write_text("starting\n")
-    assert not is_ready()
-    log.write_text("starting\nStarted in 3 s\n")
-    assert is_ready()
+    wanted = rendered(log=r"^Started in \d")
+    with ready_check(wanted, log, pump) as is_ready, log.open("w", buffering=1) as file:
+        assert not is_ready(1)
+        file.write("starting\nnot Started in 2 s\nStar")
+        assert not is_ready(1)
+        file.write("ted in 3 s\n")
+        assert is_ready(1)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (404, True), (503, False)])
-def test_ready_by_http(tmp_path: Path, status: int, expected: bool) -> None:
+def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/up" else 500)
@@ -199,12 +208,14 @@ def test_ready_by_http(tmp_path: Path, status: int, expected: bool) -> None:
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up"))
-        assert ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log")() is expected
+        with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
+            assert is_ready(1) is expected
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def test_ready_by_http_when_nobody_listens(tmp_path: Path) -> None:
-    assert not ready_check(rendered(http="/"), tmp_path / "log")()
+def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:
+    with ready_check(rendered(http="/"), tmp_path / "log", pump) as is_ready:
+        assert not is_ready(1)

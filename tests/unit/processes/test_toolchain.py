@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from powerband.base.errors import MeasurementError
 from powerband.model.experiment import Subject
-from powerband.processes.toolchain import built_once, given_values, mark_built
+from powerband.processes.toolchain import build_once, given_values
 
 ENGINE = Path("/bin/true")
 
@@ -39,15 +41,41 @@ def test_a_build_folder_is_that_of_its_sources_and_its_command(subject: Subject,
 
 
 def test_it_is_built_once_and_again_where_that_did_not_end_well(subject: Subject) -> None:
-    given = given_values(subject, ENGINE)
-    with built_once(given) as is_built:
-        assert not is_built
-        (Path(given["build"]) / "half").touch()
-    with built_once(given) as is_built:
-        assert not is_built and not list(Path(given["build"]).iterdir())
-        mark_built(given)
-    with built_once(given) as is_built:
-        assert is_built
+    given, attempts = given_values(subject, ENGINE), []
+
+    def build(inside: Mapping[str, str], *, done: bool = True) -> bool:
+        folder = Path(inside["build"])
+        assert folder != Path(given["build"]) and not list(folder.iterdir())
+        (folder / "server").touch()
+        attempts.append(folder)
+        return done
+
+    build_once(given, partial(build, done=False))
+    assert not Path(given["build"]).exists() and not attempts[0].exists()
+    build_once(given, build)
+    build_once(given, build)
+    assert len(attempts) == 2 and (Path(given["build"]) / "server").is_file()
+    assert (attempts[1] / "server").is_file(), "a path that the build wrote into its files goes on holding"
+
+
+def test_an_attempt_that_was_cut_short_and_goes_on_is_never_taken_for_a_build(subject: Subject) -> None:
+    given, orphaned = given_values(subject, ENGINE), []
+
+    def killed(inside: Mapping[str, str]) -> bool:
+        orphaned.append(Path(inside["build"]))
+        raise KeyboardInterrupt
+
+    def build(inside: Mapping[str, str]) -> bool:
+        orphaned[0].mkdir(exist_ok=True)
+        (orphaned[0] / "half").touch()  # it goes on meanwhile
+        (Path(inside["build"]) / "whole").touch()
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        build_once(given, killed)
+    assert not Path(given["build"]).exists()
+    build_once(given, build)
+    assert [path.name for path in Path(given["build"]).iterdir()] == ["whole"]
 
 
 def test_only_what_is_used_is_looked_for() -> None:
@@ -57,5 +85,5 @@ def test_only_what_is_used_is_looked_for() -> None:
 def test_a_cache_that_cannot_be_written(subject: Subject, tmp_path: Path) -> None:
     given = given_values(subject, ENGINE)
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(MeasurementError, match="XDG_CACHE_HOME"), built_once(given):
-        pass
+    with pytest.raises(MeasurementError, match="XDG_CACHE_HOME"):
+        build_once(given, lambda inside: True)

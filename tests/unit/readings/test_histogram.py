@@ -2,6 +2,7 @@
 
 import base64
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -53,3 +54,19 @@ def test_another_precision_is_refused() -> None:
 def test_what_is_no_histogram_is_refused() -> None:
     with pytest.raises(ValueError, match="no compressed HdrHistogram"):
         decode(base64.b64encode(struct.pack(">II", 1, 1) + zlib.compress(b"x")).decode())
+
+
+@pytest.mark.parametrize("packed", [b"", b"\x1c\x84\x93\x04", b"\x1c\x84\x93\x14\x00\x00\x00\x04abcd", b"\x00" * 40])
+def test_what_is_no_histogram_is_a_value_error(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="HdrHistogram"):
+        decode(base64.b64encode(packed).decode())
+
+
+def test_a_small_text_never_unpacks_to_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = zlib.compress(b"\x00" * (1 << 28), 9)
+    packed = b"\x1c\x84\x93\x14" + len(bomb).to_bytes(4, "big") + bomb
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="HdrHistogram"):
+        decode(base64.b64encode(packed).decode())
+    assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    tracemalloc.stop()

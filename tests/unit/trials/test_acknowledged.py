@@ -2,10 +2,16 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
+
 from powerband.model.experiment import Acknowledged
-from powerband.trials.instruments.acknowledged_writes import check_acknowledged
+from powerband.processes.engine_process import Pump
+from powerband.processes.requests import Client
+from powerband.processes.stop_request import StopRequest
+from powerband.trials.instruments.acknowledged_writes import check_acknowledged, count_in
 
 
 def test_earlier_writes_that_go_on_are_waited_for() -> None:
@@ -50,9 +56,17 @@ def test_earlier_writes_that_go_on_are_waited_for() -> None:
                 "rounds": 2,
             }
         )
-        rounds = check_acknowledged(of, f"http://127.0.0.1:{server.server_port}/", lambda: None)
+        stop = StopRequest()
+        with Pump(stop) as pump, Client(f"http://127.0.0.1:{server.server_port}/", 60, pump) as client:
+            rounds = check_acknowledged(of, client, time.sleep)
+        stop.close()
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
     assert [one.seen for one in rounds] == [100, 100] and all(one.visible_ns for one in rounds)
+
+
+@pytest.mark.parametrize("body", [b"NaN", b"-Infinity", b"1e999", b"[" * 100_000, b"9" * 5000])
+def test_an_answer_that_no_number_can_be_made_of_holds_nothing(body: bytes) -> None:
+    assert count_in(body, "json") == 0

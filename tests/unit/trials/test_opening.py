@@ -29,11 +29,6 @@ def stop() -> Iterator[StopRequest]:
     request.close()
 
 
-@pytest.fixture(autouse=True)
-def some_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POWERBAND_ENGINE", "/bin/true")
-
-
 def subject(*build: str, **fields: object) -> Subject:
     return Subject(name="s", command=("./server", "{port}"), build=build or None, **fields)  # type: ignore[arg-type]
 
@@ -57,7 +52,7 @@ def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it
     build_subject(cached, run, stop)
     build_subject(cached, run, stop, again=True)
     assert (tmp_path / "count").read_text() == "\n\n"
-    (built,) = (cache_folder() / "subjects").glob("s-*/.built")
+    (built,) = [path for path in (cache_folder() / "subjects").iterdir() if path.is_symlink()]
     built.unlink()
     build_subject(cached, run, stop, again=True)
     assert (tmp_path / "count").read_text() == "\n\n\n"
@@ -83,9 +78,9 @@ def test_a_build_that_fails_is_told_from_its_first_error_on(run: RunDir, stop: S
 
 
 def test_a_build_that_cannot_be_started(run: RunDir, stop: StopRequest, tmp_path: Path) -> None:
-    with pytest.raises(SubjectError, match="no-such-tool: No such file"):
+    with pytest.raises(SubjectError, match="cannot start `no-such-tool`: not found"):
         build_subject(subject("no-such-tool"), run, stop)
-    with pytest.raises(SubjectError, match="gone: No such file"):
+    with pytest.raises(SubjectError, match=r"cannot enter the folder `.*gone`"):
         build_subject(subject("sh", cwd=str(tmp_path / "gone")), run, stop)
 
 

@@ -13,7 +13,7 @@ from powerband.trials import postgresql
 from powerband.trials.postgresql import find_binaries
 from powerband.trials.services import Services, uses
 
-PROGRAMS = ("initdb", "postgres", "pg_isready", "createdb", "dropdb")
+PROGRAMS = ("initdb", "postgres", "pg_isready", "psql", "createdb", "dropdb")
 
 
 def planted(folder: Path, *programs: str) -> Path:

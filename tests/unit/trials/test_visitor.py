@@ -10,6 +10,7 @@ import pytest
 from fakes.needs import need_browser
 from powerband.processes.engine_process import Pump
 from powerband.processes.stop_request import StopRequest
+from powerband.store import TrialDir
 from powerband.trials.instruments import visitor
 from powerband.trials.instruments.visitor import NoVisitorError, Visit, Visitor, visitor_up
 
@@ -35,12 +36,18 @@ def test_visits_are_read_off_the_console_and_nothing_else_is(tmp_path: Path) -> 
 
 def test_without_a_browser_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visitor, "NAMES", ("no-such-browser",))
-    with pytest.raises(NoVisitorError, match="no Chromium on PATH"), visitor_up("file:///", tmp_path / "log", ()):
+    stop = StopRequest()
+    with (
+        Pump(stop) as pump,
+        pytest.raises(NoVisitorError, match="no Chromium on PATH"),
+        visitor_up(Path("/bin/true"), "file:///", TrialDir(tmp_path), (), pump),
+    ):
         pass
+    stop.close()
 
 
 @pytest.mark.usefixtures("no_process_left")
-def test_a_real_browser_visits_and_ends(tmp_path: Path) -> None:
+def test_a_real_browser_visits_and_ends(engine: Path, tmp_path: Path) -> None:
     need_browser()
     page = tmp_path / "page.html"
     page.write_text(
@@ -48,7 +55,7 @@ def test_a_real_browser_visits_and_ends(tmp_path: Path) -> None:
         " + JSON.stringify({at_ms: Date.now(), took_ms: 1.5})), 100)</script>"
     )
     stop = StopRequest()
-    with Pump(stop) as pump, visitor_up(page.as_uri(), tmp_path / "log", ()) as person:
+    with Pump(stop) as pump, visitor_up(engine, page.as_uri(), TrialDir(tmp_path), (), pump) as person:
         deadline_s = time.monotonic() + 60
         while not pump.wait(lambda: bool(person.visits()), 0.1):  # nothing wakes it: no engine says anything
             assert time.monotonic() < deadline_s

@@ -238,28 +238,28 @@ mod tests {
         steps().and_then(|()| check_messages(&spec)).map_err(|problem| problem.message)
     }
 
-    /// The sound spec with this in place of what its JSON pointer points to.
+    /// The sound spec with these in place of what their JSON pointers point to; a pointer without a slash is of the WebSocket.
     fn with(changes: &[(&str, Value)]) -> Result<(), String> {
         let mut spec = spec();
         for (pointer, value) in changes {
-            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let (parent, key) = pointer.rsplit_once('/').unwrap_or(("/connection/websocket", pointer));
             spec.pointer_mut(parent).unwrap()[key] = value.clone();
         }
         checked(spec)
     }
+
+    const MESSAGE: &str = "/scenario/0/message";
+    const ANSWERED: &str = "/scenario/0/answered";
 
     #[test]
     fn sound_specs_pass() {
         assert_eq!(checked(spec()), Ok(()));
         let event = json!({"kind": "event", "event": "ping", "data": "{\"n\":{id}}", "answer": "pong"});
         for changes in [
-            &[("/connection/websocket/matching", json!({"kind": "id", "after": "\"rid\":"}))][..],
+            &[("matching", json!({"kind": "id", "after": "\"rid\":"}))][..],
             &[("/model/pace", json!({"kind": "exponential", "mean_ns": 1000}))],
-            &[("/scenario/0/message", event), ("/connection/websocket/dialect", json!("socketcluster14"))],
-            &[
-                ("/scenario/0/message", json!({"kind": "binary", "base64": "AAH/"})),
-                ("/scenario/0/answered", json!(false)),
-            ],
+            &[(MESSAGE, event), ("dialect", json!("socketcluster14"))],
+            &[(MESSAGE, json!({"kind": "binary", "base64": "AAH/"})), (ANSWERED, json!(false))],
         ] {
             assert_eq!(with(changes), Ok(()), "{changes:?}");
         }
@@ -267,90 +267,52 @@ mod tests {
 
     #[test]
     fn each_problem_names_its_field_and_says_what_to_do() {
-        let sc = |message: Value| {
-            vec![("/connection/websocket/dialect", json!("socketcluster20")), ("/scenario/0/message", message)]
-        };
+        let one = |pointer, value: Value| vec![(pointer, value)];
+        let sc = |message: Value| vec![("dialect", json!("socketcluster20")), (MESSAGE, message)];
         let open = json!({"kind": "open", "arrivals": "constant", "rate_per_s": 1.0, "max_in_flight": 1});
         let think = json!({"kind": "constant", "ns": 5000});
+        let http = [("/connection/websocket", Value::Null), (MESSAGE, Value::Null), (ANSWERED, json!(false))];
+        let event = json!({"kind": "event", "event": "e", "data": "1", "answer": "f"});
+        let body = json!({"body_contains": ["a"]});
+        let by_id = json!({"kind": "id", "after": "id:"});
         for (changes, starts) in [
-            (vec![("/connection/websocket", Value::Null)], "scenario[0].message: is sent over a WebSocket"),
-            (vec![("/scenario/0/message", Value::Null)], "scenario[0].message: is missing"),
+            (one("/connection/websocket", Value::Null), "scenario[0].message: is sent over a WebSocket"),
+            (one(MESSAGE, Value::Null), "scenario[0].message: is missing"),
+            (http.into(), "scenario[0].answered: a request always"),
+            (one("/scenario/0/path", json!("/a")), "scenario[0]: a message has no method"),
+            (one("/scenario/0/checks", json!({"status": [200]})), "scenario[0]: a message has no method"),
+            (one("dialect", json!("socketcluster20")), "scenario[0].message: is none of SocketCluster's"),
             (
-                vec![
-                    ("/connection/websocket", Value::Null),
-                    ("/scenario/0/message", Value::Null),
-                    ("/scenario/0/answered", json!(false)),
-                ],
-                "scenario[0].answered: a request always",
-            ),
-            (vec![("/scenario/0/path", json!("/a"))], "scenario[0]: a message has no method"),
-            (vec![("/scenario/0/checks", json!({"status": [200]}))], "scenario[0]: a message has no method"),
-            (
-                vec![
-                    ("/scenario/0/message/kind", json!("text")),
-                    ("/connection/websocket/dialect", json!("socketcluster20")),
-                ],
-                "scenario[0].message: is none of SocketCluster's",
-            ),
-            (
-                vec![("/scenario/0/message", json!({"kind": "call", "event": "e", "data": "1"}))],
+                one(MESSAGE, json!({"kind": "call", "event": "e", "data": "1"})),
                 "scenario[0].message: is one of SocketCluster's",
             ),
-            (vec![("/scenario/0/message", json!({"kind": "binary", "base64": "?"}))], "scenario[0].message.base64: "),
+            (one(MESSAGE, json!({"kind": "binary", "base64": "?"})), "scenario[0].message.base64: "),
             (sc(json!({"kind": "event", "event": "e", "data": "1"})), "scenario[0].message.answer: name the event"),
-            (
-                [
-                    sc(json!({"kind": "event", "event": "e", "data": "1", "answer": "f"})),
-                    vec![("/scenario/0/answered", json!(false))],
-                ]
-                .concat(),
-                "scenario[0].message.answer: the step says",
-            ),
+            ([sc(event), one(ANSWERED, json!(false))].concat(), "scenario[0].message.answer: the step says"),
             (sc(json!({"kind": "call", "event": "e", "data": "{"})), "scenario[0].message.data: { is no JSON"),
             (sc(json!({"kind": "publish", "channel": "", "data": "1"})), "scenario[0].message.channel: is empty"),
+            (vec![(ANSWERED, json!(false)), ("/scenario/0/checks", body)], "scenario[0].checks: nothing answers"),
             (
-                vec![("/scenario/0/answered", json!(false)), ("/scenario/0/checks", json!({"body_contains": ["a"]}))],
-                "scenario[0].checks: nothing answers",
-            ),
-            (
-                vec![
-                    ("/connection/websocket/matching", json!({"kind": "id", "after": "id:"})),
-                    ("/scenario/0/message/text", json!("no token")),
-                ],
+                vec![("matching", by_id), ("/scenario/0/message/text", json!("no token"))],
                 "scenario[0].message: holds no {id}",
             ),
-            (vec![("/model", open)], "model.kind: "),
-            (vec![("/connection/keep_alive", json!(false))], "connection.keep_alive: "),
-            (vec![("/model/pace", json!({"kind": "constant", "ns": 999}))], "model.pace: 999 ns is too short"),
+            (one("/model", open), "model.kind: "),
+            (one("/connection/keep_alive", json!(false)), "connection.keep_alive: "),
+            (one("/model/pace", json!({"kind": "constant", "ns": 999})), "model.pace: 999 ns is too short"),
             (vec![("/model/pace", think.clone()), ("/model/think", think.clone())], "model.pace: excludes"),
             (vec![("/model/pace", think.clone()), ("/scenario/0/think", think)], "scenario[0].think: is excluded"),
-            (vec![("/connection/websocket/path", json!("chat"))], "connection.websocket.path: \"chat\" must start"),
+            (one("path", json!("chat")), "connection.websocket.path: \"chat\" must start"),
             (
-                vec![("/connection/websocket/headers", json!([["Sec-WebSocket-Key", "a"]]))],
+                one("headers", json!([["Sec-WebSocket-Key", "a"]])),
                 "connection.websocket.headers[0]: sec-websocket-key is the engine's",
             ),
-            (
-                vec![("/connection/websocket/headers", json!([["a", "b\r\n"]]))],
-                "connection.websocket.headers[0]: the value",
-            ),
-            (
-                vec![("/connection/websocket/subprotocols", json!(["a", "b c"]))],
-                "connection.websocket.subprotocols[1]: ",
-            ),
-            (vec![("/connection/websocket/subscribe", json!(["a"]))], "connection.websocket.subscribe: channels"),
-            (
-                vec![("/connection/websocket/stamp_after", json!(""))],
-                "connection.websocket.stamp_after: holds an empty",
-            ),
-            (
-                vec![("/connection/websocket/unsolicited", json!([""]))],
-                "connection.websocket.unsolicited: holds an empty",
-            ),
-            (vec![("/connection/websocket/message_bytes_max", json!(0))], "connection.websocket.message_bytes_max: 0"),
-            (
-                vec![("/connection/websocket/rejoin_after_ns", json!(5))],
-                "connection.websocket.rejoin_after_ns: 5 would",
-            ),
+            (one("headers", json!([["a", "b\r\n"]])), "connection.websocket.headers[0]: the value"),
+            (one("subprotocols", json!(["a", "b c"])), "connection.websocket.subprotocols[1]: "),
+            (one("subscribe", json!(["a"])), "connection.websocket.subscribe: channels"),
+            (one("stamp_after", json!("")), "connection.websocket.stamp_after: holds an empty"),
+            (one("unsolicited", json!([""])), "connection.websocket.unsolicited: holds an empty"),
+            (one("message_bytes_max", json!(0)), "connection.websocket.message_bytes_max: 0"),
+            (one("rejoin_after_ns", json!(5)), "connection.websocket.rejoin_after_ns: 5 would"),
         ] {
             let message = with(&changes).unwrap_err();
             assert!(message.starts_with(starts), "{message} for {changes:?}");

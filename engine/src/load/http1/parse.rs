@@ -6,11 +6,12 @@
 //! parsed head: a comparison of some 150 bytes instead of a parse.
 
 use super::contains::Needles;
+use crate::scan::has_token;
 
 /// A longer head is refused.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 128;
-/// What every head starts with.
+/// The start of every head.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
 /// Where one connection is within a response: 12 bytes, all that a connection waiting for an answer needs.
@@ -41,7 +42,7 @@ enum Place {
     Trailer,
 }
 
-/// What a response that came in part leaves behind: the start of its head, the state of the search in its body.
+/// The rest of a response that came in part: the start of its head, the state of the search in its body.
 #[derive(Debug, Default)]
 pub struct Partial {
     head: Vec<u8>,
@@ -59,7 +60,7 @@ impl Partial {
     }
 }
 
-/// What the parser must know of the request.
+/// The properties of a request that its response depends on.
 pub struct Expected {
     /// The request was a HEAD: no body follows whatever the head says.
     pub head: bool,
@@ -361,7 +362,8 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
             length = Some(value);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             encoded = true;
-            chunked = last_token_is(header.value, b"chunked");
+            let last = header.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+            chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
         } else if header.name.eq_ignore_ascii_case("connection") {
             closes = has_token(header.value, b"close") || (closes && !has_token(header.value, b"keep-alive"));
         }
@@ -382,18 +384,6 @@ fn content_length(value: &[u8]) -> Result<u64, &'static str> {
         return Err(WRONG);
     }
     text.parse().map_err(|_| WRONG)
-}
-
-fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
-}
-
-fn has_token(value: &[u8], token: &[u8]) -> bool {
-    tokens(value).any(|candidate| candidate.eq_ignore_ascii_case(token))
-}
-
-fn last_token_is(value: &[u8], token: &[u8]) -> bool {
-    tokens(value).last().is_some_and(|candidate| candidate.eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]

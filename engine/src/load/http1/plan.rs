@@ -1,9 +1,8 @@
-//! One step as HTTP/1: the bytes of its request, and what its response must be.
+//! One step as HTTP/1: the bytes of its request, made once before the run, and what its response must be.
 
 use crate::contract::spec::Step;
 use crate::load::http1::contains::Needles;
 use crate::load::http1::parse::Expected;
-use crate::load::http1::render;
 
 pub struct RequestPlan {
     pub request: Vec<u8>,
@@ -15,7 +14,7 @@ impl RequestPlan {
     /// `authority`: as it stands in the URL.
     pub fn new(step: &Step, authority: &str, keep_alive: bool) -> RequestPlan {
         RequestPlan {
-            request: render::request(step, authority, keep_alive),
+            request: request(step, authority, keep_alive),
             expected: Expected { head: step.method == "HEAD", needles: Needles::new(&step.checks.body_contains) },
             status: step.checks.status.clone(),
         }
@@ -24,5 +23,65 @@ impl RequestPlan {
     #[inline]
     pub fn accepts(&self, status: u16) -> bool {
         if self.status.is_empty() { (200..400).contains(&status) } else { self.status.contains(&status) }
+    }
+}
+
+/// Request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` where absent.
+fn request(step: &Step, authority: &str, keep_alive: bool) -> Vec<u8> {
+    let has = |name: &str| step.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+    let mut text = format!("{} {} HTTP/1.1\r\n", step.method, step.path);
+    if !has("host") {
+        text += &format!("Host: {authority}\r\n");
+    }
+    for (name, value) in &step.headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    let expects_body = step.body.is_some() || matches!(step.method.as_str(), "POST" | "PUT" | "PATCH");
+    if expects_body && !has("content-length") && !has("transfer-encoding") {
+        text += &format!("Content-Length: {}\r\n", step.body.as_deref().unwrap_or("").len());
+    }
+    if !keep_alive && !has("connection") {
+        text += "Connection: close\r\n";
+    }
+    text += "\r\n";
+    text += step.body.as_deref().unwrap_or("");
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(json: &str) -> Step {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn text(json: &str, keep_alive: bool) -> String {
+        String::from_utf8(request(&step(json), "example:80", keep_alive)).unwrap()
+    }
+
+    #[test]
+    fn a_plain_get_says_only_what_it_must() {
+        assert_eq!(text(r#"{"name": "a", "path": "/x?y=1"}"#, true), "GET /x?y=1 HTTP/1.1\r\nHost: example:80\r\n\r\n");
+    }
+
+    #[test]
+    fn a_body_gets_its_length_in_bytes_and_a_lone_request_says_close() {
+        assert_eq!(
+            text(r#"{"name": "a", "method": "POST", "body": "é", "headers": [["X-A", "1"]]}"#, false),
+            "POST / HTTP/1.1\r\nHost: example:80\r\nX-A: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\né"
+        );
+    }
+
+    #[test]
+    fn a_post_without_a_body_says_so() {
+        assert!(text(r#"{"name": "a", "method": "POST"}"#, true).contains("Content-Length: 0\r\n"));
+    }
+
+    #[test]
+    fn headers_that_the_step_gives_are_not_given_twice() {
+        let json =
+            r#"{"name": "a", "body": "x", "headers": [["host", "h"], ["CONTENT-LENGTH", "1"], ["connection", "x"]]}"#;
+        assert_eq!(text(json, false), "GET / HTTP/1.1\r\nhost: h\r\nCONTENT-LENGTH: 1\r\nconnection: x\r\n\r\nx");
     }
 }

@@ -1,4 +1,4 @@
-//! What is said over WebSockets, without time and without sockets: a spec becomes a plan (`plan`), steps become texts
+//! Messages over WebSockets, without time and without sockets: a spec becomes a plan (`plan`), steps become texts
 //! (`template`), and one connection's bytes become joins, answers and deliveries (`session`). Who sends what when is the
 //! worker's business.
 

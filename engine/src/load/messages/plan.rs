@@ -1,4 +1,4 @@
-//! What all WebSockets of a load share: the opening handshake, each step's message ready to be written, and the texts by which
+//! The parts that all WebSockets of a load share: the opening handshake, each step's message ready to be written, and the texts by which
 //! messages from the server are told apart. A checked spec enters.
 
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub struct MessagesPlan {
     host: String,
     protocols: String,
     headers: Vec<(String, String)>,
-    /// Of SocketCluster; none: plain messages.
+    /// SocketCluster's version; none: plain messages.
     pub version: Option<Version>,
     pub subscribe: Vec<String>,
     pub greetings: Vec<Template>,
@@ -42,7 +42,7 @@ pub struct MessagePlan {
     pub opcode: Opcode,
     pub text: Template,
     pub answered: bool,
-    /// It tells when it was sent.
+    /// It holds the instant at which it is sent.
     pub stamped: bool,
     /// The name of the event that answers it; none: it is answered by its number or in order.
     pub answer: Option<String>,

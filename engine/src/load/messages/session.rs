@@ -15,14 +15,18 @@ use crate::socketcluster::incoming::{HandshakeAnswer, Incoming, classify, handsh
 use crate::socketcluster::{HANDSHAKE_ID, Version, outgoing};
 use crate::websocket::Violation;
 use crate::websocket::frame::{MaskKey, Opcode, write_close, write_frame};
-use crate::websocket::opening::{Key, Rejected};
+use crate::websocket::opening::{Key, Rejected, is_worth_a_check};
 use crate::websocket::reader::{Event, Reader};
 
 const NORMAL_CLOSURE: u16 = 1000;
 /// Replies to what came with one read stop here.
 const REPLIES_BYTES_MAX: usize = 64 << 10;
 
-/// What bytes from the server mean.
+/// Labels of a tally, and the bytes of one: they name the server's workers.
+const LABELS_MAX: usize = 10_000;
+const LABEL_BYTES_MAX: usize = 256;
+
+/// The meaning of bytes from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The last step of joining is done.
@@ -42,28 +46,28 @@ pub enum Heard {
     Closed {
         code: Option<u16>,
     },
-    /// Joining has failed, with a status where one was told. Nothing follows.
+    /// Joining has failed, with the status that the server gave, if any. Nothing follows.
     Refused {
         outcome: Outcome,
         status: Option<u16>,
     },
-    /// The server broke the protocol and is told so. Nothing follows.
+    /// The server broke the protocol, and a close frame says so. Nothing follows.
     Violated,
 }
 
-/// What sessions work with; all connections of a thread share one.
+/// Buffers of the sessions; all connections of a thread share one.
 pub struct Desk {
     /// Frames to be written on the connection in hand.
     pub out: Vec<u8>,
-    /// What has been heard on it.
+    /// Everything heard on it.
     pub heard: Vec<Heard>,
     /// So much waits to be written already that pings are not answered: a peer that does not read needs no pongs.
     pub crowded: bool,
-    /// The highest count that answers told, by label.
+    /// The highest count in any answer, by label.
     pub tallies: BTreeMap<String, u64>,
     /// A message that is being made.
     scratch: Vec<u8>,
-    /// Of mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
+    /// Draws mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
     masks: SmallRng,
 }
 
@@ -124,7 +128,7 @@ impl Session {
         self.talk.silence_ns_max = 0;
     }
 
-    /// What bytes from the server mean, in their order, into `heard`; replies that they call for are written.
+    /// Appends the meaning of bytes from the server to `heard`; replies that they call for are written.
     pub fn hear(&mut self, plan: &MessagesPlan, bytes: &mut [u8], desk: &mut Desk) {
         let mut rest = bytes;
         if let Some(Joining::Opening { .. }) = self.talk.joining.as_deref() {
@@ -213,6 +217,9 @@ impl Talk {
         let before = answer.len();
         if before > 0 {
             answer.extend_from_slice(bytes);
+            if !is_worth_a_check(answer, before) {
+                return None;
+            }
         }
         let checked = plan.with_opening(|opening| opening.check(key, if before > 0 { answer } else { bytes }));
         match checked {
@@ -390,13 +397,14 @@ fn stamp(plan: &MessagesPlan, bytes: &[u8]) -> Option<u64> {
     plan.stamp_after.as_ref()?.number_after(bytes)
 }
 
-/// Keeps the highest count of a label.
+/// Keeps the highest count of a label. Labels beyond the bounds are not counted.
 fn count(tally: &Tally, answer: &[u8], tallies: &mut BTreeMap<String, u64>) {
-    let Some((label, count)) = tally.read(answer) else { return };
+    let Some((label, count)) = tally.read(answer).filter(|(label, _)| label.len() <= LABEL_BYTES_MAX) else { return };
     let label = String::from_utf8_lossy(label);
-    match tallies.get_mut(&*label) {
-        Some(highest) => *highest = count.max(*highest),
-        None => _ = tallies.insert(label.into_owned(), count),
+    if let Some(highest) = tallies.get_mut(&*label) {
+        *highest = count.max(*highest);
+    } else if tallies.len() < LABELS_MAX {
+        tallies.insert(label.into_owned(), count);
     }
 }
 

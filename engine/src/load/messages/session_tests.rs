@@ -68,7 +68,7 @@ impl Pair {
         flight
     }
 
-    /// What the server reads: texts, and other frames by their opcode and payload.
+    /// The messages that the server reads: texts, and other frames by their opcode and payload.
     fn sent(&mut self) -> Vec<String> {
         let mut out = std::mem::take(&mut self.desk.out);
         let (mut rest, mut sent) = (&mut out[..], Vec::new());

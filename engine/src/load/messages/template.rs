@@ -13,7 +13,7 @@ enum Token {
 
 const TOKENS: [(&str, Token); 3] = [(ID, Token::Id), (STAMP, Token::Stamp), (USER, Token::User)];
 
-/// What the tokens of one message stand for.
+/// The numbers for the tokens of one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
     pub id: u64,

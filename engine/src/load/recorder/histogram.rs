@@ -48,7 +48,7 @@ impl Histogram {
         }
     }
 
-    /// What it holds; it is empty afterwards.
+    /// Its buckets; it is empty afterwards.
     pub fn take(&mut self) -> Sparse {
         let mut taken = Sparse::new();
         for (index, count) in self.counts.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::contract::events::{self, Interval, LoadEvent, Phase, StepSummary, Summary, Times, Window};
+use crate::contract::events::{self, Interval, LoadEvent, StepSummary, Summary, Times, Window};
 use crate::load::recorder::counts::{Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, outcomes};
 use crate::load::recorder::histogram::Histogram;
 use crate::load::recorder::websocket::WebSocketCounts;
@@ -72,7 +72,7 @@ impl Intervals {
     }
 
     fn event(&mut self, Pending { sum, histogram }: Pending) -> Interval {
-        let cpu_ns = sum.process.cpu_user_ns + sum.process.cpu_system_ns;
+        let cpu_ns = sum.process.cpu_ns();
         let used_ns = cpu_ns.saturating_sub(self.last_cpu_ns);
         self.last_cpu_ns = cpu_ns;
         let Counts { scheduled, sent, dropped, .. } = sum.counts;
@@ -106,8 +106,7 @@ impl Pending {
         self.sum.end_ns = self.sum.end_ns.max(other.end_ns);
         self.sum.counts.add(&other.counts);
         self.sum.levels.add(&other.levels);
-        let cpu_ns = |snapshot: &Snapshot| snapshot.process.cpu_user_ns + snapshot.process.cpu_system_ns;
-        if cpu_ns(&other) > cpu_ns(&self.sum) {
+        if other.process.cpu_ns() > self.sum.process.cpu_ns() {
             self.sum.process = other.process;
         }
         self.histogram = match (self.histogram.take(), histogram) {
@@ -260,9 +259,4 @@ impl ConnectionCounts {
         self.open_max += other.open_max;
         self.connect_time.add(&other.connect_time);
     }
-}
-
-/// The phase that a run begins with, as an event.
-pub fn begins(go_ns: u64) -> LoadEvent {
-    LoadEvent::Phase { phase: Phase::Warmup, at_ns: go_ns }
 }

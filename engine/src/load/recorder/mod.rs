@@ -278,7 +278,7 @@ impl Recorder {
     /// A user that had joined has lost its connection.
     pub fn dropped_out(&mut self, why: Loss) {
         self.counts.drops += 1;
-        self.websocket.drops[why as usize] += 1;
+        *self.websocket.drops.entry(why.name()).or_default() += 1;
     }
 
     pub fn closed_with(&mut self, code: Option<u16>) {

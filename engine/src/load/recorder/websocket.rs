@@ -19,9 +19,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    const ALL: [Loss; 5] = [Loss::Closed, Loss::Reset, Loss::Violation, Loss::Heartbeat, Loss::Timeout];
-
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Loss::Closed => "closed",
             Loss::Reset => "reset",
@@ -40,7 +38,8 @@ pub struct WebSocketCounts {
     pub rejoined: u64,
     pub joins_failed: [u64; OUTCOMES],
     pub join_time: Histogram,
-    pub drops: [u64; Loss::ALL.len()],
+    /// By the name of the loss.
+    pub drops: BTreeMap<&'static str, u64>,
     pub close_codes: BTreeMap<Option<u16>, u64>,
     pub messages_received: u64,
     pub unsolicited: u64,
@@ -63,8 +62,8 @@ impl WebSocketCounts {
             *mine += theirs;
         }
         self.join_time.add(&other.join_time);
-        for (mine, theirs) in self.drops.iter_mut().zip(other.drops) {
-            *mine += theirs;
+        for (why, count) in &other.drops {
+            *self.drops.entry(why).or_default() += count;
         }
         for (code, count) in &other.close_codes {
             *self.close_codes.entry(*code).or_default() += count;
@@ -85,14 +84,13 @@ impl WebSocketCounts {
 
     pub fn summary(self) -> WebSocketSummary {
         let code_name = |code: Option<u16>| code.map_or("none".into(), |code| code.to_string());
-        let drops = Loss::ALL.into_iter().zip(self.drops).filter(|&(_, count)| count > 0);
         WebSocketSummary {
             joins_started: self.joins_started,
             joined: self.joined,
             rejoined: self.rejoined,
             joins_failed: outcomes(&self.joins_failed),
             join_time_ns: self.join_time.encode(),
-            drops: drops.map(|(why, count)| (why.name().into(), count)).collect(),
+            drops: self.drops.into_iter().map(|(why, count)| (why.into(), count)).collect(),
             close_codes: self.close_codes.into_iter().map(|(code, count)| (code_name(code), count)).collect(),
             messages_received: self.messages_received,
             unsolicited: self.unsolicited,

@@ -1,6 +1,7 @@
 //! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock, counts.
 //! Nothing here depends on the bytes that are sent.
 
+use std::io;
 use std::sync::Arc;
 
 use rand::SeedableRng;
@@ -54,9 +55,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// # Errors
-    /// The errno of epoll.
-    pub fn new(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, reports: Reports) -> Result<Core, Errno> {
+    pub fn new(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, reports: Reports) -> io::Result<Core> {
         let spec = &plan.spec;
         let seed = mix(spec.seed ^ mix(spec.first_user ^ mix(u64::from(share.thread))));
         let mut slots = Vec::new();
@@ -217,7 +216,7 @@ impl Core {
         }
         let token = index as u64 | u64::from(slot.generation) << 32;
         self.recorder.connections_changed(1);
-        self.epoll.add(fd, token).map_err(|_| Outcome::NoDescriptors)
+        self.epoll.add(fd, sys::EVERYTHING, token).map_err(|_| Outcome::NoDescriptors)
     }
 
     /// The outcome if the connection that was begun has failed.

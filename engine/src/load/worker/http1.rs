@@ -26,8 +26,8 @@ pub struct Http1 {
 }
 
 impl Protocol for Http1 {
-    /// A socket is read until it is empty: no more comes than what was asked for.
-    const READS_AT_ONCE: usize = usize::MAX;
+    /// A body may have no end, and come faster than it is read.
+    const READS_AT_ONCE: usize = 16;
 
     fn fire(&mut self, core: &mut Core, timer: Timer) {
         let index = timer.slot as usize;

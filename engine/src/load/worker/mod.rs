@@ -11,6 +11,7 @@ mod protocol;
 mod share;
 mod slot;
 
+use std::io;
 use std::sync::Arc;
 
 use self::core::Core;
@@ -19,7 +20,7 @@ use crate::contract::outcome::Outcome;
 use crate::load::input::Reports;
 use crate::load::phases::Edges;
 use crate::load::plan::{Plan, ProtocolPlan};
-use crate::load::sys::{self, Errno, Event, FAILED, PEER_CLOSED, READABLE, WRITABLE, Wake};
+use crate::load::sys::{self, Bell, Event, FAILED, PEER_CLOSED, READABLE, WRITABLE};
 use crate::load::timers::Timer;
 use crate::load::tls::TlsError;
 use http1::Http1;
@@ -47,28 +48,19 @@ const LARGE_BYTES: usize = 32 * 1024;
 pub type Run = Box<dyn FnOnce(u64) + Send>;
 
 /// Makes a thread's worker, with everything allocated before the run; nothing is sent yet. The plan chooses the protocol here.
-///
-/// # Errors
-/// The errno of epoll.
-pub fn prepare(
-    plan: Arc<Plan>,
-    share: Share,
-    edges: Arc<Edges>,
-    wake: Arc<Wake>,
-    reports: Reports,
-) -> Result<Run, Errno> {
+pub fn prepare(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, bell: Arc<Bell>, reports: Reports) -> io::Result<Run> {
     let core = Core::new(plan.clone(), share, edges, reports)?;
     let users = core.slots.len();
     match &plan.protocol {
-        ProtocolPlan::Http1(steps) => Worker::boxed(core, wake, Http1::new(steps.clone())),
-        ProtocolPlan::Messages(messages) => Worker::boxed(core, wake, Messages::new(messages.clone(), users)),
+        ProtocolPlan::Http1(steps) => Worker::boxed(core, bell, Http1::new(steps.clone())),
+        ProtocolPlan::Messages(messages) => Worker::boxed(core, bell, Messages::new(messages.clone(), users)),
     }
 }
 
 struct Worker<P> {
     core: Core,
     protocol: P,
-    wake: Arc<Wake>,
+    bell: Arc<Bell>,
     /// Plain bytes out of TLS records.
     plain: Vec<u8>,
     /// Connections whose socket may hold more than was read at once.
@@ -85,12 +77,12 @@ struct Worker<P> {
 }
 
 impl<P: Protocol> Worker<P> {
-    fn new(core: Core, wake: Arc<Wake>, protocol: P) -> Result<Worker<P>, Errno> {
-        core.epoll.add_level(wake.fd(), WAKE_TOKEN)?;
+    fn new(core: Core, bell: Arc<Bell>, protocol: P) -> io::Result<Worker<P>> {
+        core.epoll.add(bell.fd(), READABLE as i32, WAKE_TOKEN)?;
         Ok(Worker {
             core,
             protocol,
-            wake,
+            bell,
             plain: Vec::new(),
             unread: Vec::new(),
             pressing: 0,
@@ -101,8 +93,8 @@ impl<P: Protocol> Worker<P> {
         })
     }
 
-    fn boxed(core: Core, wake: Arc<Wake>, protocol: P) -> Result<Run, Errno> {
-        let worker = Worker::new(core, wake, protocol)?;
+    fn boxed(core: Core, bell: Arc<Bell>, protocol: P) -> io::Result<Run> {
+        let worker = Worker::new(core, bell, protocol)?;
         Ok(Box::new(move |go_ns| worker.run(go_ns)))
     }
 
@@ -169,7 +161,7 @@ impl<P: Protocol> Worker<P> {
             self.overslept_ns = self.overslept_ns - self.overslept_ns / 16 + late_ns.min(NAP_NS) / 16;
             wait_ns = 0;
         }
-        let count = self.core.epoll.wait(events, wait_ns);
+        let count = self.core.epoll.wait(events, Some(wait_ns));
         self.crowded = count == events.len();
         if self.core.stamped && count > 0 {
             self.core.compare_clocks();
@@ -202,7 +194,7 @@ impl<P: Protocol> Worker<P> {
     #[inline]
     fn handle(&mut self, token: u64, flags: u32, buffer: &mut [u8]) {
         if token == WAKE_TOKEN {
-            self.wake.clear();
+            self.bell.silence();
             self.core.read_clock();
             return;
         }
@@ -215,7 +207,7 @@ impl<P: Protocol> Worker<P> {
         if slot.state == State::Connecting {
             let generation = slot.generation;
             self.connected(index, flags);
-            // An edge tells only once: what came along with the connection is taken now.
+            // An edge is reported only once: what came along with the connection is taken now.
             let slot = &self.core.slots[index];
             if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
                 self.exchange(index, flags & !WRITABLE, buffer);
@@ -341,7 +333,7 @@ impl<P: Protocol> Worker<P> {
     /// Everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
     fn run_due(&mut self) {
-        // What is done here may read a clock that has passed the end of the window. What was due before that end is sent all
+        // The sends below may read a clock that has passed the end of the window. Requests due before that end are sent all
         // the same, in the next turn; only then is the rest called off.
         let draining = self.core.draining;
         let end_ns = self.core.edges.measure_end();

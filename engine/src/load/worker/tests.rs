@@ -19,11 +19,11 @@ fn late_worker(model: &str) -> (Worker<Http1>, u64) {
     let edges = Arc::new(Edges::default());
     edges.set(go_ns, end_ns, u64::MAX);
     let reports = Reports { worker: 0, inputs: channel().0 };
-    let wake = Arc::new(Wake::new().unwrap());
+    let bell = Arc::new(Bell::new().unwrap());
     let ProtocolPlan::Http1(steps) = &plan.protocol else { panic!("{json}") };
     let http1 = Http1::new(steps.clone());
     let core = Core::new(plan.clone(), Share { thread: 0, threads: 1 }, edges, reports).unwrap();
-    let mut worker = Worker::new(core, wake, http1).unwrap();
+    let mut worker = Worker::new(core, bell, http1).unwrap();
     worker.core.start(go_ns);
     (worker, end_ns)
 }

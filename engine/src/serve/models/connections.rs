@@ -31,9 +31,8 @@ pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()>
 /// Hands each connection to a pool.
 pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let in_pool = Arc::clone(&service);
-    let pool = Pool::new(rules.clone(), "pool", move |_, socket: Socket| serve(&in_pool, &socket));
-    let watched = Arc::clone(&pool);
-    service.metrics.watch_pool(rules, move || watched.snapshot());
+    let pool = Pool::new(rules, "pool", move |_, socket: Socket| serve(&in_pool, &socket));
+    service.metrics.watch_pool(&pool);
     let limbo = Limbo::start()?;
     admit_each(Arc::clone(&service), listener, move |socket| match pool.execute(socket) {
         Submitted::Accepted => {}
@@ -107,7 +106,7 @@ impl Limbo {
         std::thread::Builder::new().name("limbo-1".into()).spawn(move || {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
             loop {
-                let n = watched.wait(&mut events, None).expect("the epoll descriptor is open");
+                let n = watched.wait(&mut events, None);
                 for event in &events[..n] {
                     // SAFETY: the pointer was made by `keep`; being one-shot, its only event is this one.
                     drop(unsafe { Box::from_raw(event.u64 as *mut Socket) });

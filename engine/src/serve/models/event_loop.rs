@@ -122,17 +122,21 @@ impl EventLoop {
             let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| due_ns.saturating_sub(now_ns()));
             let paused_ns = self.listener.as_mut().and_then(|listener| listener.paused_for_ns(&self.epoll));
             let timeout_ns = timer_ns.into_iter().chain(paused_ns).min();
-            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            let n = self.epoll.wait(&mut events, timeout_ns);
             let turn_start_ns = now_ns();
             self.service.work.gate();
+            let mut granted = false;
             for event in &events[..n] {
                 match event.u64 {
                     LISTENER => self.accept(),
-                    BELL => self.take_grants(),
+                    BELL => granted = true,
                     fd => self.on_event(fd as RawFd, event.events),
                 }
             }
-            // After the events, because a timer may close a connection that has an event in this batch.
+            // After the events, because permits and timers may close a connection that has an event in this batch.
+            if granted {
+                self.take_grants();
+            }
             self.fire_timers(n == 0 && timer_ns == timeout_ns);
             self.gauges().note_turn(now_ns() - turn_start_ns);
         }
@@ -167,7 +171,8 @@ impl EventLoop {
             self.connections.resize_with(index + 1, || None);
         }
         self.connections[index].take().unwrap_or_else(|| {
-            // SAFETY: this loop's epoll holds the descriptor, which nobody else owns.
+            // SAFETY: this loop's epoll holds the descriptor, which nobody else owns: a connection is closed by its own
+            // event, which is its only one in a batch, or when all events of a batch have been handled.
             let socket = self.service.adopt(unsafe { OwnedFd::from_raw_fd(fd) });
             Box::new(Connection::new(socket))
         })

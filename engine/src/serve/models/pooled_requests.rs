@@ -41,9 +41,8 @@ pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Resu
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
     let listener = Listener::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
     let in_pool = Arc::clone(&front);
-    let pool = Pool::new(rules.clone(), "pool", move |pool, task| in_pool.run(pool, task));
-    let watched = Arc::clone(&pool);
-    service.metrics.watch_pool(rules, move || watched.snapshot());
+    let pool = Pool::new(rules, "pool", move |pool, task| in_pool.run(pool, task));
+    service.metrics.watch_pool(&pool);
     std::thread::Builder::new().name("poller-1".into()).spawn(move || front.poll(listener, &pool))?;
     Ok(())
 }
@@ -54,7 +53,7 @@ impl Front {
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
             let timeout_ns = listener.paused_for_ns(&self.epoll);
-            let n = self.epoll.wait(&mut events, timeout_ns).expect("the epoll descriptor is open");
+            let n = self.epoll.wait(&mut events, timeout_ns);
             self.service.work.gate();
             for event in &events[..n] {
                 if event.u64 == LISTENER {

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::config::{Accept, Concurrency, Config, Dialect, DownstreamKind, Misbehave, Pauses, Unit};
 use super::plan::{Amount, Distribution, Framing, LockKind, MEMORY_BYTES_MAX, PAYLOAD_BYTES_MAX, Plan};
-use super::span::Span;
+use crate::duration::within_a_day_ns;
 use crate::serve::pool::{Policy, Rules};
 
 /// A server whose capacity is known in advance, in a choice of concurrency models.
@@ -43,11 +43,11 @@ pub struct Args {
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub queue: usize,
     /// bounded, cached: how long a thread beyond the core stays idle before it ends
-    #[arg(long, default_value = "60s", value_name = "TIME")]
-    pub keep_alive: Span,
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub keep_alive: u64,
     /// bounded: what happens to a request that the pool refuses
     #[arg(long, value_enum, default_value = "abort")]
-    pub policy: PolicyName,
+    pub policy: Policy,
     /// fixed, bounded, cached: what a pool thread takes on: one request, or a connection until it closes
     #[arg(long, value_enum, default_value = "request")]
     pub unit: Unit,
@@ -62,13 +62,13 @@ pub struct Args {
     pub protocol: Protocol,
 
     /// CPU time burned for each request
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub cpu: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub cpu: u64,
     #[arg(long, value_enum, default_value = "constant")]
     pub cpu_distribution: Distribution,
     /// Time that each request waits without using the CPU
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub wait: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub wait: u64,
     #[arg(long, value_enum, default_value = "constant")]
     pub wait_distribution: Distribution,
     /// Bytes of the response's body
@@ -78,8 +78,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "content-length")]
     pub response: Framing,
     /// Each request holds the one global lock for this long
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub lock: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub lock: u64,
     /// What a request does while it holds the lock
     #[arg(long, value_enum, default_value = "sleep")]
     pub lock_kind: LockKind,
@@ -87,8 +87,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub downstream_limit: usize,
     /// How long each request is with the downstream
-    #[arg(long, default_value = "5ms", value_name = "TIME")]
-    pub downstream_wait: Span,
+    #[arg(long, default_value = "5ms", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub downstream_wait: u64,
     /// What the downstream is
     #[arg(long, value_enum, default_value = "permits")]
     pub downstream_kind: DownstreamName,
@@ -102,23 +102,23 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub yields: u32,
     /// The whole server freezes once in this time, counted from its start; 0: never
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub stall_every: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub stall_every: u64,
     /// How long each freeze lasts
-    #[arg(long, default_value = "1s", value_name = "TIME")]
-    pub stall_for: Span,
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub stall_for: u64,
     /// A garbage collection stops the world once in this time; 0: never
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub gc_every: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub gc_every: u64,
     /// CPU time of each collection
-    #[arg(long, default_value = "50ms", value_name = "TIME")]
-    pub gc_for: Span,
+    #[arg(long, default_value = "50ms", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub gc_for: u64,
     /// event-loop: whether waits and the downstream are timers and queues, or block the loop
     #[arg(long, value_enum, default_value = "timer")]
     pub loop_waits: LoopWaits,
     /// The thread that accepts connections sleeps this long for each
-    #[arg(long, default_value = "0", value_name = "TIME")]
-    pub accept_delay: Span,
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = within_a_day_ns)]
+    pub accept_delay: u64,
     /// Descriptors that this server may have open; 0: as many as the system allows
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub descriptors: u64,
@@ -144,18 +144,6 @@ pub enum Model {
     Bounded,
     /// --instances event loops
     EventLoop,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyName {
-    /// Answer 503
-    Abort,
-    /// Let the thread that reads requests do it (nothing is read meanwhile)
-    CallerRuns,
-    /// Never answer it
-    Discard,
-    /// Never answer the one that has queued longest, and queue this one
-    DiscardOldest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -215,11 +203,11 @@ impl Args {
                 Protocol::Socketcluster => Some(Dialect::Socketcluster),
             },
             plan: Plan {
-                cpu: Amount { mean_ns: self.cpu.ns, distribution: self.cpu_distribution },
-                wait: Amount { mean_ns: self.wait.ns, distribution: self.wait_distribution },
-                lock_ns: self.lock.ns,
+                cpu: Amount { mean_ns: self.cpu, distribution: self.cpu_distribution },
+                wait: Amount { mean_ns: self.wait, distribution: self.wait_distribution },
+                lock_ns: self.lock,
                 lock_kind: self.lock_kind,
-                downstream_ns: self.downstream_wait.ns,
+                downstream_ns: self.downstream_wait,
                 payload_bytes: self.payload,
                 chunked: self.response == Framing::Chunked,
                 memory_bytes: self.memory,
@@ -228,7 +216,7 @@ impl Args {
             downstream_limit: self.downstream_limit,
             downstream_kind: self.downstream()?,
             loop_blocks: self.loop_waits == LoopWaits::Block,
-            accept_delay_ns: self.accept_delay.ns,
+            accept_delay_ns: self.accept_delay,
             descriptors: (self.descriptors > 0).then_some(self.descriptors),
             stall: pauses(("--stall-every", self.stall_every), ("--stall-for", self.stall_for))?,
             pauses: pauses(("--gc-every", self.gc_every), ("--gc-for", self.gc_for))?,
@@ -238,7 +226,7 @@ impl Args {
     }
 
     fn concurrency(&self) -> Result<Concurrency, String> {
-        let keep_alive = Duration::from_nanos(self.keep_alive.ns);
+        let keep_alive = Duration::from_nanos(self.keep_alive);
         let rules = match self.model {
             Model::ThreadPerConnection => return Ok(Concurrency::ThreadPerConnection),
             Model::EventLoop => {
@@ -263,20 +251,14 @@ impl Args {
                 self.core, self.max
             ));
         }
-        if self.policy == PolicyName::DiscardOldest && self.queue == 0 {
+        if self.policy == Policy::DiscardOldest && self.queue == 0 {
             return Err(
                 "--policy discard-oldest needs a --queue of at least 1: with 0 there is never an oldest to discard \
                         (ThreadPoolExecutor recurses there until its stack overflows)"
                     .into(),
             );
         }
-        let policy = match self.policy {
-            PolicyName::Abort => Policy::Abort,
-            PolicyName::CallerRuns => Policy::CallerRuns,
-            PolicyName::Discard => Policy::Discard,
-            PolicyName::DiscardOldest => Policy::DiscardOldest,
-        };
-        Ok(Rules { core: self.core, max: self.max, queue_limit: Some(self.queue), keep_alive, policy })
+        Ok(Rules { core: self.core, max: self.max, queue_limit: Some(self.queue), keep_alive, policy: self.policy })
     }
 
     fn downstream(&self) -> Result<DownstreamKind, String> {
@@ -294,14 +276,14 @@ impl Args {
 }
 
 /// None unless both times are given.
-fn pauses((every_name, every): (&str, Span), (for_name, length): (&str, Span)) -> Result<Option<Pauses>, String> {
-    if every.ns == 0 || length.ns == 0 {
+fn pauses((every_name, every_ns): (&str, u64), (for_name, length_ns): (&str, u64)) -> Result<Option<Pauses>, String> {
+    if every_ns == 0 || length_ns == 0 {
         return Ok(None);
     }
-    if length.ns >= every.ns {
+    if length_ns >= every_ns {
         return Err(format!("{for_name} must be shorter than {every_name}, or the server never runs"));
     }
-    Ok(Some(Pauses { every_ns: every.ns, length_ns: length.ns }))
+    Ok(Some(Pauses { every_ns, length_ns }))
 }
 
 fn at_least_one(option: &str, value: usize) -> Result<(), String> {

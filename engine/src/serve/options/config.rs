@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use super::plan::Plan;
-use super::span::Span;
+use crate::duration::within_a_day_ns;
 use crate::serve::pool::Rules;
 
 /// The resolved configuration of one server.
@@ -50,7 +50,7 @@ pub enum DownstreamKind {
 }
 
 /// Pauses that begin at k * every, k = 1, 2, ..., and last for `length_ns` each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
     pub every_ns: u64,
     pub length_ns: u64,
@@ -102,7 +102,7 @@ impl FromStr for Misbehave {
             "ignore-sigterm" => Misbehave::IgnoreSigterm,
             "fork-escape" => Misbehave::ForkEscape,
             _ => match text.strip_prefix("die-after:") {
-                Some(time) => Misbehave::DieAfter { ns: time.parse::<Span>()?.ns },
+                Some(time) => Misbehave::DieAfter { ns: within_a_day_ns(time)? },
                 None => {
                     return Err("expected none, never-ready, die-after:TIME, garbage, close, silent, ignore-sigterm \
                                 or fork-escape"

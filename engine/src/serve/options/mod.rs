@@ -1,7 +1,6 @@
 //! The command line of `serve` (`args`) and the values that it resolves to: `config`, in it `plan` (the work of a
-//! request) and `span` (a length of time).
+//! request).
 
 pub mod args;
 pub mod config;
 pub mod plan;
-pub mod span;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::span::Span;
+use crate::duration::within_a_day_ns;
 
 /// Largest payload that a request may ask for.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
@@ -58,7 +58,7 @@ impl Plan {
     pub fn with_query(mut self, query: &str) -> Result<Plan, String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let time = || value.parse::<Span>().map(|span| span.ns);
+            let time = || within_a_day_ns(value);
             match name {
                 "cpu" => self.cpu.mean_ns = time()?,
                 "cpu-distribution" => self.cpu.distribution = choice(name, value)?,

@@ -9,6 +9,7 @@ use crate::serve::options::config::Pauses;
 use crate::serve::timing::burn;
 use crate::sys::sleep_until;
 
+#[derive(Default)]
 pub struct Collector {
     pauses: Pauses,
     stopped: AtomicBool,
@@ -21,14 +22,7 @@ pub struct Collector {
 
 impl Collector {
     pub fn new(pauses: Pauses) -> Collector {
-        Collector {
-            pauses,
-            stopped: AtomicBool::new(false),
-            lock: Mutex::new(()),
-            resumed: Condvar::new(),
-            collections: AtomicU64::new(0),
-            paused_ns: AtomicU64::new(0),
-        }
+        Collector { pauses, ..Collector::default() }
     }
 
     /// Starts the collector's thread, named as in a JVM.

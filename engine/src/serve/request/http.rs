@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use crate::scan::has_token;
+
 /// Largest head and body of a request: a test bench sends far smaller ones.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -116,11 +118,6 @@ enum Body {
     None,
     Length(usize),
     Chunked,
-}
-
-/// Whether a comma-separated header value holds a (lower-case) token.
-fn has_token(value: &[u8], token: &[u8]) -> bool {
-    value.split(|b| *b == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }
 
 /// Length of the body at the start of `rest`; `None` while it is incomplete.

@@ -18,6 +18,8 @@ from powerband.analyze.runs.changes import Change, RunComparison, smallest_diffe
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import tried, unmeasured_pair
+from powerband.analyze.trial.processes import PARTIAL_SWITCHES
+from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS
@@ -26,7 +28,15 @@ from powerband.model.results import Analysis, SettingResult, Verdict
 
 
 def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
-    """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs."""
+    """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
+    UsageError where the objective counts context switches, exactly in one run and only of living threads in the other.
+    """
+    partial = [_counts_living_threads(analysis) for analysis in (first, second)]
+    if first.objective.startswith("context_switches_per_") and partial[0] != partial[1]:
+        raise UsageError(
+            f"{first.objective} counts all threads in one run and only living ones in the other, where perf was not "
+            "permitted: no like to compare; run both with the same rights"
+        )
     values = [_values(analysis, first.objective) for analysis in (first, second)]
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
@@ -78,6 +88,10 @@ def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
         if trial.valid and trial.stage is Stage.COMPARE and metric in trial.metrics:
             found.setdefault(trial.setting, []).append(trial.metrics[metric])
     return {setting: values for setting, values in found.items() if values}
+
+
+def _counts_living_threads(analysis: Analysis) -> bool:
+    return any(problem.code == PARTIAL_SWITCHES for trial in analysis.trials for problem in trial.problems)
 
 
 def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:

@@ -6,6 +6,7 @@ In: an experiment and the results of its trials, in any order. Out: values for r
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, 
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import subjects_own, tried
+from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN
@@ -389,6 +391,8 @@ def _warnings(
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
         yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
+    partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
+    yield from itertools.islice(partial, 1)
     for row in rows:
         for unsure in row.uncertain_because:
             yield f"{row.setting.id}: whether it meets a constraint is not certain ({unsure})"

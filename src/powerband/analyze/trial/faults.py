@@ -7,10 +7,10 @@ from itertools import chain
 
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.model.plan import Setting
-from powerband.model.results import TrialResult, Verdict
+from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 # Failures of a trial that are not the subject's fault.
-OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit"})
+OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit", DAMAGED})
 
 
 def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]:

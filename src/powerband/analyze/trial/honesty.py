@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from powerband.base.logs import out_of_memory
-from powerband.base.units import format_value
+from powerband.base.units import format_bytes, format_value
 from powerband.loads import kind_of
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import STEAL_MAX
@@ -19,6 +19,8 @@ from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 
 FOREIGN_SHARE_NOTE = 0.03  # of the trial's CPUs: as much as the default margin
+LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
+LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
 # Shares of the window: with memory enough it is 0, while a subject with a database on disk waits itself.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 
@@ -113,6 +115,27 @@ def memory_problem(log: str) -> Iterator[Problem]:
         yield Problem("out_of_memory", message, fatal=False)
 
 
+def _logged_much(evidence: Evidence) -> Iterator[Problem]:
+    """Printing costs the subject CPU, which is part of what was measured."""
+    subject = evidence.record.subject
+    printed, dropped = (subject.get(f"log_{name}bytes") or 0 for name in ("", "dropped_"))
+    requests = sum(sum(summary["total"]["outcomes"].values()) for summary in evidence.record.engines)
+    if printed < max(LOG_BYTES_NOTE, LOG_BYTES_PER_REQUEST_NOTE * requests) or not requests:
+        return
+    kept = f" (subject.log lacks {format_bytes(dropped)} of it)" if dropped else ""
+    yield Problem(
+        "much_logged",
+        f"the server printed {format_bytes(printed)}{kept}, {printed / requests:,.0f} bytes a request: what that costs "
+        "is part of these figures; set its log level as it is in production",
+        fatal=False,
+    )
+
+
+def _log_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    yield from memory_problem(evidence.log)
+    yield from _logged_much(evidence)
+
+
 def _machine_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     for check in (_machine, _pressure, _steadiness):
         yield from check(evidence, metrics)
@@ -120,4 +143,4 @@ def _machine_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Itera
 
 INVARIANTS = Source("invariants", problems=_invariants)
 MACHINE = Source("machine", problems=_machine_problems)
-LOG = Source("log", problems=lambda evidence, _: memory_problem(evidence.log))
+LOG = Source("log", problems=_log_problems)

@@ -15,6 +15,8 @@ from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
+PARTIAL_SWITCHES = "switches_of_living_threads"
+
 
 def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     probe, fleet = evidence.probe, evidence.fleet
@@ -32,10 +34,21 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield from _host_metrics(probe, fleet)
 
 
-def _no_probe(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     if evidence.probe is None:
         message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
         yield Problem("no_probe", message, fatal=False)
+    elif (
+        "context_switches_per_s" in metrics
+        and evidence.experiment.subject.counts is None  # else threads are never counted by perf
+        and evidence.probe.trees["subject"].growth("context_switches", *evidence.window) is None
+    ):
+        yield Problem(
+            PARTIAL_SWITCHES,
+            "context switches are of living threads only: those of threads that ended meanwhile are missing. "
+            "An exact count needs perf: set kernel.perf_event_paranoid to 1 at most, or grant CAP_PERFMON",
+            fatal=False,
+        )
 
 
 def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -150,6 +163,6 @@ def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterato
             yield metric, sum(grown) * unit_ns / (end_ns - start_ns)
 
 
-PROBE = Source("probe", probe_metrics, _no_probe)
+PROBE = Source("probe", probe_metrics, _problems)
 POOLS = Source("pools", pool_metrics)
 JVMS = Source("jvm", lambda e: jvm_metrics(() if e.probe is None else e.probe.jvms, *e.window))

@@ -17,6 +17,7 @@ from powerband.model.subjects import (
     LINK,
     LINK_DELAY,
     LINK_RATE,
+    PASSWORD,
     PORTS,
     POSTGRESQL,
     SERVICES,
@@ -24,6 +25,7 @@ from powerband.model.subjects import (
     STATSD,
     asked_by_services,
     check_level,
+    command_and_env,
     render_text,
     templates_of,
 )
@@ -64,7 +66,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
     """The port that powerband picks stands in the url and is told to the server, or in neither."""
     in_url = "port" in placeholders([subject.url])
-    told = "port" in placeholders([*subject.command, *subject.env.values()])
+    told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
     if told and not in_url:
         yield where.problem(
@@ -119,8 +121,13 @@ def _check_services(
         )
     if set(POSTGRESQL) & set(used) and "postgresql" not in subject.services:
         yield node.children["command"].problem(
-            "{postgresql_port}, {postgresql_user} and {postgresql_database} are those of a PostgreSQL that "
-            "powerband starts: ask for it with services: {postgresql: {}}"
+            "{postgresql_port}, {postgresql_user}, {postgresql_database} and {postgresql_password} are those of a "
+            "PostgreSQL that powerband starts: ask for it with services: {postgresql: {}}"
+        )
+    if PASSWORD in placeholders(templates_of(subject.model_copy(update={"env": {}}))):
+        yield node.children["command"].problem(
+            f"{{{PASSWORD}}} may stand in subject.env only, since every user of this machine can read the command of "
+            f"a process: write it there, or {{{PASSWORD}_file}} here, the path of a file that holds it"
         )
 
 

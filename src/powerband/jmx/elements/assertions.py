@@ -180,11 +180,12 @@ def _texts(assertion: Element, values: Values, findings: Findings) -> list[str]:
 def plain_text(kind: int, text: str) -> str | None:
     """The text that must occur in the body; None if the test asks for something else."""
     if kind & CONTAINS:
-        while text.startswith(".*"):
-            text = text[2:]
-        while text.endswith(".*") and not text.endswith("\\.*"):
-            text = text[:-2]
-        return _unescaped(text)
+        begin, end = 0, len(text)
+        while text.startswith(".*", begin):
+            begin += 2
+        while text.endswith(".*", begin, end) and not text.endswith("\\.*", begin, end):
+            end -= 2
+        return _unescaped(text[begin:end])
     if kind & EQUALS:
         return None
     if kind & SUBSTRING:

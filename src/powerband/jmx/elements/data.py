@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from powerband.jmx.encodings import decoded
 from powerband.jmx.plan_findings import Findings
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Values
 
-BYTES_MAX = 16 * 2**20
+BYTES_MAX = 4 * 2**20
+ROWS_KEPT = 1001  # more than any scenario has steps
 _EACH_USER = ("shareMode.thread", "Current thread")
 
 
 @dataclass(frozen=True)
 class Data:
-    """`own`: each user goes through the rows by itself, in JMeter too. `recycled`: starts again at the first row after
-    the last."""
+    """`rows`: the first of `count` rows. `own`: each user goes through the rows by itself, in JMeter too. `recycled`:
+    starts again at the first row after the last."""
 
     element: Element
     rows: tuple[dict[str, str], ...]
+    count: int
     own: bool
     recycled: bool
     stops: bool
@@ -58,15 +63,15 @@ def data_of(element: Element, values: Values, findings: Findings, folder: Path) 
         return None
     delimiter = "\t" if given["delimiter"] == "\\t" else given["delimiter"] or ","
     try:
-        rows = tuple(
-            _rows(
-                text,
-                [name.strip() for name in given["variableNames"].split(",") if name],
-                delimiter,
-                quoted=findings.flag(element, values, "quotedData", "quoted data"),
-                skips=findings.flag(element, values, "ignoreFirstLine", "ignore first line"),
-            )
+        found = _rows(
+            text,
+            [name.strip() for name in given["variableNames"].split(",") if name],
+            delimiter,
+            quoted=findings.flag(element, values, "quotedData", "quoted data"),
+            skips=findings.flag(element, values, "ignoreFirstLine", "ignore first line"),
         )
+        rows = tuple(dict(row) for row in islice(found, ROWS_KEPT))
+        count = len(rows) + sum(1 for _ in found)
     except ValueError as error:
         findings.refuse(
             element, f"{given['filename']}: {error}", "mend that line; JMeter would not read it as a row either"
@@ -78,6 +83,7 @@ def data_of(element: Element, values: Values, findings: Findings, folder: Path) 
     return Data(
         element,
         rows,
+        count,
         own=given["shareMode"] in _EACH_USER,
         recycled=findings.flag(element, values, "recycle", "recycle", default=True),
         stops=findings.flag(element, values, "stopThread", "stop thread"),
@@ -85,19 +91,28 @@ def data_of(element: Element, values: Values, findings: Findings, folder: Path) 
 
 
 def _read(element: Element, folder: Path, name: str, encoding: str, findings: Findings) -> str | None:
-    """The file's text; relative names are looked up beside the plan, then in the current directory."""
-    path = next((path for path in (folder / name, Path(name)) if name and path.is_file()), None)
-    if path is None:
-        findings.refuse(
-            element, f"its file {name!r} is not there, neither beside the plan nor here", "put the file beside the plan"
-        )
-        return None
+    """The file's text. It lies in the plan's folder or below, so that a stranger's plan takes nothing else into the
+    experiment."""
+    home = folder.resolve()
     try:
+        path = (home / name).resolve()
+        if not path.is_relative_to(home):
+            findings.refuse(
+                element,
+                f"its file {name!r} lies outside of the plan's folder {home}, and only files below it are read",
+                "copy that file into the plan's folder, if what it holds may become part of the experiment",
+            )
+            return None
+        if not path.is_file():
+            findings.refuse(
+                element, f"its file {name!r} is not there, in the plan's folder {home}", "put the file beside the plan"
+            )
+            return None
         with path.open("rb") as file:
             data = file.read(BYTES_MAX + 1)
         if len(data) > BYTES_MAX:
             raise ValueError(f"it is larger than {BYTES_MAX // 2**20} MiB")
-        return data.decode(encoding or "utf-8-sig").removeprefix("\ufeff")
+        return decoded(data, encoding or "utf-8-sig").removeprefix("\ufeff")
     except (OSError, LookupError, ValueError) as error:
         findings.refuse(
             element, f"its file {name!r} cannot be read: {error}", "set its File encoding, or mend the file"
@@ -105,8 +120,10 @@ def _read(element: Element, folder: Path, name: str, encoding: str, findings: Fi
         return None
 
 
-def _rows(text: str, names: list[str], delimiter: str, *, quoted: bool, skips: bool) -> Iterator[dict[str, str]]:
-    """The rows of the text. Raises ValueError with the line if it is not a valid row."""
+def _rows(
+    text: str, names: list[str], delimiter: str, *, quoted: bool, skips: bool
+) -> Iterator[Iterable[tuple[str, str]]]:
+    """The rows of the text, as pairs of name and value. Raises ValueError with the line if it is not a valid row."""
     if "\0" in text:
         raise ValueError("a NUL byte is in it")
     lines = _quoted(text, delimiter[0]) if quoted or not names else _plain(text, delimiter)
@@ -122,16 +139,14 @@ def _rows(text: str, names: list[str], delimiter: str, *, quoted: bool, skips: b
     for number, values in lines:
         if len(values) < len(names):
             raise ValueError(f"line {number} has {len(values)} of {len(names)} values")
-        yield dict(zip(names, values, strict=False))
+        yield zip(names, values, strict=False)
 
 
 def _plain(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Each line is a row; quotes have no meaning."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        yield number, line.split(delimiter) if line else []
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        values = line.removesuffix("\n")
+        yield number, values.split(delimiter) if values else []
 
 
 def _quoted(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:

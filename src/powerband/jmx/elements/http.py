@@ -7,13 +7,13 @@ OPTIONS, and into the body for all methods that have one. A body without a Conte
 
 from __future__ import annotations
 
-import codecs
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
+from powerband.jmx.encodings import codec_named
 from powerband.jmx.plan_findings import Findings, whole
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Unresolved, Values
@@ -31,6 +31,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
 _PREFIX = "HTTPSampler."
+LINE_MAX = 1 << 16  # characters of a request's path and query
 
 # Properties that do not change the request, or only together with a refused one.
 _HARMLESS = {
@@ -96,6 +97,11 @@ class Request:
     follows: bool
     timeout_ms: int | None
     connect_timeout_ms: int | None
+
+    @property
+    def characters(self) -> int:
+        headers = sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.path) + len(self.body or "") + headers
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
 def _charset(name: str) -> str:
     """The name of the codec; UTF-8 if none is given."""
     try:
-        return codecs.lookup(name or "utf-8").name
+        return codec_named(name or "utf-8")
     except LookupError:
         raise Unresolved(f"its content encoding {name!r} is not known", "set UTF-8") from None
 
@@ -300,6 +306,8 @@ def _target(scheme: str, host: str, port: str) -> RequestTarget:
 def _line(target: str) -> str:
     """The request target as HttpClient writes it: without a fragment, characters beyond ASCII as escapes of UTF-8. If
     the path has empty parts, they are dropped, and all its escapes are written anew."""
+    if len(target) > LINE_MAX:
+        raise Unresolved(f"its address has {len(target):,} characters", f"send no more than {LINE_MAX:,}, or a body")
     beyond = "".join(character for character in target if not character.isascii())
     if not beyond.isprintable() or not unicodedata.is_normalized("NFC", target):
         raise _no_url(target)

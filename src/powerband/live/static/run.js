@@ -5,7 +5,7 @@ import { about, mark, offered, onChoice, plan, trialsKnown } from "./plan.js";
 import { Plots } from "./plots.js";
 import { rank } from "./ranking.js";
 
-const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "ended without a word", unreadable: "cannot be read" };
+const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "ended without a word", unreadable: "cannot be read", unknown: "cannot be seen now" };
 const PHASES = { starting: "starting", launched: "getting ready", warmup: "warming up", measure: "measuring", drain: "draining", ending: "stopping" };
 const LOST_AFTER_MS = 6000;
 

@@ -7,7 +7,6 @@ are known. The measured window begins and ends with a reading, so that its count
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import re
@@ -19,10 +18,12 @@ from powerband.base.hosts import request_target
 from powerband.base.units import plural
 from powerband.loads.driver import DriverSetup, StandIn
 from powerband.model.experiment import WorkCounter
+from powerband.model.load import Step
 from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.processes.requests import connection_to
+from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.subject_process import COUNTER_EVERY_NS
 from powerband.wire.load_events import Connections, Counts, Interval, Summary, Times, Window
 from powerband.wire.message import Wire
@@ -31,6 +32,7 @@ from powerband.wire.specs import Go, StartMeasure
 
 NAMES_SHOWN = 12
 PAGE_TIMEOUT_S = 2.0
+PAGE_BYTES_MAX = 4 << 20
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)[ {]", re.MULTILINE)
 _NO_TIMES = Times(response_time_ns="", service_time_ns="", failed_time_ns="", send_lag_ns="", dropped_wait_ns="")
 
@@ -48,6 +50,7 @@ def counted_by(setup: DriverSetup) -> Counted:
     return Counted(
         trial.experiment.subject.counts,
         setup.events,
+        setup.pump,
         warmup_ns=setup.warmup.driver_ns,
         duration_ns=trial.load.duration_ns,
     )
@@ -61,8 +64,11 @@ class Counted(StandIn):
     begun_ns: int | None = None
     """What the counter said before go does not count."""
 
-    def __init__(self, counts: WorkCounter, events: LineFile, *, warmup_ns: int | None, duration_ns: int) -> None:
+    def __init__(
+        self, counts: WorkCounter, events: LineFile, pump: Pump, *, warmup_ns: int | None, duration_ns: int
+    ) -> None:
         super().__init__(events)
+        self._pump = pump
         self.pids: list[int] = []
         self.page: str | None = None
         """The subject's metrics page, asked for the names that it has where the counter is not among them."""
@@ -178,14 +184,12 @@ class Counted(StandIn):
         """What the page has, read once more by ourselves: the probe tells of the series asked for alone."""
         if self.page is None:
             return []
-        connection = connection_to(self.page, PAGE_TIMEOUT_S)
         try:
-            connection.request("GET", request_target(self.page))
-            return _SAMPLE.findall(connection.getresponse().read().decode(errors="replace"))
-        except (OSError, http.client.HTTPException, ValueError):
+            with Client(self.page, PAGE_TIMEOUT_S, self._pump) as client:
+                page = client.answer_to(Step(name="metrics page", path=request_target(self.page)))
+        except RequestFailedError:
             return []
-        finally:
-            connection.close()
+        return _SAMPLE.findall(page.body[:PAGE_BYTES_MAX].decode(errors="replace"))
 
     def _read(self, now: _Reading) -> None:
         if self.finished:

@@ -35,13 +35,13 @@ from powerband.processes.engine_fleet import merge_intervals
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_udp_port
-from powerband.processes.probe_process import RunningProbe, probe_up
+from powerband.processes.probe_process import RunningProbe, command_up
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir
 from powerband.wire.load_events import Interval
 from powerband.wire.message import Wire
 from powerband.wire.probe_events import Exited
-from powerband.wire.specs import Go, Launch, ProbeSpec, StartMeasure
+from powerband.wire.specs import Go, Launch, StartMeasure
 
 STARTS_WITHIN_S = 60.0
 LATE_NS = 300_000_000
@@ -49,7 +49,6 @@ LATE_NS = 300_000_000
 LEAVES_WITHIN_NS = 6_000_000_000
 """After being told to leave its requests, JMeter waits 5 s for its threads."""
 CLOCK_SET_NS = 50_000_000
-_PROBED_EVERY_NS = 2_000_000_000
 _GRACE_NS = 2_000_000_000
 _WORDS_BYTES = 1 << 16
 _WORDS_LINES = 3
@@ -150,23 +149,16 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
         raise TrialFailed(Code.JMETER_FAILED, str(error)) from None
     port = pick_udp_port()
     argv = jmeter_command(jmeter, file, properties, (*own_jvm_args(), *(load.jvm_args or ())), directory, port=port)
-    spec = ProbeSpec(
-        launch=Launch(
-            name="jmeter",
-            argv=argv,
-            cwd=str(file.parent),
-            log_file=str(directory.jmeter_output.absolute()),
-            cpus=trial.cpus.engine,
-            stop_signal=signal.SIGTERM,
-            grace_ns=_GRACE_NS,
-        ),
-        interval_ns=_PROBED_EVERY_NS,
-        cpus=trial.cpus.probe,
+    launch = Launch(
+        name="jmeter",
+        argv=argv,
+        cwd=str(file.parent),
+        log_file=str(directory.jmeter_output.absolute()),
+        cpus=trial.cpus.engine,
+        stop_signal=signal.SIGTERM,
+        grace_ns=_GRACE_NS,
     )
-    with (
-        LineFile(Path(os.devnull)) as unread,  # all that it samples, the trial's own probe samples too
-        probe_up(trial.engine, spec, unread, directory.engine_log, pump) as keeper,
-    ):
+    with command_up(trial.engine, launch, directory.engine_log, pump, trial.cpus.probe) as keeper:
         running = JMeterLoad(
             keeper,
             jmeter,

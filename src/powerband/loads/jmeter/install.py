@@ -21,6 +21,7 @@ from powerband.base.errors import MeasurementError
 from powerband.base.logs import end_of
 from powerband.base.machine import cache_folder
 from powerband.processes.jdk import Jdk, find_jdk
+from powerband.processes.locked_jars import LIST, wrong_jars
 
 VERSION = "5.6.3"
 OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
@@ -28,6 +29,7 @@ OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
 # The functions are what ${__P(...)} is made of: without them it is 0. The rest is what a plan of JMeter's own may hold.
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+HASHES = Path(__file__).with_name(LIST)
 FETCH_TIMEOUT_S = 600
 _WORDS_BYTES = 4096
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -99,6 +101,11 @@ def _fetch(home: Path, jdk: Jdk) -> None:
         with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
             jars = Path(folder) / "jars"
             _resolve(Path(folder), jars, jdk)
+            if wrong := wrong_jars(jars, HASHES):
+                raise MeasurementError(
+                    f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
+                    "keeps the mirror in your settings.xml"
+                )
             _lay_out(jars, Path(folder) / "home")
             shutil.rmtree(home, ignore_errors=True)
             (Path(folder) / "home").rename(home)
@@ -115,7 +122,17 @@ def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
         )
     pom, log = folder / "pom.xml", folder / "maven.log"
     pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(name=n, version=VERSION) for n in ARTIFACTS)))
-    command = [maven, "-q", "-B", "-f", str(pom), PLUGIN, f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    command = [
+        maven,
+        "-q",
+        "-B",
+        "--strict-checksums",
+        "-f",
+        str(pom),
+        PLUGIN,
+        f"-DoutputDirectory={jars}",
+        "-DincludeScope=runtime",
+    ]
     with log.open("wb") as output:
         try:
             status = subprocess.run(

@@ -20,11 +20,13 @@ from powerband.base.hosts import loadable_host
 TREE = "hashTree"
 _HOST_PROPERTIES = ("HTTPSampler.domain", "HTTPSampler.proxyHost", "TCPSampler.server")
 _PATH = "HTTPSampler.path"
-_PROPERTY = re.compile(r"\$\{__P\(\s*([^,()${}]+?)\s*(?:,([^()${}]*))?\)\}")
-_LONG_PROPERTY = re.compile(r"\$\{__property\(\s*([^,()${}]+?)\s*(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
+_PROPERTY = re.compile(r"\$\{__P\(([^,()${}]+)(?:,([^()${}]*))?\)\}")
+_LONG_PROPERTY = re.compile(r"\$\{__property\(([^,()${}]+)(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
 _ANY = re.compile(r"\$\{[^}]*\}")
 _DEPTH = 8  # of variables within variables
+_LENGTH_MAX = 1 << 16  # characters of a host's name, filled in
+_BYTES_MAX = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,18 @@ class Transaction:
 
     def is_called(self, label: str) -> bool:
         """Whether a sample of this label may be its own; a `${...}` in its name may stand for anything."""
-        parts = [re.escape(part) for part in _ANY.split(self.name)]
-        return re.fullmatch(".*".join(parts), label, re.DOTALL) is not None
+        first, *parts = _ANY.split(self.name)
+        if not parts:
+            return label == first
+        at, end = len(first), len(label) - len(parts[-1])
+        if not (label.startswith(first) and label.endswith(parts[-1]) and at <= end):
+            return False
+        for part in parts[:-1]:  # the earliest place of each leaves most room for those after it
+            found = label.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
 
 
 @dataclass(frozen=True)
@@ -67,10 +79,10 @@ class Plan:
         """A text of the plan with properties and variables filled in; None where it depends on something else."""
 
         def given(match: re.Match[str]) -> str:
-            return properties.get(match[1], "1" if match[2] is None else match[2])  # JMeter's own default
+            return properties.get(match[1].strip(), "1" if match[2] is None else match[2])  # JMeter's own default
 
         def given_long(match: re.Match[str]) -> str:
-            return properties.get(match[1], match[1] if match[2] is None else match[2])
+            return properties.get(match[1].strip(), match[1].strip() if match[2] is None else match[2])
 
         for _ in range(_DEPTH):
             before = text
@@ -78,13 +90,19 @@ class Plan:
             text = _VARIABLE.sub(lambda match: self.variables.get(match[1], match[0]), text)
             if text == before:
                 break
+            if len(text) > _LENGTH_MAX:
+                return None
         return None if "${" in text else text.strip()
 
 
 def read_plan(path: Path) -> Plan:
     """Raises ValueError with a sentence where the file is no plan that can be run."""
     try:
-        root = ElementTree.parse(path).getroot()
+        with path.open("rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+        if len(data) > _BYTES_MAX:
+            raise ValueError(f"it is larger than {_BYTES_MAX // 2**20} MiB")
+        root = ElementTree.fromstring(data)
     except OSError as error:
         raise ValueError(f"cannot read the JMeter plan {path}: {error.strerror or error}") from None
     except ElementTree.ParseError as error:

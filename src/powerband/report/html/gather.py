@@ -9,33 +9,38 @@ import json
 import shlex
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from powerband.base.errors import PowerbandError
 from powerband.files.experiment_file import load_experiment
+from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.results import Analysis
+from powerband.model.secrets import text_without_secrets, without_secrets
 from powerband.report.html.bar_section import bars_views
 from powerband.report.html.inside import inside_views
 from powerband.report.html.page import Facts, ReportPage
 from powerband.report.html.tracks import distributions, trial_views
 from powerband.report.wording.numbers import format_number
-from powerband.store import RunDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
+
+T = TypeVar("T")
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
     host = read_host(run.host)
-    records = run.records()
+    damaged = {trial.number for trial in analysis.trials if trial.damaged}
+    records = [record for record in run.records() if record.spec.number not in damaged]
     experiment = _experiment_of(run)
     return ReportPage(
         analysis=analysis,
         run=str(run.path),
         # The resolved experiment holds the seed and every default, so that it needs nothing else.
         command=f"powerband run {shlex.quote(str(run.experiment))}",
-        experiment_yaml=run.experiment.read_text(encoding="utf-8"),
+        experiment_yaml=_shown_yaml(run, experiment),
         when=_when(records),
         facts=tuple(
             facts
@@ -44,9 +49,19 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         ),
         distributions=distributions(analysis, records),
         trials=trial_views(run, analysis, records, experiment),
-        inside=inside_views(run, analysis, records),
-        bars=bars_views(run, analysis, records, None if experiment is None else experiment.measure),
+        inside=_unless_odd(lambda: inside_views(run, analysis, records)),
+        bars=_unless_odd(
+            lambda: bars_views(run, analysis, records, None if experiment is None else experiment.measure)
+        ),
     )
+
+
+def _unless_odd(views: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+    """The views; none if a trial's files are not as they were written."""
+    try:
+        return views()
+    except (DamagedError, *NOT_AS_WRITTEN):
+        return ()
 
 
 def _own_share(analysis: Analysis) -> Facts:
@@ -67,11 +82,20 @@ def _experiment_of(run: RunDir) -> Experiment | None:
         return None
 
 
+def _shown_yaml(run: RunDir, experiment: Experiment | None) -> str:
+    """The text of experiment.yaml, without secrets."""
+    text = run.experiment.read_text(encoding="utf-8")
+    if experiment is None:
+        return text_without_secrets(text)
+    shown = without_secrets(experiment)
+    return text if shown == experiment else resolved_yaml(shown)
+
+
 def read_host(path: Path) -> Mapping[str, Any]:
     """The contents of host.json; empty if it is missing or no JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -82,7 +106,7 @@ def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
     versions = host.get("versions")
     found = versions.items() if isinstance(versions, Mapping) else ()
     rows = [(str(name), str(value)) for name, value in found if value]
-    seeds = sorted({spec.seed for spec in run.planned()})
+    seeds = sorted({spec.seed for spec in run.planned().values()})
     shown = ", ".join(map(str, seeds[:4])) + (f" and {len(seeds) - 4} more" if len(seeds) > 4 else "")
     rows += [("seeds of the load", shown)] if seeds else []
     rows += [("started as", typed)] if typed else []

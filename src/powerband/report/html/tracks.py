@@ -6,6 +6,7 @@ Series and quantiles come from `analyze`; nothing is computed here except the ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from powerband.analyze.trial.measure import quantile_table
@@ -22,7 +23,7 @@ from powerband.readings.probe_samples import read_probe
 from powerband.report.html.page import Distribution, Quantiles, Track, TrialView
 from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import STATES
-from powerband.store import RunDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
 
 POINTS_MAX = 400  # of one line; a longer one keeps every n-th
 POINTS_LEAST = 60  # however many trials there are
@@ -44,11 +45,11 @@ def trial_views(
     shown = trials_shown(analysis, TRIALS_MAX)
     points_max = max(POINTS_LEAST, min(POINTS_MAX, POINTS_OF_ALL // max(1, len(shown))))
     results = {trial.number: trial for trial in analysis.trials}
-    views = [
-        _read(run, record, results.get(record.spec.number), experiment, points_max)
-        for record in records
-        if record.spec.number in shown
-    ]
+    views = []
+    for record in records:
+        if record.spec.number in shown:
+            with suppress(DamagedError, *NOT_AS_WRITTEN):
+                views.append(_read(run, record, results.get(record.spec.number), experiment, points_max))
     return _within(views, POINTS_OF_PAGE)
 
 

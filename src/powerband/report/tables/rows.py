@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.analyze.trial.series import TrialSeries, seconds_of_load, series_of
@@ -25,10 +26,11 @@ from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
-from powerband.store import RunDir, TrialDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord
 
 Cell = str | int | float | bool | None
 Row = tuple[Cell, ...]
+_T = TypeVar("_T")
 What = Literal["settings", "trials", "estimates", "series", "intervals"]
 
 WHOLE_MAX = 2**63 - 1  # the largest value of a column of whole numbers
@@ -202,7 +204,7 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
             phase = _Phases(record)
-            for t_s, *point in _points(directory, record, experiment):
+            for t_s, *point in _up_to_damage(_points(directory, record, experiment)):
                 yield (*lead, t_s, phase.at(t_s), *point)
 
     return _table("series", factors, _explained(rows(), run))
@@ -218,7 +220,7 @@ def intervals_table(run: RunDir) -> Table:
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
             origin_ns = record.origin_ns
-            for event in directory.read_events():
+            for event in _up_to_damage(directory.read_events()):
                 if event.get("type") != "interval":
                     continue
                 ok = event["outcomes"].get("ok", 0)
@@ -322,11 +324,17 @@ def _recorded(
         yield (name, spec.number, spec.block, spec.setting.id, *factors.cells(spec.setting)), record, directory
 
 
+def _up_to_damage(rows: Iterator[_T]) -> Iterator[_T]:
+    """The rows of one trial; those after a damaged line are missing. `powerband report` names such a trial."""
+    with suppress(DamagedError):
+        yield from rows
+
+
 def _explained(rows: Iterator[Row], run: RunDir) -> Iterator[Row]:
     """Raises UsageError for lines that are complete but not in the format of this version's engine and probe."""
     try:
         yield from rows
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except NOT_AS_WRITTEN as error:
         raise UsageError(
             f"cannot read the trials of {run.path}: their files are damaged, or another version of powerband wrote "
             f"them ({type(error).__name__}: {error})"

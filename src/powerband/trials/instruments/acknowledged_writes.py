@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from powerband.model.experiment import Acknowledged
@@ -26,6 +27,9 @@ _PAUSE_LONGEST_S = 0.05
 _REQUEST_TIMEOUT_S = 60.0
 _SETTLED_S = 0.5  # a count that has not changed for so long is taken to stay
 _SETTLING_PAUSE_S = 0.1
+
+_Pause = Callable[[float], None]
+"""Waits for so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -55,31 +59,33 @@ class AcknowledgedWrites(Instrument):
         self._rounds: list[Round] = []
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
-        def go_on() -> None:
-            subject.check_alive()
-            pump.check_stop()
-
         self._announce("acknowledged")
-        self._rounds = check_acknowledged(self._asked, subject.rendered.url, go_on)
+        with Client(subject.rendered.url, _REQUEST_TIMEOUT_S, pump) as client:
+            self._rounds = check_acknowledged(self._asked, client, partial(_pause, subject, pump))
 
     def record(self) -> dict[str, Any]:
         return {"acknowledged": tuple(row.to_json() for row in self._rounds)}
 
 
-def check_acknowledged(of: Acknowledged, url: str, go_on: Callable[[], None]) -> list[Round]:
-    """`go_on` is called between reads; what it raises ends the check. Raises nothing of its own: what a subject does
-    wrong is said by the rounds."""
+def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[Round]:
+    """What a subject does wrong is said by the rounds; `pause` and `client` raise what ends the check."""
     rounds: list[Round] = []
-    with Client(url, _REQUEST_TIMEOUT_S) as client:
-        for _ in range(of.rounds):
-            go_on()
-            if not rounds or rounds[-1].visible_ns is None:
-                _settle(of, client, go_on)
-            rounds.append(_round(of, client, go_on))
+    for _ in range(of.rounds):
+        pause(0)
+        if not rounds or rounds[-1].visible_ns is None:
+            _settle(of, client, pause)
+        rounds.append(_round(of, client, pause))
     return rounds
 
 
-def _settle(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> None:
+def _pause(subject: RunningSubject, pump: Pump, length_s: float) -> None:
+    """Raises TrialFailed where the subject has ended, or a person wants to stop."""
+    pump.wait(lambda: False, length_s)
+    pump.check_stop()
+    subject.check_alive()
+
+
+def _settle(of: Acknowledged, client: Client, pause: _Pause) -> None:
     """Waits until reads count the same for a while: earlier writes that were acknowledged are done then. No longer than
     a write may take; a read that fails is said by the round that follows."""
     begun = unchanged_since = time.monotonic()
@@ -93,21 +99,20 @@ def _settle(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> None
             count, unchanged_since = found, time.monotonic()
         elif time.monotonic() - unchanged_since >= _SETTLED_S:
             return
-        go_on()
-        time.sleep(_SETTLING_PAUSE_S)
+        pause(_SETTLING_PAUSE_S)
 
 
-def _round(of: Acknowledged, client: Client, go_on: Callable[[], None]) -> Round:
+def _round(of: Acknowledged, client: Client, pause: _Pause) -> Round:
     try:
         if of.reset is not None:
             client.send(of.reset)
         written = client.send(of.write)
-        return _read_until_all(of, client, written, go_on)
+        return _read_until_all(of, client, written, pause)
     except RequestFailedError as error:
         return Round(failed=str(error))
 
 
-def _read_until_all(of: Acknowledged, client: Client, written: HttpAnswer, go_on: Callable[[], None]) -> Round:
+def _read_until_all(of: Acknowledged, client: Client, written: HttpAnswer, pause: _Pause) -> Round:
     acknowledged_ns = written.answered_ns - written.sent_ns
     pause_s, first = _PAUSE_FIRST_S, None
     while True:
@@ -119,8 +124,7 @@ def _read_until_all(of: Acknowledged, client: Client, written: HttpAnswer, go_on
             return Round(acknowledged_ns, first, after_ns, answer.answered_ns - answer.sent_ns)
         if after_ns > of.timeout_ns:
             return Round(acknowledged_ns, first)
-        go_on()
-        time.sleep(pause_s)
+        pause(pause_s)
         pause_s = min(pause_s * 1.3, _PAUSE_LONGEST_S)
 
 
@@ -134,8 +138,8 @@ def count_in(body: bytes, count: str) -> int:
         return sum(1 for _ in re.finditer(count, text))
     try:
         found = json.loads(text)
-    except ValueError:
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return int(found)
+    except (ValueError, OverflowError, RecursionError):
         return 0
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return int(found)
     return len(found) if isinstance(found, list | dict) else 0

@@ -19,7 +19,7 @@ from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 from powerband.processes.subject_process import RunningSubject
-from powerband.store import disk_error, snapshot_file
+from powerband.store import disk_error, open_private, snapshot_file
 from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
@@ -99,7 +99,7 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
     begun_ns = time.monotonic_ns()
     text = failed = ""
     try:
-        with asked(pid, "jcmd", "GC.class_histogram") as answer:
+        with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
             # In short steps, since a wait looks again only when something else has happened: how long it took is told.
             while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
                 pass
@@ -131,7 +131,8 @@ def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with open_private(path, "w") as file:
+            file.write(text)
     except OSError as error:
         raise disk_error(path, error) from error

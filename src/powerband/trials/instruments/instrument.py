@@ -32,7 +32,7 @@ class Instrument:
     def when_ready(self, subject: RunningSubject) -> None:
         """The subject is ready; nothing loads it yet."""
 
-    def around_load(self, subject: RunningSubject) -> AbstractContextManager[object]:
+    def around_load(self, subject: RunningSubject, pump: Pump) -> AbstractContextManager[object]:
         """Entered before go, left after the load's last word."""
         return nullcontext()
 

@@ -12,21 +12,24 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from powerband.loads.driver import TrialSetup
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.probe_process import command_up
 from powerband.processes.subject_process import RunningSubject
+from powerband.store import TrialDir
 from powerband.trials.instruments.instrument import Instrument
+from powerband.wire.specs import Launch
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_END_S = 5.0
+_GRACE_NS = 5_000_000_000
 # A line of Chromium's log: [1121/101500.123456:INFO:CONSOLE(7)] "powerband visit {...}", source: http://... (7)
 _VISIT = re.compile(r'CONSOLE[(:]\d+\)?\] "powerband visit (\{.*?\})", source: ')
 
@@ -80,13 +83,13 @@ class BrowserVisitor(Instrument):
         self._missing = ""
 
     @contextmanager
-    def around_load(self, subject: RunningSubject) -> Iterator[None]:
-        page = subject.rendered.visitor_url
+    def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        page, setup = subject.rendered.visitor_url, self._setup
         with ExitStack() as stack:
             visitor = None
             try:
                 if page is not None:
-                    up = visitor_up(page, self._setup.directory.visitor_log, self._setup.cpus.engine)
+                    up = visitor_up(setup.engine, page, setup.directory, setup.cpus.engine, pump)
                     visitor = stack.enter_context(up)
                     subject.probe.watch("visitor", visitor.pid)
             except NoVisitorError as missing:
@@ -100,16 +103,16 @@ class BrowserVisitor(Instrument):
 
 
 @contextmanager
-def visitor_up(page: str, log: Path, cpus: tuple[int, ...]) -> Iterator[Visitor]:
-    """Opens the page; on leaving, the browser has ended. `log`: of the browser, which holds the page's console; `cpus`:
-    where it may run, empty for anywhere.
+def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], pump: Pump) -> Iterator[Visitor]:
+    """Opens the page; on leaving, or if powerband is killed, the browser has ended. `files`: its log, which holds the
+    page's console, and its profile while it runs; `cpus`: where it may run, empty for anywhere.
 
-    Raises NoVisitorError where there is no browser, or none that starts."""
+    Raises NoVisitorError where there is no browser, or none that starts; TrialFailed(probe_failed)."""
     browser = find_browser()
     if browser is None:
         raise NoVisitorError("no person visited (measure.visitor): there is no Chromium on PATH; install chromium")
-    with TemporaryDirectory(prefix="powerband-visitor-") as profile, log.open("wb") as output:
-        command = [
+    with TemporaryDirectory(prefix="visitor-", dir=files.path, ignore_cleanup_errors=True) as profile:
+        command = (
             browser,
             "--headless=new",
             "--enable-logging=stderr",
@@ -121,30 +124,27 @@ def visitor_up(page: str, log: Path, cpus: tuple[int, ...]) -> Iterator[Visitor]
             f"--user-data-dir={profile}",
             *(["--no-sandbox"] if os.geteuid() == 0 else []),  # which Chromium's sandbox refuses to run for
             page,
-        ]
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-        except OSError as error:
-            raise NoVisitorError(f"no person visited (measure.visitor): {browser}: {error.strerror}") from error
-        try:
-            if cpus:
-                os.sched_setaffinity(process.pid, cpus)
-            yield Visitor(process.pid, log)
-        finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """The whole group, which holds nothing but the browser's own processes."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_END_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        )
+        log = str(files.visitor_log.absolute())
+        # Its temporary files go into the profile, too, by a short name: a socket's may not be long.
+        launch = Launch(
+            name="visitor",
+            argv=command,
+            env=(("TMPDIR", "."),),
+            cwd=profile,
+            log_file=log,
+            cpus=cpus,
+            grace_ns=_GRACE_NS,
+        )
+        with ExitStack() as stack:
+            try:
+                keeper = stack.enter_context(command_up(engine, launch, files.engine_log, pump))
+            except TrialFailed as failed:
+                if failed.failure.code != Code.LAUNCH_FAILED:
+                    raise
+                raise NoVisitorError(f"no person visited (measure.visitor): {failed}") from failed
+            assert keeper.launched is not None
+            yield Visitor(keeper.launched.pid, files.visitor_log)
 
 
 def _visit(text: str) -> Visit | None:
@@ -155,5 +155,5 @@ def _visit(text: str) -> Visit | None:
         if "error" in told:
             return Visit(at_ns, None, str(told["error"])[:200])
         return Visit(at_ns, round(float(told["took_ms"]) * 1e6))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

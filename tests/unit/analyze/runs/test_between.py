@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from powerband.analyze.runs.unpaired import compare_runs
+from powerband.base.errors import UsageError
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Answer, AnswerKind, Problem, SettingResult, TrialResult, Verdict
 
@@ -140,3 +141,13 @@ def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
     (neither,) = compare_runs(bad, bad).changes
     assert [worse.verdict, better.verdict, neither.verdict] == [Verdict.WORSE, Verdict.BETTER, Verdict.INCONCLUSIVE]
     assert "second run (p99 < 1ms)" in worse.because and "neither run (p99 < 1ms)" in neither.because
+
+
+def test_counts_of_all_threads_are_not_compared_with_counts_of_living_ones() -> None:
+    metric = "context_switches_per_request"
+    exact = run_of({4: [2.0, 2.1]}, "minimise", metric)
+    note = Problem("switches_of_living_threads", "of living threads only", fatal=False)
+    partial = replace(exact, trials=tuple(replace(trial, problems=(note,)) for trial in exact.trials))
+    assert compare_runs(partial, partial).changes
+    with pytest.raises(UsageError, match="living"):
+        compare_runs(exact, partial)

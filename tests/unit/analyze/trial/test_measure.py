@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
+from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.experiment import Measure
 from powerband.model.load import Load
@@ -163,6 +164,20 @@ def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
     assert codes(pressed) == {"memory_pressure", "io_pressure"} and pressed.valid
 
 
+@pytest.mark.parametrize(
+    ("bytes_each", "dropped", "said"),
+    [(90, 0, None), (2048, 0, "MiB, 2,048 bytes a request: "), (2048, 3 << 30, "(subject.log lacks 3")],
+)
+def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dropped: int, said: str | None) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    (summary,) = record_of(spec(), figures).engines
+    printed = {"log_bytes": bytes_each * sum(summary["total"]["outcomes"].values()), "log_dropped_bytes": dropped}
+    record = write_trial(directory, replace(record_of(spec(), figures), subject=printed), figures)
+    found = [problem for problem in measure(directory, record, experiment()).problems if problem.code == "much_logged"]
+    assert [said in problem.message for problem in found] == [True] * (said is not None)
+    assert not any(problem.fatal for problem in found)
+
+
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     refused = measured(tmp_path / "a", Figures(busy_cores=1.5))
     (problem,) = refused.problems
@@ -217,6 +232,18 @@ def test_without_a_probe_the_load_metrics_remain(tmp_path: Path) -> None:
     result = measure(directory, record, experiment())
     assert result.valid and codes(result) == {"no_probe"}
     assert "goodput_per_s" in result.metrics and "rss_bytes_max" not in result.metrics
+
+
+def test_without_perf_the_switches_of_ended_threads_are_missing_and_the_trial_says_so(tmp_path: Path) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), Figures()), Figures())
+    exact = measure(directory, record, experiment())
+    lines = directory.probe.read_text().replace('"context_switches"', '"ignored"')
+    directory.probe.write_text(lines)
+    partial = measure(directory, record, experiment())
+    assert codes(exact) == set() and codes(partial) == {"switches_of_living_threads"} and partial.valid
+    (problem,) = partial.problems
+    assert [text for text in analyse(experiment(), [partial] * 2).warnings if "perf" in text] == [problem.message]
 
 
 def test_a_probe_stream_cut_anywhere_never_crashes_the_measurement(tmp_path: Path) -> None:

@@ -62,8 +62,9 @@ impl Protocol for Messages {
     fn receive(&mut self, core: &mut Core, index: usize, bytes: &mut [u8]) {
         let member = &mut self.members[index];
         member.heard_ns = core.now_ns;
-        let waiting = member.blocked.as_ref().map_or(0, |blocked| blocked.bytes.len() - blocked.offset);
-        self.desk.crowded = waiting > CROWDED_BYTES;
+        let blocked = member.blocked.as_ref().map_or(0, |blocked| blocked.bytes.len() - blocked.offset);
+        let sealed = core.slots[index].tls().map_or(0, |tls| tls.waiting_bytes());
+        self.desk.crowded = blocked + sealed > CROWDED_BYTES;
         member.session.hear(&self.plan, bytes, &mut self.desk);
         let mut heard = std::mem::take(&mut self.desk.heard);
         member.ending |= matches!(heard.last(), Some(Heard::Closed { .. } | Heard::Violated | Heard::Refused { .. }));

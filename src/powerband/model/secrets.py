@@ -1,0 +1,79 @@
+"""Secrets of an experiment: a run directory keeps them, since a run is gone on with from it, but nothing shows them.
+
+A secret is the value of a header or variable whose name says so (`Authorization`, `DB_PASSWORD`), the password of a
+URL, and the value of such an option of a command (`--db-password=...`). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from powerband.model.experiment import Experiment
+
+HIDDEN = "(hidden)"
+_WORDS = r"pass|pwd|secret|token|credential|authori[sz]ation|cookie|api-?_?key|access-?_?key|private-?_?key|signature"
+_NAME = re.compile(_WORDS, re.IGNORECASE)
+_IN_TEXT = re.compile(
+    rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)|(?P<option>^--?[\w-]*(?:{_WORDS})[\w-]*=).+", re.IGNORECASE
+)
+_PAIRS = ("env", "headers")
+Shown = TypeVar("Shown")
+
+
+def without_secrets(experiment: Experiment) -> Experiment:
+    """The experiment with every secret replaced by `(hidden)`; equal to it where it has none."""
+    return _hidden(experiment)
+
+
+def text_without_secrets(text: str) -> str:
+    """A file that no longer reads as an experiment: what follows a secret's name is hidden to the end of its line."""
+    return re.sub(rf"(?im)^(.*(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
+
+
+def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
+    """A command line with the secrets of the experiment that it started replaced by `(hidden)`."""
+    secrets = [(name, value) for name, value in _pairs(experiment) if value and _NAME.search(name)]
+
+    def shown(argument: str) -> str:
+        values = (value for name, value in secrets if name.lower() in argument.lower())
+        return reduce(lambda text, value: text.replace(value, HIDDEN), values, _hidden(argument))
+
+    return [shown(argument) for argument in arguments]
+
+
+def _hidden(value: Shown, key: str = "") -> Shown:
+    """The value, of a field of this name, without its secrets."""
+    found: Any = value
+    if isinstance(value, BaseModel):
+        fields = {name: _hidden(getattr(value, name), name) for name in type(value).model_fields}
+        found = value.model_copy(update=fields)
+    elif isinstance(value, dict):
+        found = {name: _hidden_pair(name, item) if key == "env" else _hidden(item) for name, item in value.items()}
+    elif isinstance(value, tuple) and key == "headers":
+        found = tuple((name, _hidden_pair(name, item)) for name, item in value)
+    elif isinstance(value, tuple):
+        found = tuple(map(_hidden, value))
+    elif isinstance(value, str):
+        found = _IN_TEXT.sub(lambda match: f"{match['user'] or match['option']}{HIDDEN}", value)
+    return cast(Shown, found)
+
+
+def _hidden_pair(name: str, value: str | None) -> str | None:
+    return HIDDEN if value and _NAME.search(name) else _hidden(value)
+
+
+def _pairs(value: object, key: str = "") -> Iterator[tuple[str, str | None]]:
+    """Every header and variable."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _pairs(getattr(value, name), name)
+    elif isinstance(value, dict | tuple) and key in _PAIRS:
+        yield from value.items() if isinstance(value, dict) else value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _pairs(item)

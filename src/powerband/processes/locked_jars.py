@@ -1,0 +1,38 @@
+"""Compares the jars that Maven fetched with hashes that are kept beside the sources, so that nothing else is run.
+
+A list (`jars.sha256`) has the form of sha256sum: SHA-256 in hex, two spaces, file name. A jar that the build itself
+makes has `-` for its hash; of one that holds jars (`BOOT-INF/lib/`) those are compared too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+LIST = "jars.sha256"
+_MADE = "-"
+
+
+def wrong_jars(folder: Path, hashes: Path) -> list[str]:
+    """What is wrong with the jars anywhere below the folder: a phrase for each that differs from the list, is not in
+    it, or is missing. Raises OSError, and BadZipFile for a jar of ours that is none."""
+    lines = (line.split("  ", 1) for line in hashes.read_text(encoding="utf-8").splitlines())
+    expected = {name: digest for digest, name in lines}
+    found = dict(_jars(folder, {name for name, digest in expected.items() if digest == _MADE}))
+    wrong = [f"{name} is another file" for name in found.keys() & expected.keys() if found[name] != expected[name]]
+    wrong += [f"{name} is not expected" for name in found.keys() - expected.keys()]
+    return sorted(wrong + [f"{name} is missing" for name in expected.keys() - found.keys()])
+
+
+def _jars(folder: Path, made: set[str]) -> Iterator[tuple[str, str]]:
+    for jar in sorted(folder.rglob("*.jar")):
+        if jar.name not in made:
+            yield jar.name, hashlib.sha256(jar.read_bytes()).hexdigest()
+            continue
+        yield jar.name, _MADE
+        with zipfile.ZipFile(jar) as holder:
+            for name in holder.namelist():
+                if name.endswith(".jar"):
+                    yield PurePath(name).name, hashlib.sha256(holder.read(name)).hexdigest()

@@ -1,0 +1,94 @@
+"""Ends the processes that a probe and its keeper leave behind when both are killed at once.
+
+While the block of `orphans_adopted` runs, this process is a child subreaper (prctl(2)): a process that loses its
+parents becomes a child of this one instead of init's. Not here: the probe, which ends all that it started by itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_END_WITHIN_S = 10.0  # one in an uninterruptible sleep cannot be killed
+_POLL_S = 0.005
+
+
+class _Process(NamedTuple):
+    pid: int
+    state: str
+    parent: int
+    session: int
+
+
+@contextmanager
+def orphans_adopted(was_killed: Callable[[], bool]) -> Iterator[None]:
+    """`was_killed`: asked at the end, whether the keeper was killed. Then what it left behind is killed: children that
+    this process has got within the block, in a session of their own, and their descendants."""
+    libc, before = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    known = {child.pid for child in _children(_processes())}
+    try:
+        yield
+    finally:
+        if was_killed():
+            _kill_orphans(known)
+        _reap_orphans()
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+
+
+def _kill_orphans(known: set[int]) -> None:
+    deadline_s, own = time.monotonic() + _END_WITHIN_S, os.getsid(0)
+    while time.monotonic() < deadline_s:
+        processes = _processes()
+        orphans = [each for each in _children(processes) if each.pid not in known and each.session != own]
+        if not orphans:
+            return
+        for process in [*orphans, *_descendants(orphans, processes)]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+        for orphan in orphans:
+            with suppress(ChildProcessError):
+                os.waitpid(orphan.pid, os.WNOHANG)
+        time.sleep(_POLL_S)
+
+
+def _reap_orphans() -> None:
+    """Reaps the children that have ended and were adopted, such as a browser's: one that this process has started is in
+    its session, or leads its own."""
+    for child in _children(_processes()):
+        if child.state == "Z" and child.session not in (child.pid, os.getsid(0)):
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+def _children(processes: list[_Process]) -> list[_Process]:
+    return [process for process in processes if process.parent == os.getpid()]
+
+
+def _descendants(roots: list[_Process], processes: list[_Process]) -> list[_Process]:
+    found, family = [], {root.pid for root in roots}
+    while more := [each for each in processes if each.parent in family and each.pid not in family]:
+        found += more
+        family |= {each.pid for each in more}
+    return found
+
+
+def _processes() -> list[_Process]:
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - cheap with many processes
+        with suppress(OSError):
+            if name.isdigit():
+                state, parent, _, session = (
+                    Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
+                )
+                found.append(_Process(int(name), state, int(parent), int(session)))
+    return found

@@ -1,0 +1,105 @@
+"""The finished trials of a run, measured, and the finished trials that were lost since: files that are missing, cut
+short or altered, a record that is gone.
+
+A lost trial is measured again, but a planner that is rebuilt has to see the result that it decided on at the time. That
+result is in the last analysis; it is kept in `seen.json` before the trial is measured again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from powerband.analyze.stored import stored_analysis, stored_results
+from powerband.analyze.trial.measure import measure
+from powerband.base.errors import UsageError
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
+from powerband.model.results import DAMAGED, Problem, TrialResult
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, disk_error, write_atomically
+
+_SAID_MAX = 5
+
+
+@dataclass(frozen=True)
+class Finished:
+    """`results` and `specs` of the finished trials by number, lost ones included: these are invalid. `lost`: the reason
+    of each loss; the spec of a lost trial may be unknown, and its result is absent then. `seen`: the results that the
+    planner saw, where they differ."""
+
+    results: Mapping[int, TrialResult]
+    specs: Mapping[int, TrialSpec]
+    lost: Mapping[int, str]
+    seen: Mapping[int, TrialResult]
+
+    @property
+    def last(self) -> int:
+        return max((*self.results, *self.lost), default=0)
+
+    def shown(self, number: int) -> TrialResult | None:
+        """The result to pass to a planner; None for a lost trial whose first result nobody knows."""
+        return self.seen.get(number) or (None if number in self.lost else self.results[number])
+
+    def warnings(self) -> Iterator[str]:
+        for number, why in list(self.lost.items())[:_SAID_MAX]:
+            yield f"trial {number} does not count: {why}; `powerband resume` measures it again"
+        if len(self.lost) > _SAID_MAX:
+            yield f"{len(self.lost) - _SAID_MAX} more trials are damaged and do not count"
+
+
+def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
+    """Raises UsageError for a record that another version of powerband wrote."""
+    records, lost = run.records_and_damage()
+    specs = {record.spec.number: record.spec for record in records}
+    specs = {**{number: spec for number, spec in run.planned().items() if number in lost}, **specs}
+    results = {}
+    for record in records:
+        number = record.spec.number
+        try:
+            results[number] = measure(run.trial(number), record, experiment)
+        except DamagedError as error:
+            lost[number] = str(error)
+        except NOT_AS_WRITTEN as error:
+            lost[number] = f"its files are damaged, or another version wrote them ({type(error).__name__}: {error})"
+    results |= {number: _invalid(specs[number], why) for number, why in lost.items() if number in specs}
+    return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), _seen(run, lost))
+
+
+def keep_seen(run: RunDir, finished: Finished) -> None:
+    """Writes `seen.json`, before lost trials are measured again. Raises MeasurementError if the disk cannot be
+    written."""
+    if not finished.seen or not finished.lost:
+        return
+    try:
+        write_atomically(run.seen, json.dumps([result.to_json() for result in finished.seen.values()]))
+    except OSError as error:
+        raise disk_error(run.seen, error) from error
+
+
+def _seen(run: RunDir, lost: Mapping[int, str]) -> dict[int, TrialResult]:
+    """The kept results, and those that the last analysis has of lost trials."""
+    found = {}
+    try:
+        analysed = stored_analysis(run.analysis.read_text(encoding="utf-8")).trials if lost else ()
+        found = {result.number: result for result in analysed if result.number in lost and not result.damaged}
+    except (OSError, UnicodeError, UsageError):
+        pass
+    try:
+        return found | {result.number: result for result in stored_results(run.seen.read_text(encoding="utf-8"))}
+    except (OSError, UnicodeError, UsageError):
+        return found
+
+
+def _invalid(spec: TrialSpec, why: str) -> TrialResult:
+    return TrialResult(
+        number=spec.number,
+        block=spec.block,
+        attempt=spec.attempt,
+        setting=spec.setting,
+        status="failed",
+        problems=(Problem(DAMAGED, why),),
+        metrics={},
+        stage=spec.stage,
+        rate_per_s=spec.rate_per_s,
+    )

@@ -1,0 +1,81 @@
+"""SIGKILL of each process of a run, alone and in pairs, in each phase of a trial: what `fakes/faults.py` says of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fakes.faults import CASES, CONTROL, LOST, MEASURED, Fault, kill, pairs_left_out
+from fakes.stand import FAKES
+from powerband.store import RunDir, TrialRecord
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+
+SLOW = ("slow", "ignore-sigterm", "grace=0.6", "pace=0.6", "go-on")
+
+
+def each(fault: Fault, phase: str) -> object:
+    alone_and_measured = len(fault.victims) == 1 and phase == "measure"
+    return pytest.param(fault, phase, id=f"{fault.name}-{phase}", marks=[] if alone_and_measured else pytest.mark.long)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder of what the test starts; it is empty in the end."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def one_trial(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with one finished trial."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    _, errors = start(folder, "trials=1").communicate(timeout=120)
+    assert len(RunDir(folder).records()) == 1, errors
+    return folder
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize(("fault", "phase"), [each(*case) for case in CASES])
+def test_what_a_kill_does(one_trial: Path, tmp_path: Path, fault: Fault, phase: str) -> None:
+    folder = Path(shutil.copytree(one_trial, tmp_path / "run"))
+    with start(folder, "trials=2", *SLOW) as run:
+        assert run.stdout is not None
+        assert any(line == f"{phase}\n" for line in run.stdout), f"there was no phase {phase}"
+        kill(run.pid, fault.victims)
+        _, errors = run.communicate(timeout=120)
+        assert run.returncode == (-9 if CONTROL in fault.victims else 0), errors
+    files = sorted(path.name for path in folder.rglob("*") if path.name.endswith(".tmp"))
+    records = RunDir.open(folder).records()
+    assert outcome(records[1:]) in fault.outcomes
+    assert all(record.failure is None or record.failure.message for record in records)
+    assert records[0] == RunDir(one_trial).records()[0]
+    assert files == []
+    _, errors = start(folder, "trials=2", "go-on").communicate(timeout=120)
+    assert [record.status for record in RunDir.open(folder).records()] == ["measured", "measured"], errors
+
+
+def outcome(records: Sequence[TrialRecord]) -> str:
+    if not records:
+        return LOST
+    (record,) = records
+    return MEASURED if record.failure is None else record.failure.code
+
+
+def test_every_pair_has_a_case() -> None:
+    assert pairs_left_out() == set()

@@ -1,0 +1,160 @@
+"""What others on the machine do to a trial: files in the shared temporary folder, and the end of its probe."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fakes.needs import need_javac, without
+from fakes.stand import FAKES
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialFailed
+from powerband.processes.jvm_attach import NotAnsweredError, asked, thread_names
+from powerband.processes.line_file import LineFile
+from powerband.processes.ports import pick_ports, someone_listens
+from powerband.processes.probe_process import probe_up
+from powerband.processes.stop_request import StopRequest
+from powerband.wire.specs import Launch, ProbeSpec
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_process_left")]
+
+NOBODY = 65_534
+# Two daemons that have left the tree, each in a session of its own.
+DAEMONS = """
+import os, time
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0: os._exit(0)
+        os.setsid()
+        print("up", flush=True)
+        time.sleep(600)
+    os.wait()
+time.sleep(600)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("how", ["killed", "stuck"])
+def test_a_probe_and_its_keeper_that_end_at_once_leave_nothing_behind(how: str, engine: Path, tmp_path: Path) -> None:
+    log = tmp_path / "subject.log"
+    launch = Launch(
+        name="subject",
+        argv=(sys.executable, "-c", DAEMONS),
+        env=(),
+        cwd=None,
+        log_file=str(log),
+        cpus=(),
+        stop_signal=signal.SIGTERM,
+        grace_ns=0,
+    )
+    spec = ProbeSpec(launch=launch, interval_ns=100_000_000, exact_counts=False)
+    stop = StopRequest()
+    with (
+        Pump(stop) as pump,
+        LineFile(tmp_path / "probe.jsonl") as lines,
+        pytest.raises(TrialFailed, match=r"the probe ended without a report|did not report the end"),
+        probe_up(engine, spec, lines, tmp_path / "engine.log", pump) as probe,
+    ):
+        assert pump.wait(lambda: log.read_text().count("up") == 2, 30)
+        (inner,) = children(probe.pid)
+        if how == "killed":
+            os.kill(probe.pid, signal.SIGSTOP)  # it must not see the end of the other
+            os.kill(inner, signal.SIGKILL)
+            os.kill(probe.pid, signal.SIGKILL)
+            pump.wait(lambda: False, 20)
+        else:
+            os.kill(inner, signal.SIGSTOP)
+    stop.close()
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_javac()
+    folder = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture
+def jvm(classes: Path) -> Iterator[int]:
+    (port,) = pick_ports(1)
+    command = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", str(classes), "LeakyServer", str(port), "1"]
+    with subprocess.Popen(command) as process:
+        deadline = time.monotonic() + 60
+        while not someone_listens("127.0.0.1", port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield process.pid
+        process.terminate()  # it takes its socket out of /tmp
+
+
+@contextmanager
+def as_nobody(what: Callable[[], None]) -> Iterator[None]:
+    """A process of another user that has done this, and lives until the block is left."""
+    if os.geteuid() != 0:
+        without("only root can become another user")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            what()
+            os.write(write, b".")
+            time.sleep(60)
+        finally:
+            os._exit(1)
+    os.close(write)
+    try:
+        assert os.read(read, 1) == b"."
+        yield
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_jvm_is_asked_through_no_socket_of_others(jvm: int) -> None:
+    path = Path(f"/tmp/.java_pid{jvm}")
+
+    def listen() -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        path.chmod(0o777)
+        listener.listen()
+        kept.append(listener)
+
+    kept: list[socket.socket] = []
+    with as_nobody(listen):
+        why = "in the place of the JVM's attach socket"
+        with pytest.raises(NotAnsweredError, match=why), asked(jvm, "threaddump", deadline_s=time.monotonic() + 2):
+            pass
+        assert thread_names([jvm]) == {}
+    path.unlink()
+    assert "Finalizer" in thread_names([jvm]).values()
+
+
+def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> None:
+    path = Path(f"/tmp/.attach_pid{jvm}")
+    with (
+        as_nobody(path.touch),
+        pytest.raises(NotAnsweredError, match=r"another user's \.attach_pid"),
+        asked(jvm, "threaddump", deadline_s=time.monotonic() + 2),
+    ):
+        pass
+    assert path.stat().st_uid == NOBODY
+    path.unlink()
+    assert "Finalizer" in thread_names([jvm]).values()
+    assert not path.exists()

@@ -1,0 +1,97 @@
+"""How much CPU other programs and the hypervisor took while a test measured, by the kernel's counters; and measuring
+again where it was too much. Whether a test measures again depends on these counters alone, never on what it found."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeVar
+
+from fakes.needs import without
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
+from powerband.search.noise import cpu_times
+
+# CPU of programs that are no part of a trial. Of a quiet machine 0.05 to 0.15 cores are seen.
+FOREIGN_CORES_MAX = 0.4
+# More, and longer, where a test that measures nothing fails instead of being skipped.
+ATTEMPTS, CALM_WITHIN_S = (5, 60.0) if os.environ.get("POWERBAND_NO_SKIP") == "1" else (3, 10.0)
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """CPU seconds since boot: of the whole machine, of this process and its ended children, stolen; and the time."""
+
+    busy_s: float
+    ours_s: float
+    steal_s: float
+    at_s: float
+
+    @classmethod
+    def now(cls) -> CpuUse:
+        ticks = cpu_times()
+        hertz = os.sysconf("SC_CLK_TCK")
+        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        ours_s = sum(use.ru_utime + use.ru_stime for use in own)
+        return cls(ticks["busy"] / hertz, ours_s, ticks["steal"] / hertz, time.monotonic())
+
+    def quiet_since(self, before: CpuUse) -> bool:
+        """As for a trial: little CPU went to others, and little was stolen."""
+        cpu_s = (self.at_s - before.at_s) * (os.cpu_count() or 1)
+        foreign_s = (self.busy_s - before.busy_s) - (self.ours_s - before.ours_s)
+        return foreign_s <= FOREIGN_CPU_MAX * cpu_s and self.steal_s - before.steal_s <= STEAL_MAX * cpu_s
+
+
+def disturbed_by(metrics: Mapping[str, float], *, burners: int = 0) -> str:
+    """What disturbed a trial, in words; empty if nothing did. `burners`: busy loops that belong to the trial."""
+    foreign = metrics.get("host_foreign_cores", 0.0) - burners
+    steal = metrics.get("host_steal_share", 0.0)
+    if foreign > FOREIGN_CORES_MAX:
+        return f"other programs used {foreign:.2f} CPUs"
+    return f"the hypervisor took {steal:.1%} of the CPU time" if steal > STEAL_MAX else ""
+
+
+def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
+    """What disturbed a run, by the medians of its trials' metrics; empty if nothing did."""
+    found = list(trials)
+    names = ("host_foreign_cores", "host_steal_share")
+    return disturbed_by({name: median(metrics.get(name, 0.0) for metrics in found) for name in names})
+
+
+def spoilt(analysis: Mapping[str, Any]) -> str:
+    """What disturbed a trial of a run that does not count; empty if all count, or if nothing disturbed those."""
+    for trial in analysis["trials"]:
+        if any(problem["fatal"] for problem in trial["problems"]) and (said := disturbed_by(trial["metrics"])):
+            return said
+    return ""
+
+
+def undisturbed(
+    measured: Callable[[int], Found], disturbance: Callable[[Found], str], attempts: int = ATTEMPTS
+) -> Found:
+    """The first measurement that nothing disturbed, of `attempts` at most; ends the test if there is none. `measured`
+    takes the number of the attempt, from 0."""
+    said = ""
+    for attempt in range(attempts):
+        if attempt:
+            await_calm()
+        found = measured(attempt)
+        if not (said := disturbance(found)):
+            return found
+    without(f"each of {attempts} measurements was disturbed (the last: {said}): run this on a quiet machine")
+
+
+def await_calm() -> None:
+    """Until a second has passed in which the machine was quiet, `CALM_WITHIN_S` at most."""
+    deadline = time.monotonic() + CALM_WITHIN_S
+    before = CpuUse.now()
+    while time.monotonic() < deadline:
+        time.sleep(1.0)
+        now = CpuUse.now()
+        if now.quiet_since(before):
+            return
+        before = now

@@ -1,0 +1,61 @@
+"""Pages that list names of the code, a row each: failures of trials, problems that the gate finds, bottlenecks. Every
+name is there, and none that the code does not know."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from scripts.reference import DOCS, ROOT
+
+from powerband.analyze.trial.bottleneck import rules
+from powerband.analyze.trial.processes import PARTIAL_SWITCHES
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import DAMAGED
+from powerband.processes.failures import Code
+
+BOTTLENECKS = (DOCS / "methods" / "bottlenecks.md").read_text()
+RULES = BOTTLENECKS.partition("## The rules, in their order")[2].partition("\n## ")[0]
+
+
+def named(page: str) -> list[str]:
+    """The names in the first cell of each row, in their order."""
+    rows = re.findall(r"^\| (`.*?) \|", page, re.M)
+    return [name for cell in rows for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_every_failure_is_documented() -> None:
+    page = (DOCS / "reference" / "failures.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert sorted(documented) == sorted(code.value for code in Code)
+
+
+def test_every_problem_of_the_gate_is_documented() -> None:
+    source = "".join(
+        path.read_text()
+        for room in ("analyze/trial", "loads")
+        for path in sorted((ROOT / "src/powerband" / room).rglob("*.py"))
+    )
+    given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
+    given |= {DAMAGED, PARTIAL_SWITCHES, *(f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports"))}
+    assert set(named((DOCS / "reference" / "validity.md").read_text())) == given
+
+
+def test_every_bottleneck_has_a_row_among_the_rules() -> None:
+    assert set(named(RULES)) == set(BottleneckName)
+
+
+@pytest.mark.parametrize(
+    ("name", "cost_ns"),
+    [(BottleneckName.TOO_MANY_RUNNABLE_THREADS, rules.SWITCH_NS), (BottleneckName.WAKE_UPS, rules.TURN_NS)],
+)
+def test_the_cost_of_a_switch_and_of_a_wake_up_is_what_the_rule_takes(name: BottleneckName, cost_ns: float) -> None:
+    (row,) = re.findall(rf"^\| `{name}` \|.*$", RULES, re.M)
+    assert re.findall(r"at (\d+) us each", row) == [f"{cost_ns / 1000:g}"]
+
+
+@pytest.mark.parametrize("name", BottleneckName)
+def test_each_bottleneck_has_words_a_colour_and_advice(name: BottleneckName) -> None:
+    assert name.words and name.short and name.advice
+    assert (name.colour is None) is (name is BottleneckName.NONE)
+    assert BottleneckName(str(name)) is name

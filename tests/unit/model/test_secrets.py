@@ -1,0 +1,67 @@
+"""Secrets are used and kept, and never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fakes.trials import Figures, record_of, spec, write_trial
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.model.secrets import HIDDEN, command_without_secrets, text_without_secrets, without_secrets
+from powerband.report.documents.markdown import render_markdown
+from powerband.report.html.report import write_report
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
+
+SECRETS = ("tiger-1", "tiger-2", "tiger-3", "tiger-4")
+FILE = """
+name: with-secrets
+subject:
+  command: [server, "--api-token=tiger-1", "{threads}", "{port}"]
+  url: http://127.0.0.1:{port}/
+  env: {DB_PASSWORD: tiger-2, DATABASE_URL: "postgres://ann:tiger-3@db/shop", MODE: fast}
+factors: {threads: [1, 2]}
+load: {users: 2, duration: 1s, scenario: [{headers: {Authorization: Bearer tiger-4, Accept: text/html}}]}
+"""
+
+
+def test_what_is_shown_holds_no_secret_and_everything_else() -> None:
+    experiment = parse_experiment(FILE, "with-secrets")
+    shown = resolved_yaml(without_secrets(experiment))
+    assert not any(secret in shown for secret in SECRETS)
+    assert shown.count(HIDDEN) == 4 and "text/html" in shown and "postgres://ann:" in shown and "fast" in shown
+    assert without_secrets(without_secrets(experiment)) == without_secrets(experiment)
+
+
+def test_a_file_that_no_longer_reads_shows_no_secret_either() -> None:
+    shown = text_without_secrets(resolved_yaml(parse_experiment(FILE, "x")))
+    assert not any(secret in shown for secret in SECRETS) and "threads" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("--env=DB_PASSWORD=tiger-2", "--env=DB_PASSWORD=(hidden)"),
+        ("Authorization: Bearer tiger-4", "Authorization: (hidden)"),
+        ("--set=subject.env.DB_PASSWORD=tiger-2", "--set=subject.env.DB_PASSWORD=(hidden)"),
+        ("DATABASE_URL=postgres://ann:tiger-3@db/shop", "DATABASE_URL=postgres://ann:(hidden)@db/shop"),
+        ("--api-token=tiger-1", "--api-token=(hidden)"),
+        ("MODE=fast", "MODE=fast"),
+    ],
+)
+def test_a_command_line_is_shown_without_secrets(typed: str, shown: str) -> None:
+    assert command_without_secrets([typed], parse_experiment(FILE, "with-secrets")) == [shown]
+
+
+def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:
+    experiment = parse_experiment(FILE, "with-secrets")
+    command = command_without_secrets(["powerband", "tune", "--env", "DB_PASSWORD=tiger-2"], experiment)
+    run = RunDir.create(tmp_path, experiment.name, resolved_yaml(experiment), {"command": command})
+    write_trial(run.trial(1), record_of(spec({"threads": 1}), Figures()), Figures())
+    analysis = analyse_run(experiment, run)
+    report = write_report(run, analysis).read_text()
+    texts = (report, render_markdown(analysis, run), run.host.read_text())
+    assert not [secret for secret in SECRETS for text in texts if secret in text]
+    assert all(secret in run.experiment.read_text() for secret in SECRETS)

@@ -1,0 +1,72 @@
+"""The bench's own requests against servers that mean harm: each ends in time, in little memory and with a sentence."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from fakes.hostile_server import KINDS, hostile
+from powerband.model.load import Step
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialInterrupted
+from powerband.processes.requests import Client, RequestFailedError
+from powerband.processes.stop_request import StopRequest
+
+STEP = Step(name="ask", path="/")
+WITHIN_S = 0.4
+SLACK_S = 1.0
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    request = StopRequest()
+    yield request
+    request.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_ends_in_time_however_it_is_answered(kind: str, stop: StopRequest) -> None:
+    begun_s, before_kib = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = STEP if kind != "deaf" else STEP.model_copy(update={"method": "POST", "body": "x" * (8 << 20)})
+    with (
+        hostile(kind) as url,
+        Pump(stop) as pump,
+        Client(url, WITHIN_S, pump) as client,
+        pytest.raises(RequestFailedError) as failed,
+    ):
+        client.send(step)
+    assert time.monotonic() - begun_s < WITHIN_S + SLACK_S
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 300 << 10
+    assert len(str(failed.value)) < 400 and str(failed.value).isprintable()
+
+
+@pytest.mark.parametrize("kind", ["drip", "drip-body", "silent", "endless", "continue"])
+def test_a_person_who_stops_does_not_wait_for_the_answer(kind: str, stop: StopRequest) -> None:
+    threading.Timer(0.2, stop.request).start()
+    begun_s = time.monotonic()
+    with (
+        hostile(kind) as url,
+        Pump(stop) as pump,
+        Client(url, 30, pump) as client,
+        pytest.raises((TrialInterrupted, RequestFailedError)) as ended,
+    ):
+        client.send(STEP)
+    assert time.monotonic() - begun_s < 5
+    if kind != "endless":  # which is refused for its length before
+        assert ended.type is TrialInterrupted
+
+
+def test_the_status_is_known_before_the_body_has_come(stop: StopRequest) -> None:
+    with hostile("drip-body") as url, Pump(stop) as pump, Client(url, WITHIN_S, pump) as client:
+        assert client.status_of(STEP) == 200
+
+
+def test_a_connection_is_used_again_and_opened_again(stop: StopRequest) -> None:
+    with hostile("short") as url, Pump(stop) as pump, Client(url, WITHIN_S, pump) as client:
+        for _ in range(3):
+            with pytest.raises(RequestFailedError, match="ask: "):
+                client.send(STEP)
