@@ -106,6 +106,11 @@ class TrialRecord:
     link: Mapping[str, Any] = field(default_factory=dict)
     jmeter: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def origin_ns(self) -> int:
+        """The origin of all times that are shown: `go`, or the first phase that was reached."""
+        return self.phases.get("go", min(self.phases.values(), default=0))
+
     def to_json(self) -> dict[str, Any]:
         """The fields in their order, after the number of the format."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
@@ -135,8 +140,6 @@ class TrialRecord:
 
 
 class TrialDir:
-    """The files of one trial."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec = path / "spec.json"
@@ -156,35 +159,28 @@ class TrialDir:
         """Makes the directory with its `spec.json`; files of an earlier, killed attempt are removed.
 
         Raises MeasurementError if the disk cannot be written."""
-        try:
+        with writing(self.path):
             if self.path.exists():
                 shutil.rmtree(self.path)
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.mkdir(mode=0o700)
             write_atomically(self.spec, json.dumps(spec.to_json()))
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def write_address(self, address: SubjectAddress) -> None:
         """Writes the address before the server is launched, and therefore without waiting for fsync. Raises
         MeasurementError if the disk cannot be written."""
-        try:
-            with open_private(self.subject, "w") as file:
-                file.write(json.dumps({"url": address.url, "metrics_url": address.metrics_url}))
-        except OSError as error:
-            raise disk_error(self.subject, error) from error
+        with writing(self.subject), open_private(self.subject, "w") as file:
+            file.write(json.dumps(vars(address)))
 
     def write_record(self, record: TrialRecord) -> None:
         """Writes the record with the sizes of all other files, which are synced first: from now on the trial exists.
         Raises MeasurementError if the disk cannot be written."""
-        try:
+        with writing(self.path):
             paths = [path for path in self._files() if path != self.record]
             files = {str(path.relative_to(self.path)): _kept(path) for path in paths}
             for folder in {self.path.parent, self.path, *(path.parent for path in paths)}:
                 _sync_folder(folder)
             write_atomically(self.record, json.dumps({**record.to_json(), "files": files}))
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def read_record(self) -> TrialRecord:
         """Reads the record. Raises UsageError if another version wrote it, DamagedError if it is damaged, or if another
@@ -236,8 +232,6 @@ class TrialDir:
 
 
 class RunDir:
-    """One run on disk."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.experiment = path / "experiment.yaml"
@@ -282,10 +276,8 @@ class RunDir:
         On a file system without locks that holds for processes of this machine, which write themselves into the file.
 
         Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
-        try:
+        with writing(self.path):
             file = open_private(self.path / ".lock", "a+")
-        except OSError as error:
-            raise disk_error(self.path, error) from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -310,14 +302,12 @@ class RunDir:
         """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
         run as known now, for viewers."""
         known = {} if planned_total is None else {"planned_total": planned_total}
-        try:
+        with writing(self.path):
             with open_private(self.plan, "a") as file:
                 file.write(json.dumps(spec.to_json() | known) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             _sync_folder(self.path)
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def planned(self) -> dict[int, TrialSpec]:
         """The trials of the plan by number, without damaged lines. Of two lines with one number the later counts."""
@@ -451,6 +441,15 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
         else f"trials finished so far are kept; {cure}, then `powerband resume {run}`"
     )
     return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises MeasurementError for a disk that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def _fresh_directory(root: Path, stem: str) -> Path:

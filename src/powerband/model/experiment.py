@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -36,30 +36,31 @@ def _pattern(value: str) -> str:
     return value
 
 
-def _page(value: str) -> str:
-    split_url(value)
-    return value
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """Refuses a text for which `check` raises ValueError."""
+
+    def kept(value: str) -> str:
+        check(value)
+        return value
+
+    return AfterValidator(kept)
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
-Page = Annotated[str, AfterValidator(_page)]
+Page = Annotated[str, _checked(split_url)]
+Target = Annotated[
+    str, _checked(lambda value: split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}"))
+]
 MetricName = Annotated[str, AfterValidator(lambda value: metric_named(value).name)]
 
 
 class Ready(Frozen):
     """The readiness check of a server; exactly one of http, log, or tcp (the default)."""
 
-    http: str | None = None  # path or URL that must return a status below 500
+    http: Target | None = None  # path or URL that must return a status below 500
     log: Pattern | None = None  # regular expression searched in the server's log
     tcp: bool = True  # the port accepts a connection; for a no-load server: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
-
-    @field_validator("http")
-    @classmethod
-    def _is_target(cls, value: str | None) -> str | None:
-        if value is not None:
-            split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}")
-        return value
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -76,8 +77,6 @@ class SubjectStop(Frozen):
 
 
 class Parameter(Frozen):
-    """One configurable parameter of a server."""
-
     type: Literal["int", "float", "duration", "string", "choice", "bool"]
     default: Level
     help: str
@@ -94,19 +93,13 @@ class WorkCounter(Frozen):
     """The work of a no-load server, reported by a counter of its metrics page, or one that it sends to the StatsD sink.
     Written `counts: messages_total`, or with a noun for one unit of work, which reports use."""
 
-    series: str
+    series: Annotated[str, _checked(parse_series)]
     noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
 
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return {"series": value} if isinstance(value, str) else value
-
-    @field_validator("series")
-    @classmethod
-    def _is_series(cls, value: str) -> str:
-        parse_series(value)
-        return value
 
     @property
     def wanted(self) -> Series:
@@ -123,7 +116,7 @@ class Subject(Frozen):
     name: str
     about: str = ""
     command: Argv
-    url: str = "http://127.0.0.1:{port}/"
+    url: Annotated[str, _checked(lambda value: split_url(value, LOADABLE))] = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
     env: dict[str, str | None] = {}  # None: from the environment that powerband is started in
@@ -139,12 +132,6 @@ class Subject(Frozen):
     apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
     counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work
     last_words: Pattern | None = None  # regular expression of the log line whose name=number pairs are kept
-
-    @field_validator("url")
-    @classmethod
-    def _is_url(cls, value: str) -> str:
-        split_url(value, LOADABLE)
-        return value
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
         """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the
@@ -320,14 +307,8 @@ class Claim(Frozen):
 
     id: str
     says: str
-    holds: str
+    holds: Annotated[str, _checked(parse_claim)]
     published: str | None = None
-
-    @field_validator("holds")
-    @classmethod
-    def _parses(cls, value: str) -> str:
-        parse_claim(value)
-        return value
 
 
 class Published(Frozen):
@@ -380,11 +361,6 @@ class Experiment(Frozen):
         return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
 
     @property
-    def is_self_driven(self) -> bool:
-        """True if the server gets no requests; of the load only its duration is used."""
-        return self.subject.counts is not None
-
-    @property
     def noun(self) -> str:
         """The noun for one counted unit: a request, or a unit of work of a no-load server."""
         return "request" if self.subject.counts is None else self.subject.counts.noun
@@ -411,7 +387,6 @@ class Experiment(Frozen):
 
     @property
     def load_varies(self) -> bool:
-        """Whether settings may differ in their loads."""
         dialect = [] if self.load.websocket is None else [self.load.websocket.dialect]
         return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
 

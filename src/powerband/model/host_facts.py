@@ -23,6 +23,7 @@ _PATHS = {
     "load average at the start": ("load_average",),
     "host name": ("hostname",),
     "engine": ("versions", "engine"),
+    "powerband": ("versions", "powerband"),
 }
 
 

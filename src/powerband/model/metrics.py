@@ -153,7 +153,7 @@ _OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ra
 
 
 class _Registry(dict[str, Metric]):
-    """By name; one of a subject's own is made up from its name."""
+    """Metrics by name; one of a subject's own is made up from its name."""
 
     def __missing__(self, name: str) -> Metric:
         if not name.startswith(OWN):
@@ -189,6 +189,11 @@ def metric_named(name: str) -> Metric:
         return METRICS[ALIASES.get(name, name)]
     except KeyError:
         raise ValueError(f"there is no metric {name}; {did_you_mean(name, [*ALIASES, *METRICS])}") from None
+
+
+def margin_words(margin: float, metric: str) -> str:
+    """`3 %`; for shares `3 percentage points`."""
+    return f"{100 * margin:.6g} {'percentage points' if METRICS[metric].unit == 'ratio' else '%'}"
 
 
 def metric_words(metric: str) -> str:

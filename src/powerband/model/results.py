@@ -49,6 +49,11 @@ class Estimate:
     confidence: float
     n: int
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; without one, the value twice."""
+        return self.value if self.low is None else self.low, self.value if self.high is None else self.high
+
 
 @dataclass(frozen=True)
 class Bottleneck:

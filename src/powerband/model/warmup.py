@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WarmupSeries:
-    """What a trial has shown so far, fleet-merged, one entry per interval since `go`; what decides that it is steady
-    sees only this.
+    """The load of a trial so far, fleet-merged, one entry per interval since `go`: all that the decision whether it is
+    steady sees.
 
     `rate_per_s`: requests that ended ok per second; `response_time_ns_mean`: of those, NaN where there was none."""
 

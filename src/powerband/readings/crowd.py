@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.readings.fleet import MergedFleet, MergedTimes
+from powerband.wire.load_events import EngineInterval, Summary
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Crowd:
     delivered_in_window: int
     delivery_times: MergedTimes
     tallies: Mapping[str, int]
-    """The highest count that any engine was told, by worker: one worker serves users of several engines."""
+    """The highest count that any engine received, by worker: one worker serves users of several engines."""
     joined_at_start: int | None
     """Users that had joined when the window began; None without an interval before it."""
     joined_mean: float | None
@@ -45,10 +45,8 @@ class Crowd:
         return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
 
 
-def crowd_of(
-    summaries: Sequence[Mapping[str, Any]], intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet
-) -> Crowd | None:
-    """None where no engine tells of WebSocket users."""
+def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
+    """None where no engine has WebSocket users."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
         return None
@@ -74,7 +72,7 @@ def crowd_of(
     )
 
 
-def _joined(intervals: Iterable[Mapping[str, Any]], fleet: MergedFleet) -> tuple[int | None, float | None]:
+def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
     """Users joined at the start of the window, and on average over it; engines are added up."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}

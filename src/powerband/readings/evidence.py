@@ -19,6 +19,7 @@ from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
 from powerband.readings.probe_samples import ProbeSamples
 from powerband.store import TrialRecord
+from powerband.wire.load_events import EngineInterval
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Evidence:
     response: MergedTimes
     probe: ProbeSamples | None
     """None: the probe took no sample."""
-    intervals: Sequence[Mapping[str, Any]]
+    intervals: Sequence[EngineInterval]
     """The engines' `interval` events since the start of the load."""
     steady: bool | None = None
     """Whether the measured window was steady; None: too few intervals to say."""
@@ -47,7 +48,7 @@ class Evidence:
         record: TrialRecord,
         experiment: Experiment,
         fleet: MergedFleet,
-        events: Iterable[Mapping[str, Any]],
+        events: Iterable[Any],
         probe: ProbeSamples | None,
     ) -> Evidence:
         """The evidence of a whole trial, as far as its record, its events and the probe's samples go."""
@@ -93,7 +94,7 @@ class Evidence:
 
     @cached_property
     def crowd(self) -> Crowd | None:
-        """The users of a WebSocket load; None where no engine tells of any."""
+        """The users of a WebSocket load; None where no engine has any."""
         return crowd_of(self.record.engines, self.intervals, self.fleet)
 
     def overflows(self, until_ns: int | None = None) -> float | None:

@@ -18,6 +18,7 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
+from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # Events come once a second: in the worst case they cover half of a window of 2 s, and less of a shorter one.
@@ -85,9 +86,9 @@ class WatchedPool:
         return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
 
 
-def watched_pools(events: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
+def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
     """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
-    samples: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    samples: dict[str, list[tuple[int, PoolSample]]] = {}
     for event in events:
         if event["tree"] == "subject":
             for pool in event["pools"]:
@@ -99,7 +100,7 @@ def watched_pools(events: Sequence[Mapping[str, Any]], start_ns: int, end_ns: in
 
 
 def _pool(
-    name: str, rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
+    name: str, rows: Sequence[tuple[int, PoolSample]], instants: Sequence[int], start_ns: int, end_ns: int
 ) -> WatchedPool | None:
     counters = _counters(rows, instants, start_ns, end_ns)
 
@@ -149,7 +150,7 @@ def _counters(
     return Counters(np.array(at), {field: np.array(values) for field, values in fields.items()})
 
 
-def _polls_single(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
+def _polls_single(rows: Sequence[tuple[int, PoolSample]]) -> bool:
     """True where poll(2) prevails: runtimes wait so for one socket with a time limit; loops use epoll."""
     channels: Counter[str] = Counter()
     for _, pool in rows:
@@ -159,9 +160,7 @@ def _polls_single(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
     return sum(polls) > 2 * sum(loops)
 
 
-def _busiest(
-    rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
-) -> float:
+def _busiest(rows: Sequence[tuple[int, PoolSample]], instants: Sequence[int], start_ns: int, end_ns: int) -> float:
     """The busiest thread's mean CPU share: each event counts for its time since the event before."""
     before = {later: earlier for earlier, later in pairwise(instants)}
     shares: list[tuple[float, float]] = []

@@ -85,8 +85,6 @@ class Counters:
 
 @dataclass(frozen=True)
 class ProbeSamples:
-    """The data of one probe process in a trial."""
-
     trees: Mapping[str, Counters]
     host: Counters
     threads: tuple[Threads, ...]
@@ -177,7 +175,6 @@ class _Readings:
 
 
 def _jvm(rows: Sequence[Jvm]) -> Counters:
-    """Figures of one JVM over time."""
     gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
     fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in gauges}
     used = fields["heap_used_bytes_now"]

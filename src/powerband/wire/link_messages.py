@@ -61,5 +61,5 @@ class LinkSummary(Wire):
     cpu_ns: Count
 
 
-LinkEvent = Annotated[LinkUp | LinkSummary | ErrorEvent, Field(discriminator="type")]
-LINK_EVENT: TypeAdapter[LinkUp | LinkSummary | ErrorEvent] = TypeAdapter(LinkEvent)
+LinkEvent = LinkUp | LinkSummary | ErrorEvent
+LINK_EVENT: TypeAdapter[LinkEvent] = TypeAdapter(Annotated[LinkEvent, Field(discriminator="type")])

@@ -113,7 +113,7 @@ class StepSummary(TypedDict):
 
 @as_message
 class Window(TypedDict):
-    """What ended within the measured window, whenever it was intended, and what its edges cut: the ages of requests in
+    """Requests that ended within the measured window, whenever intended, and what its edges cut: ages of requests in
     flight and of pauses under way. user_ns x pipeline == time in system + think - carried in + carried out."""
 
     outcomes: Outcomes
@@ -138,7 +138,7 @@ class Connections(TypedDict):
 
 @as_message
 class WebSocketSummary(TypedDict):
-    """Of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
+    """Counts of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
     `tallies`: the highest count that an answer held, by label."""
 
     joins_started: Count
@@ -183,5 +183,5 @@ class Summary(TypedDict):
     ended_by: str
 
 
-LoadEvent = Annotated[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent, Field(discriminator="type")]
-LOAD_EVENT: TypeAdapter[Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent] = TypeAdapter(LoadEvent)
+LoadEvent = Hello | Armed | PhaseBegan | Interval | Summary | ErrorEvent
+LOAD_EVENT: TypeAdapter[LoadEvent] = TypeAdapter(Annotated[LoadEvent, Field(discriminator="type")])

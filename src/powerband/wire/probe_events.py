@@ -125,7 +125,7 @@ class Collector(TypedDict):
 
 @as_message
 class Jvm(TypedDict):
-    """One JVM of the launched tree, as it tells of itself."""
+    """One JVM of the launched tree, by its own counters."""
 
     type: Literal["jvm"]
     at_ns: Count
@@ -161,7 +161,7 @@ class ScrapeFailed(TypedDict):
 
 @as_message
 class Statsd(TypedDict):
-    """What the sink has taken in since the start: values by series, named as on a Prometheus page; `updates`: values
+    """The sink's intake since the start: values by series, named as on a Prometheus page; `updates`: values
     accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
 
     type: Literal["statsd"]
@@ -204,10 +204,5 @@ class End(Wire):
     log_dropped_bytes: Count | None = None
 
 
-ProbeEvent = Annotated[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent,
-    Field(discriminator="type"),
-]
-PROBE_EVENT: TypeAdapter[
-    Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
-] = TypeAdapter(ProbeEvent)
+ProbeEvent = Hello | Launched | Sample | Threads | Jvm | Scrape | ScrapeFailed | Statsd | Exited | End | ErrorEvent
+PROBE_EVENT: TypeAdapter[ProbeEvent] = TypeAdapter(Annotated[ProbeEvent, Field(discriminator="type")])

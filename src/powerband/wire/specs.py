@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 
 from powerband.wire.message import PROTOCOL, Count, Cpus, Wire
 
-SAMPLE_EVERY_NS = 100_000_000  # of a probe, unless it is told otherwise
+SAMPLE_EVERY_NS = 100_000_000  # of a probe, by default
 
 
 class ConstantTime(Wire):
@@ -223,7 +223,7 @@ class Watch(Wire):
 
 
 class ScrapePage(Wire):
-    """A Prometheus text page, read again and again; `names`: metrics whose series are told of."""
+    """A Prometheus text page, read again and again; `names`: metrics whose series are reported."""
 
     url: str
     interval_ns: Count = 1_000_000_000
@@ -278,5 +278,5 @@ class Stop(Wire):
     type: Literal["stop"] = "stop"
 
 
-Command = Annotated[Go | StartMeasure | Drain | WatchAlso | Stop, Field(discriminator="type")]
-COMMAND: TypeAdapter[Go | StartMeasure | Drain | WatchAlso | Stop] = TypeAdapter(Command)
+Command = Go | StartMeasure | Drain | WatchAlso | Stop
+COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])

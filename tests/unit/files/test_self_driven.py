@@ -41,7 +41,7 @@ def errors_of(text: str) -> str:
 
 def test_a_subject_that_counts_needs_no_load_and_no_url() -> None:
     made = parse()
-    assert made.is_self_driven and made.noun == "message"
+    assert made.subject.counts and made.noun == "message"
     assert made.load.duration_ns == 3 * 10**9
     assert made.scraped == ("n_total",)
     short = parse(re.sub(r"load:.*\n", "", GOOD).replace('{series: "n_total{kind=\\"a\\"}", noun: message}', "n_total"))
@@ -148,7 +148,7 @@ def test_the_last_line_that_matches_is_kept(tmp_path: Path) -> None:
 
 def test_tune_of_a_program_that_drives_itself() -> None:
     made = tune_experiment(("./w", "{threads}", "{statsd_port}"), ["threads=1,2"], counts="n_total")
-    assert made.is_self_driven and not made.objective.constraints
+    assert made.subject.counts and not made.objective.constraints
     assert made.subject.metrics_url is None
     paged = tune_experiment(
         ("./w", "{threads}", "{metrics_port}"), ["threads=1,2"], counts="n_total", options={"--duration": "4s"}
@@ -182,7 +182,7 @@ EXAMPLES = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE + REFERENCE, 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_each_example_of_the_page_is_valid(text: str) -> None:
     assert len(EXAMPLES) == 2
-    assert parse(text).is_self_driven
+    assert parse(text).subject.counts
 
 
 def test_the_sample_of_the_page_is_there() -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic
+from powerband.model.metrics import margin_words
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
 from powerband.report.html.charts import main_charts
 from powerband.report.wording.words import (
     change_words,
     counted,
-    margin_words,
     standing_words,
     trial_counts,
     unusable_trials,

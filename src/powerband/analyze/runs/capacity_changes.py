@@ -31,12 +31,9 @@ def compare_capacities(
     common = [setting for setting in first if setting in second]
     error = (1 - analyses[0].confidence) / max(1, len(common))
     names = ("the first run", "the second run")
-    return RunComparison(
-        objective=analyses[0].objective,
-        direction=analyses[0].direction,
-        confidence=analyses[0].confidence,
-        margin=analyses[0].margin,
-        changes=tuple(capacity_change(of, first[of], second[of], names, error) for of in common),
+    return RunComparison.of(
+        analyses[0],
+        (capacity_change(of, first[of], second[of], names, error) for of in common),
         only_first=tuple(setting for setting in first if setting not in second),
         only_second=tuple(setting for setting in second if setting not in first),
         warnings=tuple(warnings),

@@ -6,14 +6,14 @@ verdict on the whole and the sentence that states it; no statistics, no I/O."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from powerband.base.units import signed_percent
-from powerband.model.metrics import METRICS, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import Estimate, Verdict, plain
+from powerband.model.results import Analysis, Estimate, Verdict, plain
 
 _NAMED_MOST = 4
 
@@ -46,11 +46,16 @@ class RunComparison:
     confidence: float
     margin: float
     changes: tuple[Change, ...]
-    only_first: tuple[Setting, ...]
-    only_second: tuple[Setting, ...]
+    only_first: tuple[Setting, ...] = ()
+    only_second: tuple[Setting, ...] = ()
     names: tuple[str, str] = ("the first run", "the second run")
     paired: bool = False
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, first: Analysis, changes: Iterable[Change], **other: Any) -> RunComparison:
+        """`first`: whose objective, confidence and margin hold for both; `other`: further fields."""
+        return cls(first.objective, first.direction, first.confidence, first.margin, tuple(changes), **other)
 
     @property
     def verdict(self) -> Verdict:
@@ -69,7 +74,6 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words."""
         first, second = self.names
         if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
             return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
@@ -78,7 +82,8 @@ class RunComparison:
         where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"
         match verdict:
             case Verdict.EQUIVALENT:
-                return f"{second} serves as {first} does, within {self.margin_words}{where}{self._listed(mine)}."
+                within = margin_words(self.margin, self.objective)
+                return f"{second} serves as {first} does, within {within}{where}{self._listed(mine)}."
             case Verdict.INCONCLUSIVE:
                 return (
                     f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
@@ -86,13 +91,8 @@ class RunComparison:
                 )
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 
-    @property
-    def margin_words(self) -> str:
-        """`3 %`; for shares `3 percentage points`."""
-        return f"{100 * self.margin:.6g} {'percentage points' if self._shares else '%'}"
-
     def change_words(self, change: Change) -> str:
-        """What is known of one setting, in a clause; empty where nothing is."""
+        """The change of one setting in a clause; empty where nothing is known."""
         ratio = change.ratio
         metric = metric_words(self.objective)
         if change.because or ratio is None:
@@ -127,7 +127,7 @@ class RunComparison:
         return METRICS[self.objective].unit == "ratio"
 
     def _listed(self, changes: Sequence[Change]) -> str:
-        """What the sentence says of single settings, after a colon; a long list is cut."""
+        """Single settings for the end of the sentence, after a colon; a long list is cut."""
         parts = []
         alone = len(self.changes) == 1
         for change in changes[:_NAMED_MOST]:

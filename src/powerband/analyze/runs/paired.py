@@ -16,7 +16,7 @@ from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.stats.intervals import estimate
-from powerband.analyze.trial.faults import unmeasured_pair
+from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import ChangeCost, Race, TrialResult, Verdict
@@ -79,9 +79,9 @@ def pair_change(
 def _unmeasured(
     pair: Sequence[Setting], names: Sequence[str], trials: Sequence[TrialResult], *, measured: tuple[bool, bool]
 ) -> tuple[Verdict, str]:
-    tried = [[t for t in trials if t.setting == setting and t.status != "interrupted"] for setting in pair]
-    states = ["could not be measured" if some else "was not tried" for some in tried]
-    return unmeasured_pair(tried, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
+    ran = [tried(trials, setting) for setting in pair]
+    states = ["could not be measured" if some else "was not tried" for some in ran]
+    return unmeasured_pair(ran, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
 
 
 def _verdict(

@@ -21,32 +21,15 @@ def holds_revisions(experiment: Experiment) -> bool:
 
 def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparison:
     """One change for each setting of the other factors; needs `holds_revisions`. Never raises for what trials hold."""
-    names = tuple(format_level(level) for level in experiment.factors[REVISION])
+    old, new = map(format_level, experiment.factors[REVISION])
     others = grid({name: levels for name, levels in experiment.factors.items() if name != REVISION})
     judged = at_confidence_for_all(experiment, len(others))
     trials = compared_trials(experiment, analysis.trials, analysis.race)
-    return RunComparison(
-        objective=analysis.objective,
-        direction=analysis.direction,
-        confidence=analysis.confidence,
-        margin=analysis.margin,
-        changes=tuple(
-            pair_change(
-                judged,
-                of,
-                [_with(experiment, of, index) for index in (0, 1)],
-                names,
-                trials=trials,
-                confidence=analysis.confidence,
-            )
-            for of in others
-        ),
-        only_first=(),
-        only_second=(),
-        names=(names[0], names[1]),
-        paired=True,
-        warnings=analysis.warnings,
+    pairs = [(of, [_with(experiment, of, index) for index in (0, 1)]) for of in others]
+    changes = (
+        pair_change(judged, of, pair, (old, new), trials=trials, confidence=analysis.confidence) for of, pair in pairs
     )
+    return RunComparison.of(analysis, changes, names=(old, new), paired=True, warnings=analysis.warnings)
 
 
 def _with(experiment: Experiment, of: Setting, revision: int) -> Setting:

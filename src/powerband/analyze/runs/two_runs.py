@@ -18,7 +18,7 @@ from powerband.model.results import Analysis
 
 @dataclass(frozen=True)
 class ToldRun:
-    """What is needed of a run. `host`: its host.json, empty where that cannot be read."""
+    """`host`: the run's host.json, empty where that cannot be read."""
 
     name: str
     experiment: Experiment
@@ -27,7 +27,7 @@ class ToldRun:
 
 
 def compare_two(first: ToldRun, second: ToldRun) -> RunComparison:
-    """What changed from the first to the second. Raises UsageError where there is no like to compare."""
+    """The changes from the first to the second. Raises UsageError where there is no like to compare."""
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),

@@ -17,7 +17,7 @@ import numpy as np
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.stats.special import Array, student_t
-from powerband.analyze.trial.faults import unmeasured_pair
+from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
@@ -28,7 +28,7 @@ from powerband.model.results import Analysis, SettingResult, Verdict
 
 
 def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
-    """By the first run's objective, confidence and margin; of valid trials. `warnings`: what else differs. Raises
+    """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
     UsageError where the objective counts context switches, exactly in one run and only of living threads in the other.
     """
     partial = [_counts_living_threads(analysis) for analysis in (first, second)]
@@ -40,23 +40,20 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
     values = [_values(analysis, first.objective) for analysis in (first, second)]
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
-    tried = [setting for setting in rows[0] if all(_tried(run, setting) for run in (first, second))]
+    ran = [setting for setting in rows[0] if all(tried(run.trials, setting) for run in (first, second))]
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
     scale = Scale.of(everything, METRICS[first.objective].unit)
-    return RunComparison(
-        objective=first.objective,
-        direction=first.direction,
-        confidence=first.confidence,
-        margin=first.margin,
-        changes=tuple(
+    return RunComparison.of(
+        first,
+        (
             _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows)
             if setting in common
             else _fails(setting, (first, second), values)
-            for setting in dict.fromkeys((*tried, *common))
+            for setting in dict.fromkeys((*ran, *common))
         ),
-        only_first=tuple(setting for setting in values[0] if setting not in values[1] and setting not in tried),
-        only_second=tuple(setting for setting in values[1] if setting not in values[0] and setting not in tried),
+        only_first=tuple(setting for setting in values[0] if setting not in values[1] and setting not in ran),
+        only_second=tuple(setting for setting in values[1] if setting not in values[0] and setting not in ran),
         warnings=tuple(warnings),
     )
 
@@ -97,20 +94,13 @@ def _counts_living_threads(analysis: Analysis) -> bool:
     return any(problem.code == PARTIAL_SWITCHES for trial in analysis.trials for problem in trial.problems)
 
 
-def _tried(analysis: Analysis, setting: Setting) -> bool:
-    return any(trial.setting == setting and trial.status != "interrupted" for trial in analysis.trials)
-
-
 def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:
     """Tried in both, measured in one at most. Who fails by itself where it served in the other run has changed."""
     metric, confidence = runs[0].objective, runs[0].confidence
     estimates = [estimate_of(run[setting], metric, confidence) if setting in run else None for run in values]
-    tried = [
-        [trial for trial in run.trials if trial.setting == setting and trial.status != "interrupted"] for run in runs
-    ]
     measured = [found is not None for found in estimates]
     words = [f"not measured in the {which} run" for which in ("first", "second")]
-    verdict, because = unmeasured_pair(tried, measured, words)
+    verdict, because = unmeasured_pair([tried(run.trials, setting) for run in runs], measured, words)
     return Change(setting, estimates[0], estimates[1], None, verdict, None, because)
 
 

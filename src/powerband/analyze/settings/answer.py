@@ -20,7 +20,6 @@ from powerband.model.results import AnswerKind, SettingResult, Verdict
 
 
 def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
-    """One to three sentences."""
     if standing.exploration is not None and not standing.rows:
         return none_raced(standing, standing.exploration)
     match decision.kind:
@@ -40,7 +39,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
 
 
 def _explored(standing: Standing, *, named: bool) -> str:
-    """Of how many settings the race's are a part: nothing was shown of the others."""
+    """The size of the space that was explored: nothing was shown of the settings that did not race."""
     exploration = standing.exploration
     if exploration is None:
         return ""

@@ -83,7 +83,6 @@ class CapacityContest:
         ]
 
     def worse_beyond_margin(self) -> list[Setting]:
-        """Settings that are certainly worse than the leader by more than the margin."""
         return [setting for setting, gap in self.gaps.items() if gap.high < -self._allowed]
 
     @property
@@ -94,7 +93,6 @@ class CapacityContest:
 def hold_capacity_contest(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]
 ) -> CapacityContest:
-    """The contest of all settings, from their trials."""
     return contest_of(experiment, {setting: search_of(experiment, setting, results) for setting in settings})
 
 

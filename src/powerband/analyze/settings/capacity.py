@@ -255,7 +255,7 @@ def short_windows(experiment: Experiment) -> str | None:
 
 
 def _curve(search: Search) -> tuple[CapacityPoint, ...]:
-    """By rate: the trials that say something."""
+    """The trials that say something, by rate."""
     points = []
     rates = sorted({trial.rate_per_s for trial in search.trials if trial.rate_per_s is not None})
     for rate in rates:

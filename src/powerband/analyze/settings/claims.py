@@ -116,7 +116,10 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
     usable = [
         block
         for block in sorted({block for _, block in cells})
-        if all(_known(cells.get((case[reference], block)), reference.metric) for reference in references)
+        if all(
+            (found := cells.get((case[reference], block))) and reference.metric in found.metrics
+            for reference in references
+        )
     ]
     if len(usable) < 2:
         raise _CannotSayError(_lacking(references, case, cells, len(usable)), len(usable))
@@ -135,10 +138,6 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
         pairs.append(pair)
     left, right = np.array(pairs, dtype=float).T
     return left, right
-
-
-def _known(result: TrialResult | None, metric: str) -> bool:
-    return result is not None and metric in result.metrics
 
 
 def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting], cells: Cells, usable: int) -> str:
@@ -256,7 +255,7 @@ def _where(case: Mapping[Reference, Setting]) -> str:
 
 def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
     """The sentence of the only part, or of the first part that decides, and how many there are. Sides that are not just
-    measured but reckoned (`0.9 * goodput[...]`) are told by their expression."""
+    measured but reckoned (`0.9 * goodput[...]`) are shown as their expression."""
     if len(parts) == 1:
         reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
         return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
@@ -292,7 +291,7 @@ def _shown(value: float, unit: str) -> str:
 
 
 def _difference(value: float, unit: str) -> str:
-    """Of shares in points: a percentage could be taken for a ratio."""
+    """Differences of shares are in points: a percentage could be taken for a ratio."""
     return f"{format_value(value, unit).removesuffix('%')}points" if unit == "ratio" else _shown(value, unit)
 
 

@@ -26,7 +26,7 @@ from powerband.analyze.settings.standing import Decision, Standing
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
-from powerband.analyze.trial.faults import subjects_own
+from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration
 from powerband.model.experiment import Experiment
@@ -272,7 +272,7 @@ def _spoilt(result: TrialResult) -> bool:
 
 def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: str) -> tuple[str, ...]:
     """Why a setting has no valid trial: the fatal problems of its trials, each once."""
-    mine = [result for result in results if result.setting == setting and result.status != "interrupted"]
+    mine = tried(results, setting)
     messages = [
         problem.message
         for result in mine
@@ -296,7 +296,7 @@ def _standing(
     for row in rows:
         if row.trials:
             continue
-        mine = [result for result in results if result.setting == row.setting and result.status != "interrupted"]
+        mine = tried(results, row.setting)
         own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
         (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
     in_play = {row.setting for row in rows if _may_answer(row)}

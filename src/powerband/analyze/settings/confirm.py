@@ -17,7 +17,7 @@ from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, last_valid
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale, estimate
 from powerband.analyze.stats.special import Array, student_t
-from powerband.analyze.trial.faults import subjects_own
+from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.base.units import format_value, significant
 from powerband.model.experiment import Objective
 from powerband.model.metrics import METRICS
@@ -70,11 +70,7 @@ def confirm(
 def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
     """Why no fresh start of `setting` counts, and whether that was its own doing in all of them. None where there was
     none, or one counts."""
-    fresh = [
-        result
-        for result in results
-        if result.stage is Stage.CONFIRM and result.setting == setting and result.status != "interrupted"
-    ]
+    fresh = [result for result in tried(results, setting) if result.stage is Stage.CONFIRM]
     if not fresh or any(result.valid for result in fresh):
         return None
     reason = next((problem.message for result in fresh for problem in result.problems if problem.fatal), "it failed")
@@ -157,7 +153,7 @@ def _less(first: _Difference | None, second: _Difference | None, confidence: flo
 
 @dataclass(frozen=True)
 class _Fresh:
-    """What the fresh starts say, in differences. `change`: to the race; `beside`: to the rival in the same blocks;
+    """The fresh starts' differences. `change`: to the race; `beside`: to the rival in the same blocks;
     `against`: how `beside` differs from the same in the race."""
 
     sign: float
@@ -214,7 +210,7 @@ def _moved(lost: Estimate) -> str:
 
 
 def _points_moved(said: _Fresh) -> str:
-    """The same for shares, in percentage points."""
+    """Shares move by percentage points."""
     where = "below" if said.change.value <= 0 else "above"
     return f"{_percent(abs(said.change.value))} percentage points {where} the race"
 

@@ -15,7 +15,7 @@ from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Objective
 from powerband.model.metrics import METRICS
 
-ENDLESS = 1e4
+ENDLESS = 1e4  # high / low: a hundredfold to either side
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Compliance:
 
     @property
     def certain(self) -> bool:
-        """It certainly meets them all."""
         return not self.missed and not self.open
 
 

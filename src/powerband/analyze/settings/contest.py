@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ COSTS = ("threads_max", "rss_bytes_max")
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
-    """By which the cheapest of equals is chosen: fewest threads, then least memory; what was not measured is infinite.
+    """The cheapest of equals has the fewest threads, then the least memory; what was not measured is infinite.
 
     `means`: those of `mean_of`, geometric ones, since a reader finds them in the table of settings and can check."""
     threads, memory = (means.get(name, math.inf) for name in COSTS)
@@ -53,7 +53,7 @@ class ResponseTable:
             self._valid.setdefault(result.setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
-        """By block."""
+        """In the order of the blocks."""
         return self._valid.get(setting, [])
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:
@@ -176,35 +176,24 @@ def hold_contest(
     glance = Glance(share_at(experiment, len(table.blocks)), max(2, int(live.sum()))) if experiment.is_race else None
     scaled = table.sign * scale.scaled(values)
     if len(settings) == 1:
-        only = settings[0]
-        return _lone(empty, only, float(np.nanmean(values)), len(table.valid(only)))
+        zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}
+        alone = replace(empty, leader=settings[0], leader_mean=float(np.nanmean(values)))
+        return replace(alone, difference=zero, half=zero, half_tost=zero, shared=blocks)
     found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance)
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
     single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
     difference = np.where(shared == 1, single, found.difference[0])
-    return Contest(
-        settings=settings,
+    return replace(
+        empty,
         leader=settings[lead],
-        sign=table.sign,
-        scale=scale,
         leader_mean=float(np.nanmean(values[:, lead])),
-        margin=objective.margin,
-        confidence=objective.confidence,
         difference=dict(zip(settings, map(float, difference), strict=True)),
         half=dict(zip(settings, map(float, found.half[0]), strict=True)),
         half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
         shared=dict(zip(settings, map(int, shared), strict=True)),
-        left=left,
     )
-
-
-def _lone(empty: Contest, only: Setting, mean: float, blocks: int) -> Contest:
-    return Contest(
-        (only,), only, empty.sign, empty.scale, mean, empty.margin, empty.confidence,
-        {only: 0.0}, {only: 0.0}, {only: 0.0}, {only: blocks}, empty.left,
-    )  # fmt: skip
 
 
 def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:

@@ -21,8 +21,8 @@ from powerband.model.results import (
     PublishedTable,
 )
 
-_RATIO_SHOWN_MAX = 100.0
-_TOLD = 3  # claims of one kind that are told one by one
+_RATIO_SHOWN_MAX = 100.0  # times the ratio itself: an end beyond it says nothing
+_LISTED = 3  # claims of one kind that are listed one by one
 
 
 def found_sentences(analysis: Analysis) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def found_sentences(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
-    """How many claims held; those that did not are told with what was measured."""
+    """How many claims held; those that did not stand with what was measured."""
     if not claims:
         return
     kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
@@ -81,7 +81,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
 
 
 def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
-    """Of each table: how many of the published ratios lie within our intervals, and which does not by most."""
+    """For each table, how many of the published ratios lie within our intervals, and which is farthest off."""
     for table in tables:
         judged = [
             (row, row.published_ratio, row.our_ratio)
@@ -119,8 +119,8 @@ def _distance(theirs: float, ours: float) -> float:
 
 
 def _listed(claims: Sequence[ClaimResult]) -> str:
-    shown = [_lower(claim.says) for claim in claims[:_TOLD]]
-    return "; ".join([*shown, *([f"and {len(claims) - _TOLD} more"] if len(claims) > _TOLD else [])])
+    shown = [_lower(claim.says) for claim in claims[:_LISTED]]
+    return "; ".join([*shown, *([f"and {len(claims) - _LISTED} more"] if len(claims) > _LISTED else [])])
 
 
 def _lower(text: str) -> str:

@@ -50,7 +50,7 @@ def _table(
 
 
 def _ratio(values: Mapping[int, float], base: Mapping[int, float], confidence: float, *, same: bool) -> Estimate | None:
-    """Of logs within blocks where all are above zero; else the ratio of the means, without an interval."""
+    """Takes logs within blocks where all are above zero; else the ratio of the means, without an interval."""
     shared = sorted(set(values) & set(base))
     if not shared:
         return None

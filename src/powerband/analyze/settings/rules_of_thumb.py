@@ -40,7 +40,7 @@ GUNTHER = "Gunther, Guerrilla Capacity Planning, 2007"
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a rule says: a number of threads, or why it says none."""
+    """The number of threads that a rule proposes, or why it proposes none."""
 
     formula: str
     threads: float | None
@@ -207,7 +207,7 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
 
 @dataclass(frozen=True)
 class _Court:
-    """What a proposal is held against."""
+    """Holds proposals against the measured answer."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -245,7 +245,7 @@ class _Court:
         return estimate(list(np.array(values[::2]) / np.array(values[1::2])), confidence, log=True)
 
     def _from_table(self, setting: Setting) -> Estimate | None:
-        """By the effects of both towards the leader; without an interval where neither is the leader."""
+        """The ratio of both effects towards the leader; without an interval where neither is the leader."""
         of = {row.setting: row.effect for row in self.rows}
         effect, base = of.get(setting), of.get(self.against)
         if effect is None or base is None or base.value == 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from powerband.base.units import capital, format_value, joined
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import METRICS, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, Exploration, Race, SettingResult, TrialResult
 
@@ -53,9 +53,7 @@ class Standing:
 
     @property
     def margin(self) -> str:
-        """The margin in words: `3 %`, `3 percentage points`."""
-        text = f"{100 * self.experiment.objective.margin:.6g}"
-        return f"{text} percentage points" if self.shares else f"{text} %"
+        return margin_words(self.experiment.objective.margin, self.experiment.objective.metric)
 
     def objective_text(self, setting: Setting) -> str:
         """The objective's estimate with its unit."""

@@ -22,7 +22,7 @@ TRACKS = (0.7, 1.5)  # threads that one more of a factor adds, where it counts t
 
 @dataclass(frozen=True)
 class Work:
-    """What a request holds a thread for, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
+    """How long a request holds a thread, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
 
     cpu_s: float
     wait_s: float
@@ -54,20 +54,15 @@ class ThreadLine:
         ]
         return round(median(found), 2) if found else None
 
-    def without_errors(self) -> Mapping[float, Setting]:
-        return {
-            level: setting
-            for level, setting in self.settings.items()
-            if (self.mean(setting, "error_rate") or 0.0) <= ERRORS_MAX
-        }
-
     def work(self) -> Work | None:
         """W and C of a request. Two laws bound the time S that it holds a thread, at any number of threads n
         (Denning & Buzen 1978): S <= n / X, as no thread is more than busy, and S <= the client's service time. The
         smallest bound of all settings is taken: where queues were shortest. What threads there waited for a CPU is
         neither W nor C."""
         found: list[tuple[float, float, float]] = []
-        for level, setting in self.without_errors().items():
+        for level, setting in self.settings.items():
+            if (self.mean(setting, "error_rate") or 0.0) > ERRORS_MAX:
+                continue
             rate, served_ns = self.mean(setting, "achieved_rate_per_s"), self.mean(setting, "service_time_ns_mean")
             cpu_ns = self.mean(setting, "subject_cpu_ns_per_request")
             if rate and served_ns and cpu_ns is not None:

@@ -19,7 +19,7 @@ CPU_EACH, CPU, MEMORY = "subject_cpu_ns_per_request", "subject_cpu_cores", "rss_
 
 
 class TradeOffStanding(StrEnum):
-    """Of a setting among all that may be used, over all measures together."""
+    """The standing of a setting among all that may be used, over all measures together."""
 
     UNBEATEN = "unbeaten"  # no other is as good or better in all
     CLOSE = "close"  # one is, as measured, but no interval of theirs lies apart
@@ -70,8 +70,8 @@ def trade_offs(analysis: Analysis) -> TradeOffs | None:
 
 
 def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
-    """What at least two settings tell of. CPU is what a request takes of it: a setting that serves little also uses few
-    cores, and would never be beaten for that. The objective stands first where it is none of these."""
+    """Measures that at least two settings have. CPU is what a request takes of it: a setting that serves little also
+    uses few cores, and would never be beaten for that. The objective stands first where it is none of these."""
     wanted = [
         TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
         TradeOffMeasure(TAIL, most=False),
@@ -107,7 +107,7 @@ def _beats(one: SettingResult, other: SettingResult, measures: Sequence[TradeOff
 
 
 def _gain(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> float:
-    """By how much the first is better; below 0 where it is worse."""
+    """How much better the first is; below 0 where it is worse."""
     ahead = one.estimates[measure.metric].value - other.estimates[measure.metric].value
     return ahead if measure.most else -ahead
 

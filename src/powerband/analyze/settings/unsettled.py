@@ -20,13 +20,13 @@ from powerband.base.units import plural
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Answer, TrialResult
 
-BY_CHANCE = 0.1
-ERROR = 0.05
+BY_CHANCE = 0.1  # trials of a steady server that look unsettled
+ERROR = 0.05  # one run of twenty
 
 
 @dataclass(frozen=True)
 class Unsettled:
-    """In how many of a setting's valid trials it was unsettled."""
+    """`times`: in how many of a setting's valid `trials` it was unsettled."""
 
     times: int
     trials: int
@@ -39,7 +39,7 @@ def is_unsettled(trial: TrialResult) -> bool:
 
 
 def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
-    """In the order of the trials. Those of a capacity search are left out: near its limit a server's queue grows."""
+    """Settings in the order of the trials, without capacity trials: near its limit a server's queue grows."""
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
         if trial.valid and trial.stage is not Stage.CAPACITY:

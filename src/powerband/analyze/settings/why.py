@@ -16,9 +16,9 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, SettingResult, TrialResult, Verdict
 
-CPU_BUSY = 0.90
-CPU_IDLE = 0.70
-CHEAPER_BY = 1.2
+CPU_BUSY = 0.90  # of the subject's CPUs: the same that names a short CPU in `bottleneck/rules.py`
+CPU_IDLE = 0.70  # below it 40 % more would fit
+CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
 
 def why(standing: Standing, chosen: Setting) -> str:
@@ -47,14 +47,10 @@ def _named(setting: Setting, bottleneck: Bottleneck) -> str:
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
-    bottleneck = standing.row(chosen).bottleneck
-    return _plain_limit(standing, chosen) if bottleneck is None else _named(chosen, bottleneck)
-
-
-def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
-    """The limit of the chosen setting, where that is plain: the CPUs that the subject may use, or the rate offered.
-
-    A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
+    """The bottleneck of the chosen setting; else its limit where that is plain: the CPUs that the subject may use, or
+    the rate offered. A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
+    if (bottleneck := standing.row(chosen).bottleneck) is not None:
+        return _named(chosen, bottleneck)
     share = standing.value(chosen, "subject_cpu_share")
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")
@@ -68,14 +64,12 @@ def _plain_limit(standing: Standing, chosen: Setting) -> str | None:
     if scheduled and offered and goodput and goodput >= 0.99 * offered:
         return f"the load is the limit: {chosen.id} serves all that is offered"
     threads = standing.value(chosen, "threads_max")
-    if load.users is None or threads is None or share is None:
+    if load.users is None or threads is None or share is None or threads < load.users or share >= CPU_IDLE:
         return None
-    if threads >= load.users and share < CPU_IDLE:
-        return (
-            f"neither threads nor CPU are the limit at {chosen.id}: {threads:,.0f} threads for {load.users} "
-            f"users, and {share:.0%} of the subject's CPU time used"
-        )
-    return None
+    return (
+        f"neither threads nor CPU are the limit at {chosen.id}: {threads:,.0f} threads for {load.users} "
+        f"users, and {share:.0%} of the subject's CPU time used"
+    )
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
@@ -120,7 +114,7 @@ def _yield(standing: Standing, row: SettingResult) -> str:
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
-    """What the largest setting that is no better costs more."""
+    """The extra cost of the largest setting that is no better."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None

@@ -28,10 +28,10 @@ LUCK = 0.01
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
 """The prior is flat from half of the first look's rate to a little above it, with tails as a Cauchy's beyond: a few
 trials overrule it, and the search then goes on in growing steps."""
-REACH_ABOVE = 8.0
-GRID, COARSE_STEP, FINE_STEP = 160, 0.05, 3e-4
-NEGLIGIBLE = 1e-7
-CANDIDATES = 25
+REACH_ABOVE = 8.0  # e^8: 3,000 times the first look
+GRID, COARSE_STEP, FINE_STEP = 160, 0.05, 3e-4  # in log rate: 5 % at first, a fifth of the narrowest edge in the end
+NEGLIGIBLE = 1e-7  # of the largest mass: cells below it are left out of the finer grid
+CANDIDATES = 25  # rates weighed for the next trial
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Edge:
 
     @cached_property
     def _ends(self) -> Array:
-        """Of the grid's cells: one more than there are."""
+        """The ends of the grid's cells: one more than there are cells."""
         step = self.log_rates[1] - self.log_rates[0]
         return np.concatenate([self.log_rates - step / 2, [self.log_rates[-1] + step / 2]])
 

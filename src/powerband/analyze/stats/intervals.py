@@ -31,7 +31,7 @@ SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
 SMALL_SAMPLE = 0.35
 """Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
-EXPONENT_MAX = 700.0
+EXPONENT_MAX = 700.0  # e^709 is the largest float
 SETTLED = 1e-9
 """Passes of the two-way fit stop when no mean moves by more."""
 DF_MANY = 500.0

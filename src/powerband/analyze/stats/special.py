@@ -12,11 +12,10 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_TAIL = 1e-12
+_TAIL = 1e-12  # of chi's distribution, left out at either end
 _TAIL_ERROR = 1e-8  # relative, of the tail's probability
-_NODES_SCALE = 200
-_NODES_NORMAL = 200
-_NORMAL_REACH = 8.5
+_NODES_SCALE = _NODES_NORMAL = 200  # enough for the relative error of 1e-6
+_NORMAL_REACH = 8.5  # standard deviations: 2e-17 lies beyond
 
 
 @lru_cache(maxsize=4096)
@@ -42,7 +41,7 @@ def distance_from_best(confidence: float, k: int, df: float) -> float:
 
 
 def _inverse(cdf: Callable[[float], float], confidence: float) -> float:
-    """By the Illinois rule (Dowell & Jarratt 1971) on the logarithm of the tail, which is nearly straight."""
+    """Inverts by the Illinois rule (Dowell & Jarratt 1971) on the logarithm of the tail, which is nearly straight."""
     wanted = math.log1p(-confidence)
 
     def excess(q: float) -> float:

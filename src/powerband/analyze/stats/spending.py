@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from powerband.model.experiment import Experiment
 
-FIRST_WEIGHT = 0.5
-LAST_WEIGHT = 4.0
+FIRST_WEIGHT = 0.5  # two blocks have one degree of freedom each
+LAST_WEIGHT = 4.0  # its verdicts are final
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Glance:
 
 
 def share_of(look_after: int, blocks_most: int) -> float:
-    """Of the whole error, for the look after so many blocks, of a race of `blocks_most` at most.
+    """The share of the whole error for the look after so many blocks, in a race of `blocks_most` at most.
 
     Error spending over looks (Lan & DeMets 1983), fixed before the race: by the union bound the chance that any look is
     wrong is no more than the whole error, whatever the looks lead to. The last look, whose verdicts are final, gets

@@ -23,10 +23,10 @@ from powerband.analyze.stats.special import Array, student_t
 from powerband.model.results import Estimate
 
 LEVELS_MIN = 4  # three coefficients, and one level more to see whether they fit
-DRAWS = 999
-BLOCK_ROUNDS = 5
+DRAWS = 999  # so that the tails of 2.5 % are ranks
+BLOCK_ROUNDS = 5  # the effects change no more by then
 PEAKLESS_MAX = 0.025  # share of draws that may lack a peak: one tail of a 95 % interval
-PRIOR_TRIALS = 2
+PRIOR_TRIALS = 2  # the weight of the common variance
 WIDTH_MAX = 4.0  # highest over lowest end of a believable interval of N*
 
 
@@ -39,10 +39,6 @@ class Scalability:
     coherency: float
     threads_best: Estimate | None
     refused: str | None = None
-
-    def throughput_per_s(self, threads: float) -> float:
-        n = threads
-        return self.rate_per_s * n / (1 + self.contention * (n - 1) + self.coherency * n * (n - 1))
 
 
 def fit_usl(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.model.plan import Setting
 from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit", DAMAGED})
+
+
+def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]:
+    """The trials of a setting that came to their end; an interrupted one is run again, or was never finished."""
+    return [result for result in results if result.setting == setting and result.status != "interrupted"]
 
 
 def fatal_codes(result: TrialResult) -> frozenset[str]:
@@ -26,7 +32,7 @@ def unmeasured_pair(
     trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str]
 ) -> tuple[Verdict, str]:
     """The second of two against the first, where at least one has no figure: who fails by itself where the other serves
-    is worse. `trials`: what was tried of each; `words`: that each was not measured. The reason tells of those alone."""
+    is worse. `trials`: what was tried of each; `words`: that each was not measured. The reason names those alone."""
     verdict, clauses = Verdict.INCONCLUSIVE, []
     for index in (0, 1):
         if measured[index]:

@@ -18,9 +18,10 @@ from powerband.model.metrics import METRICS
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 
-FOREIGN_SHARE_NOTE = 0.03
+FOREIGN_SHARE_NOTE = 0.03  # of the trial's CPUs: as much as the default margin
 LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
 LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
+# Shares of the window: with memory enough it is 0, while a subject with a database on disk waits itself.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
@@ -89,7 +90,7 @@ def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
 
 
 def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """`measure.invariants`: what must hold in each trial and does not, or cannot be told."""
+    """`measure.invariants`: what must hold in each trial and does not, or is not known."""
     for wanted in evidence.experiment.measure.invariants:
         found = metrics.get(wanted.metric)
         if found is None:

@@ -16,26 +16,16 @@ from powerband.base.units import format_duration
 from powerband.model.results import HeapGrowth, Problem, TypeGrowth
 from powerband.readings.evidence import Evidence, Source
 
-LATE_SHARE = 0.2
-"""A link is noted as late above this share of its delay, or of 1 ms where the delay is shorter."""
+LATE_SHARE = 0.2  # a link is noted as late above this share of its delay, or of 1 ms where the delay is shorter
 _SHORT_DELAY_NS = 1_000_000
-TYPES_KEPT = 20
+TYPES_KEPT = 20  # what leaks is among the types that grew most
 # `   1:         58632        5230912  [B (java.base@17.0.15)`
 _ROW = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)
 # The address of a class that was made while the program ran; it says nothing.
 _ADDRESS = re.compile(r"[/+]0x[0-9a-f]+")
 # Gaps that a collector left between what lives (JDK 19 and later; before, they are arrays of int).
 _GAPS = "jdk.internal.vm.Filler"
-_PRIMITIVES = {
-    "B": "byte",
-    "C": "char",
-    "D": "double",
-    "F": "float",
-    "I": "int",
-    "J": "long",
-    "S": "short",
-    "Z": "boolean",
-}
+_PRIMITIVES = dict(zip("BCDFIJSZ", ["byte", "char", "double", "float", "int", "long", "short", "boolean"], strict=True))
 
 Histogram = tuple[Counter[str], Counter[str]]
 """Instances and bytes by type."""
@@ -80,10 +70,7 @@ def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: 
         return {}
     took = [visit["took_ns"] for visit in within if visit["took_ns"] is not None]
     metrics = {"visits": float(len(within)), "visits_failed": float(len(within) - len(took))}
-    if took:
-        metrics |= {f"visit_time_ns_p{round(100 * q)}": _quantile(took, q) for q in (0.5, 0.9)}
-        metrics["visit_time_ns_max"] = float(max(took))
-    return metrics
+    return metrics | _quantiles("visit_time_ns", took)
 
 
 def visitor_problems(
@@ -117,10 +104,9 @@ def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> di
         "missing_at_acknowledgement_max": float(max(missing)),
         "acknowledge_ns_p50": _quantile([row["acknowledged_ns"] for row in read], 0.5),
     }
-    if delays := [row["visible_ns"] for row in read if row["visible_ns"] is not None]:
-        metrics |= {f"visible_delay_ns_p{round(100 * q)}": _quantile(delays, q) for q in (0.5, 0.9)}
-        metrics["visible_delay_ns_max"] = float(max(delays))
-    return metrics
+    return metrics | _quantiles(
+        "visible_delay_ns", [row["visible_ns"] for row in read if row["visible_ns"] is not None]
+    )
 
 
 def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> Iterator[Problem]:
@@ -135,20 +121,24 @@ def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> I
 
 
 def _quantile(values: Sequence[int], q: float) -> float:
-    """The smallest value that at least the share `q` (in [0, 1]) of the values does not exceed; at least one value
+    """The smallest value that at least the share `q` (in (0, 1]) of the values does not exceed; at least one value
     (Hyndman & Fan 1996, type 1)."""
-    return float(sorted(values)[max(0, math.ceil(q * len(values)) - 1)])
+    return float(sorted(values)[math.ceil(q * len(values)) - 1])
+
+
+def _quantiles(name: str, values: Sequence[int]) -> dict[str, float]:
+    return {f"{name}_{end}": _quantile(values, q) for end, q in (("p50", 0.5), ("p90", 0.9), ("max", 1.0)) if values}
 
 
 def heap_growth(texts: Mapping[tuple[str, int], str]) -> HeapGrowth | None:
     """The types of which more lives after the window than before it, all JVMs added up. `texts`: class histograms by
     moment (`before`, `after`) and process. None without a JVM that has both."""
-    told = {key: histogram for key, text in texts.items() if (histogram := parse_histogram(text))[0]}
-    pids = [pid for when, pid in told if when == "before" and ("after", pid) in told]
+    read = {key: histogram for key, text in texts.items() if (histogram := parse_histogram(text))[0]}
+    pids = [pid for when, pid in read if when == "before" and ("after", pid) in read]
     if not pids:
         return None
-    instances, sizes = _added([told["before", pid] for pid in pids])
-    instances_after, sizes_after = _added([told["after", pid] for pid in pids])
+    instances, sizes = _added([read["before", pid] for pid in pids])
+    instances_after, sizes_after = _added([read["after", pid] for pid in pids])
     grew = [name for name in sizes_after if sizes_after[name] > sizes[name]]
     grew.sort(key=lambda name: (sizes[name] - sizes_after[name], name))
     return HeapGrowth(
@@ -187,15 +177,6 @@ def type_name(name: str) -> str:
     return _ADDRESS.sub("", element) + brackets
 
 
-def snapshot_metrics(growth: HeapGrowth | None) -> dict[str, float]:
-    if growth is None:
-        return {}
-    return {
-        "jvm_live_bytes": float(growth.bytes_after),
-        "jvm_live_growth_bytes": float(growth.bytes_after - growth.bytes_before),
-    }
-
-
 def snapshot_problems(snapshots: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """A note where a snapshot failed, or where a JVM has only one of the two."""
     failed = [snapshot for snapshot in snapshots if snapshot["failed"]]
@@ -205,13 +186,13 @@ def snapshot_problems(snapshots: Sequence[Mapping[str, Any]]) -> Iterator[Proble
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         text = f"no memory snapshot{whose} {first['when']} the measured window: {first['failed']}{more}"
         yield Problem("no_snapshot", text, fatal=False)
-    elif changed := sorted(_told(snapshots, "before") ^ _told(snapshots, "after")):
+    elif changed := sorted(_taken(snapshots, "before") ^ _taken(snapshots, "after")):
         pids = ", ".join(map(str, changed))
         text = f"a JVM was not there both before and after the measured window (process {pids}): it is not compared"
         yield Problem("no_snapshot", text, fatal=False)
 
 
-def _told(snapshots: Sequence[Mapping[str, Any]], when: str) -> set[int]:
+def _taken(snapshots: Sequence[Mapping[str, Any]], when: str) -> set[int]:
     return {row["pid"] for row in snapshots if row["when"] == when and row["pid"] is not None and not row["failed"]}
 
 
@@ -222,6 +203,12 @@ def _added(histograms: Sequence[Histogram]) -> Histogram:
         instances.update(some_instances)
         sizes.update(some_sizes)
     return instances, sizes
+
+
+def _heap(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    if (growth := evidence.heap_growth) is not None:
+        yield "jvm_live_bytes", float(growth.bytes_after)
+        yield "jvm_live_growth_bytes", float(growth.bytes_after - growth.bytes_before)
 
 
 def _visits(evidence: Evidence) -> dict[str, float]:
@@ -248,5 +235,4 @@ def _acknowledged_problems(evidence: Evidence, metrics: Mapping[str, float]) -> 
 LINK = Source("link", lambda e: link_metrics(e.record.link), lambda e, _: link_problems(e.record.link))
 VISITS = Source("visits", _visits, _visit_problems)
 ACKNOWLEDGED = Source("acknowledged", _acknowledged, _acknowledged_problems)
-HEAP = Source("heap", lambda e: snapshot_metrics(e.heap_growth))
-SNAPSHOTS = Source("snapshots", problems=lambda e, _: snapshot_problems(e.record.snapshots))
+HEAP = Source("heap", _heap, lambda e, _: snapshot_problems(e.record.snapshots))

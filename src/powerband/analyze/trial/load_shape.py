@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedTimes
+from powerband.wire.load_events import EngineInterval
 
 WHOLE = 0.99  # of a bar: windows end with a reading, a little early or late
 WINDOW_NS = 3e9  # of a rate counter
 
 
-def burst_metrics(intervals: Sequence[Mapping[str, Any]], go_ns: int, burst_ns: int) -> dict[str, float]:
+def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int) -> dict[str, float]:
     """Figures of the first moments, in which all users begin at once and nothing is warm; empty where no burst is asked
     for, or nothing ended in it. Engines give histograms about once a second: the burst's end is rounded to the next."""
     inside = [event for event in intervals if go_ns <= event["start_ns"] and event["end_ns"] <= go_ns + burst_ns]
@@ -42,7 +42,7 @@ def burst_metrics(intervals: Sequence[Mapping[str, Any]], go_ns: int, burst_ns: 
     return metrics
 
 
-def bar_rates(intervals: Iterable[Mapping[str, Any]], start_ns: int, end_ns: int, width_ns: int) -> tuple[float, ...]:
+def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> tuple[float, ...]:
     """Requests that ended ok per second, in each whole bar of this width; an interval over an edge is dealt out by
     time. Empty where not one bar is whole."""
     count = int((end_ns - start_ns) / width_ns + 1 - WHOLE) if width_ns else 0
@@ -61,7 +61,7 @@ def bar_rates(intervals: Iterable[Mapping[str, Any]], start_ns: int, end_ns: int
     return tuple(number * SECOND_NS / (ends[bar] - start_ns - bar * width_ns) for bar, number in enumerate(ok))
 
 
-def bar_metrics(intervals: Iterable[Mapping[str, Any]], start_ns: int, end_ns: int, width_ns: int) -> dict[str, float]:
+def bar_metrics(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> dict[str, float]:
     """The lowest and the highest bar: a claim on their ratio says whether a rate was kept up. Empty without bars."""
     rates = bar_rates(intervals, start_ns, end_ns, width_ns)
     return {"bar_rate_per_s_min": min(rates), "bar_rate_per_s_max": max(rates)} if rates else {}
@@ -76,7 +76,7 @@ class CounterLine:
     cumulative_per_s: float
 
 
-def rate_counter(intervals: Sequence[Mapping[str, Any]]) -> list[CounterLine]:
+def rate_counter(intervals: Sequence[EngineInterval]) -> list[CounterLine]:
     """The rate of each whole window since the first answer, and the mean rate since then, until the drain. A window
     ends with the interval that reaches its length."""
     running = sorted((e for e in intervals if e["phase"] in ("warmup", "measure")), key=lambda event: event["end_ns"])
@@ -96,7 +96,7 @@ def rate_counter(intervals: Sequence[Mapping[str, Any]]) -> list[CounterLine]:
     return lines
 
 
-def rate_counter_metrics(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def rate_counter_metrics(intervals: Sequence[EngineInterval]) -> dict[str, float]:
     """Mean and standard deviation of the windows, and the last cumulative rate; empty before one window is over."""
     lines = rate_counter(intervals)
     if not lines:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, RULES, bottleneck_of
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
-from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, SNAPSHOTS, VISITS, heap_growth
+from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, VISITS, heap_growth
 from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
@@ -29,7 +29,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
-LOG_BYTES_MAX = 4 * 2**20
+LOG_BYTES_MAX = 4 * 2**20  # the end of a subject's log; the rest of a long one says the same
 
 
 def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -54,7 +54,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
     of_subject = (PROBE, POOLS, JVMS, HEAP, OWN)
-    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, SNAPSHOTS, LINK, RATE_COUNTER, BURST, TRIAL, LOG)
+    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, TRIAL, LOG)
 
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
@@ -73,14 +73,13 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         metrics.update(source.metrics(evidence))
     found = [problem for source in sources for problem in source.problems(evidence, metrics)]
     problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
-    rules = RULES if kind.sends_requests else COUNTED_RULES
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
         _result(record, problems, metrics),
         steady=evidence.steady,
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
-        bottleneck=bottleneck_of(scene_of(evidence, metrics, problems), rules),
+        bottleneck=bottleneck_of(scene_of(evidence, metrics, problems), rules_of(kind)),
         errors=kind.errors(evidence),
         heap_growth=evidence.heap_growth,
     )

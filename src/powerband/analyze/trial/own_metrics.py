@@ -36,8 +36,6 @@ def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[s
 
 
 class MetricsPage:
-    """The scrapes, asked for series by name and labels."""
-
     def __init__(self, scrapes: Counters) -> None:
         self.scrapes = scrapes
         self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}
@@ -79,7 +77,7 @@ def _over(expression: OwnExpression, page: MetricsPage, start_ns: int, end_ns: i
         for index in range(int(inside.sum()))
         if math.isfinite(number := _value(expression, lambda series, index=index: float(levels[series][index])))  # type: ignore[misc]
     ]
-    return _summary(expression.function, values)
+    return _SUMMARIES[expression.function](values) if values else None
 
 
 def _over_time(expression: OwnExpression, page: MetricsPage) -> Iterator[float | None]:
@@ -93,17 +91,12 @@ def _over_time(expression: OwnExpression, page: MetricsPage) -> Iterator[float |
         yield float(found) if math.isfinite(found) else None
 
 
-def _summary(function: str, values: Sequence[float]) -> float | None:
-    if not values:
-        return None
-    match function:
-        case "max":
-            return max(values)
-        case "min":
-            return min(values)
-        case "last":
-            return values[-1]
-    return sum(values) / len(values)
+_SUMMARIES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "min": min,
+    "last": lambda values: values[-1],
+    "mean": lambda values: sum(values) / len(values),
+}
 
 
 def _value(expression: OwnExpression, value_of: Callable[[Series], float]) -> float:

@@ -18,6 +18,8 @@ from powerband.model.experiment import Measure
 from powerband.readings.fleet import SECOND_NS, MergedTimes
 from powerband.readings.probe_samples import Counters, ProbeSamples
 from powerband.store import TrialRecord
+from powerband.wire.load_events import EngineInterval
+from powerband.wire.probe_events import PoolSample, Threads
 
 Numbers = tuple[float | None, ...]
 POOLS_MAX = 4  # the busiest; nobody looks at more
@@ -84,8 +86,6 @@ class HostSeries:
 
 @dataclass(frozen=True)
 class PoolSeries:
-    """What the threads of one pool did."""
-
     pool: str
     states: ThreadStates
 
@@ -111,7 +111,7 @@ class OwnSeries:
 
 @dataclass(frozen=True)
 class CounterSeries:
-    """What a rate counter would have printed."""
+    """The lines that a rate counter would have printed."""
 
     t_s: tuple[float, ...] = ()
     window_per_s: Numbers = ()
@@ -136,16 +136,15 @@ class TrialSeries:
 
 def series_of(
     record: TrialRecord,
-    events: Sequence[Mapping[str, Any]],
+    events: Sequence[Any],
     probe: ProbeSamples | None,
     measured: Measure | None = None,
 ) -> TrialSeries:
     """Everything over time that one trial left; empty parts where there is nothing, never an error. `measured`: what
     the experiment wants of the subject's own metrics and of a rate counter."""
-    phases, wanted = record.phases, measured or Measure()
-    origin_ns = phases.get("go", min(phases.values(), default=0))
+    origin_ns, wanted = record.origin_ns, measured or Measure()
     series = TrialSeries(
-        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in phases.items()},
+        phases_s={name: (at - origin_ns) / SECOND_NS for name, at in record.phases.items()},
         load=_load(events, origin_ns),
         counter=_counter(events, origin_ns) if wanted.rate_counter else CounterSeries(),
     )
@@ -164,11 +163,11 @@ def series_of(
     )
 
 
-def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iterator[LoadSecond]:
+def seconds_of_load(events: Iterable[Any], origin_ns: int) -> Iterator[LoadSecond]:
     """The intervals of all engines added up by second, one after the other; an interval belongs to the second in which
     it ends. A second is told once every engine has said something later, or its last word: what an engine says is in
     order, so that no more is held than the engines are apart."""
-    seconds: dict[int, list[Mapping[str, Any]]] = {}
+    seconds: dict[int, list[EngineInterval]] = {}
     heard: dict[int, float] = {}  # by engine, the second of its last interval
     for event in events:
         engine = event.get("engine", 0)
@@ -190,7 +189,7 @@ def seconds_of_load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> Iter
         yield _told_second(second, seconds[second])
 
 
-def _told_second(second: int, intervals: Sequence[Mapping[str, Any]]) -> LoadSecond:
+def _told_second(second: int, intervals: Sequence[EngineInterval]) -> LoadSecond:
     found = one_second(intervals)
     return LoadSecond(second + 1.0, {name: found[key] for name, key in _OF_ONE_SECOND.items()})
 
@@ -210,7 +209,7 @@ def _own(measured: Measure, scrapes: Counters, origin_ns: int) -> tuple[OwnSerie
     return tuple(OwnSeries(name, t_s, values) for name, values in found.items())
 
 
-def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeries:
+def _counter(events: Sequence[Any], origin_ns: int) -> CounterSeries:
     lines = rate_counter([event for event in events if event.get("type") == "interval"])
     return CounterSeries(
         t_s=tuple((line.at_ns - origin_ns) / SECOND_NS for line in lines),
@@ -219,7 +218,7 @@ def _counter(events: Sequence[Mapping[str, Any]], origin_ns: int) -> CounterSeri
     )
 
 
-def _load(events: Iterable[Mapping[str, Any]], origin_ns: int) -> LoadSeries:
+def _load(events: Iterable[Any], origin_ns: int) -> LoadSeries:
     seconds = list(seconds_of_load(events, origin_ns))
 
     def column(name: str) -> tuple[Any, ...]:
@@ -285,7 +284,7 @@ def _host(host: Counters, origin_ns: int) -> HostSeries:
 
 
 def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
-    """Of every sample but the first, which has no rate."""
+    """Every sample but the first, which has no rate."""
     return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
 
 
@@ -296,9 +295,9 @@ def _levels(source: Counters, name: str) -> Numbers:
     return tuple(None if isnan(value) else float(value) for value in values[1:])
 
 
-def _pools(events: Sequence[Mapping[str, Any]], origin_ns: int) -> tuple[PoolSeries, ...]:
+def _pools(events: Sequence[Threads], origin_ns: int) -> tuple[PoolSeries, ...]:
     """Pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
-    seen: dict[str, list[Mapping[str, Any]]] = {}
+    seen: dict[str, list[PoolSample]] = {}
     for event in events:
         if event["tree"] == "subject":
             for pool in event["pools"]:

@@ -18,23 +18,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
+from powerband.analyze.stats.special import Array
 from powerband.model.warmup import WarmupSeries
+from powerband.wire.load_events import Interval
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
-SHIFT_MIN = 0.02
-TREND_P = 0.05
-STEP_P = 0.05
-BATCHES_MIN = 8
-CUT_SHORT = 1.1
-DEPENDENCE_MAX = 0.9
-BATCH_INTERVALS = 5
-BATCH_REQUESTS = 10
+SHIFT_MIN = 0.02  # of the median: less than the usual margin of 3 %, below which settings count as equal
+TREND_P = STEP_P = 0.05  # every twentieth steady series may be taken for one that is not
+BATCHES_MIN = 8  # of fewer, Mann-Kendall's normal approximation is poor
+CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
+DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
+BATCH_INTERVALS = 5  # MSER-5's
+BATCH_REQUESTS = 10  # in a batch, on average: of fewer, Poisson noise alone is a third of the mean
 
 
 def is_steady(series: WarmupSeries) -> bool:
@@ -44,18 +42,14 @@ def is_steady(series: WarmupSeries) -> bool:
     return settled(rate * series.interval_s, times, truncate=True) is True
 
 
-def window_is_steady(events: Iterable[Mapping[str, Any]], start_ns: int, end_ns: int) -> bool | None:
+def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool | None:
     """The test after the fact: no trend and no step over the whole window; None where there is too little to say.
 
-    `events`: the lines of events.jsonl; intervals of several engines are added where they end in the same period."""
+    Intervals of several engines are added where they end in the same period."""
     ended: dict[int, float] = {}
     summed: dict[int, float] = {}
     whole: Counter[int] = Counter()
-    inside = [
-        event
-        for event in events
-        if event.get("type") == "interval" and start_ns <= event["start_ns"] and event["end_ns"] <= end_ns
-    ]
+    inside = [event for event in events if start_ns <= event["start_ns"] and event["end_ns"] <= end_ns]
     # Those of engines are all of one length; readings of a counter come a little early or late, or not at all.
     period = float(np.median([max(1, event["end_ns"] - event["start_ns"]) for event in inside])) if inside else 1.0
     for event in inside:
@@ -152,7 +146,7 @@ def _has_step(series: Array, *, dependent: bool) -> bool:
 
 
 def _without_curve(series: Array) -> Array:
-    """What is left of it beside a parabola, which takes out trends that level off as well as straight ones."""
+    """The rest of it beside a parabola, which takes out trends that level off as well as straight ones."""
     at = np.linspace(-1, 1, series.size)
     return np.asarray(series - np.polynomial.polynomial.polyval(at, np.polynomial.polynomial.polyfit(at, series, 2)))
 

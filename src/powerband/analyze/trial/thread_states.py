@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from powerband.readings.fleet import SECOND_NS
+from powerband.wire.probe_events import PoolSample, Threads, WaitKind
 
 ON_CPU, RUN_WAIT, BLOCKED = "on_cpu", "run_wait", "blocked"
 _COUNTED = (ON_CPU, RUN_WAIT, BLOCKED)
@@ -26,12 +27,12 @@ class ThreadStates:
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
-def thread_states(events: Iterable[Mapping[str, Any]], origin_ns: int, only: str | None = None) -> ThreadStates:
+def thread_states(events: Iterable[Threads], origin_ns: int, only: str | None = None) -> ThreadStates:
     """Times in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
     mine = [event for event in events if event["tree"] == "subject"]
     kept = [(event["at_ns"], _pools(event, only)) for event in mine]
     ever = _waits_of_each_pool(kept)
-    last: dict[str, Mapping[str, Any]] = {}
+    last: dict[str, PoolSample] = {}
     times: list[float] = []
     rows: list[dict[str, float]] = []
     for index, (at_ns, pools) in enumerate(kept):
@@ -45,12 +46,12 @@ def thread_states(events: Iterable[Mapping[str, Any]], origin_ns: int, only: str
     return ThreadStates(tuple(times), tuple(band for band in bands if any(band[1])))
 
 
-def _pools(event: Mapping[str, Any], only: str | None) -> dict[str, Mapping[str, Any]]:
+def _pools(event: Threads, only: str | None) -> dict[str, PoolSample]:
     return {pool["pool"]: pool for pool in event["pools"] if only in (None, pool["pool"])}
 
 
-def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, Mapping[str, Any]]]]) -> dict[str, Mapping[str, int]]:
-    """What its blocked threads were seen to wait on by the end, for the seconds in which none was looked at."""
+def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, PoolSample]]]) -> dict[str, Mapping[WaitKind, int]]:
+    """Counts of what blocked threads were seen to wait on by the end, for seconds in which none was looked at."""
     return {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
 
 
@@ -59,7 +60,7 @@ def _grown(
     now: Mapping[str, Any],
     before: Mapping[str, Any] | None,
     passed: int,
-    ever: Mapping[str, Mapping[str, int]],
+    ever: Mapping[str, Mapping[WaitKind, int]],
 ) -> dict[str, float]:
     """Threads of one pool by what they did. A pool that is new had nothing before. A thread that was given its name
     late brings its whole past: no more than all of the pool's threads for all of the time is taken."""

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from powerband.model.own_expression import parse_labels
+from powerband.model.own_expression import labels_of
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
 from powerband.wire.probe_events import Threads, ThreadSample
 
 COUNTS = ("_total", "_count", "_sum", "_bucket")
-LINES_MAX = 12  # of one plot
+LINES_MAX = 12  # of one plot; more cannot be told apart
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ThreadUse:
 @dataclass(frozen=True)
 class LabelTable:
     """Series that have the same labels: a row for each combination of their values. A column is a series: counters
-    (by their names' ends) per second, the others as last read; None: not told for this row."""
+    (by their names' ends) per second, the others as last read; None: unknown for this row."""
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
@@ -50,7 +50,7 @@ class LabelledSeries:
 
 
 def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: int, end_ns: int) -> list[ThreadUse]:
-    """The busiest first, waits for a CPU included; of threads that the probe told of twice within the window. `names`:
+    """The busiest first, waits for a CPU included; of threads that the probe read twice within the window. `names`:
     full names by thread id, where they are known."""
     seen: dict[int, list[tuple[int, ThreadSample]]] = {}
     for event in events:
@@ -62,12 +62,12 @@ def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: i
 
 
 def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTable]:
-    """In the order of the page; series without labels are left out, as they stand alone."""
+    """Tables in the order of the page; series without labels are left out, as they stand alone."""
     grouped: dict[tuple[str, ...], dict[tuple[str, ...], dict[str, float]]] = {}
     columns: dict[tuple[str, ...], dict[str, None]] = {}
     for text in scrapes.fields:
         name, _, rest = text.partition("{")
-        labels = _labels(rest)
+        labels = sorted(labels_of(rest))
         found = _value(scrapes, text, name, start_ns, end_ns)
         if not labels or found is None:
             continue
@@ -85,8 +85,8 @@ def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTab
 
 
 def labelled_series(wanted: Sequence[str], scrapes: Counters, origin_ns: int) -> list[LabelledSeries]:
-    """Of these names, in their order, what the page has; times in seconds since the origin. Of many lines those with
-    the largest means stay, `LINES_MAX` of them."""
+    """The series of these names that the page has, in their order; times in seconds since the origin. Of many lines
+    the `LINES_MAX` with the largest means stay."""
     t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns[1:])
     found = []
     for name in wanted:
@@ -134,11 +134,4 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def _line_name(field: str) -> str:
     """`worker 0` of `{process="0",role="worker"}`: names before numbers."""
-    return " ".join(sorted((value for _, value in _labels(field.partition("{")[2])), key=str.isdigit))
-
-
-def _labels(text: str) -> list[tuple[str, str]]:
-    try:
-        return sorted(parse_labels(text.removesuffix("}")))
-    except ValueError:
-        return []
+    return " ".join(sorted((value for _, value in sorted(labels_of(field.partition("{")[2]))), key=str.isdigit))

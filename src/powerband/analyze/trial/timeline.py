@@ -8,12 +8,12 @@ shorter stretches would show nothing. Not here: the trial's own bottleneck, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from powerband.analyze.trial.bottleneck.rules import COUNTED_RULES, RULES, bottleneck_of
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.analyze.trial.processes import POOLS, PROBE
 from powerband.loads import kind_of
@@ -24,7 +24,7 @@ from powerband.readings.fleet import SECOND_NS, MergedTimes, merge_fleet
 from powerband.readings.probe_samples import ProbeSamples
 from powerband.store import TrialRecord
 
-STRETCH_S = 2.0
+STRETCH_S = 2.0  # two readings of the threads
 STRETCHES_MAX = 60  # of a longer trial each is longer
 SHORTEST_S = 1.0  # a warm-up below it has no stretch of its own
 # A stretch has no count of its own for these: the trial's stands for it.
@@ -44,7 +44,7 @@ class LimitSpan:
 def limits_over_time(
     result: TrialResult,
     record: TrialRecord,
-    events: Sequence[Mapping[str, Any]],
+    events: Sequence[Any],
     probe: ProbeSamples | None,
     experiment: Experiment,
 ) -> tuple[LimitSpan, ...]:
@@ -101,7 +101,7 @@ def _limit(part: Evidence, result: TrialResult) -> Bottleneck | None:
     if part.response.count:
         metrics["response_time_ns_mean"] = part.response.moment(1)
     metrics |= {**dict(PROBE.metrics(part)), **dict(POOLS.metrics(part))}
-    return bottleneck_of(scene_of(part, metrics, result.problems), RULES if kind.sends_requests else COUNTED_RULES)
+    return bottleneck_of(scene_of(part, metrics, result.problems), rules_of(kind))
 
 
 def _joined(stretches: Sequence[LimitSpan]) -> Iterator[LimitSpan]:

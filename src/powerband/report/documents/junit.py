@@ -58,7 +58,7 @@ def render_analysis(analysis: Analysis, run: Path | None) -> str:
         "trials": trial_counts(analysis),
     }
     unusable = [
-        f"trial {trial.number} ({trial.setting}) {trial.status}: {'; '.join(trial.reasons)}"
+        f"trial {trial.number} ({trial.setting}) {trial.status}: {trial.reasons}"
         for trial in unusable_trials(analysis.trials)
     ]
     return _document(analysis.name, cases, properties, [*analysis.answer.sentences, *analysis.warnings, *unusable])

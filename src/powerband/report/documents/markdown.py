@@ -12,6 +12,7 @@ from typing import Any
 
 from powerband.analyze.runs.changes import RunComparison
 from powerband.base.units import plural
+from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
@@ -29,6 +30,7 @@ from powerband.report.wording.words import (
     present_columns,
     short_id,
     trial_counts,
+    trials_of,
     unusable_trials,
     verdict_note,
 )
@@ -42,7 +44,7 @@ _FACTOR_COLUMNS = 5
 def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
     """The answer of a run; `run` None: without the section on how to repeat it."""
     parts = [
-        _title(analysis),
+        f"### powerband: {prose(analysis.question or analysis.name)}",
         *_answer(analysis.answer.sentences),
         *_settings(analysis),
         *_claims(analysis),
@@ -68,10 +70,6 @@ def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
         *_repeat(run),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _title(analysis: Analysis) -> str:
-    return f"### powerband: {prose(analysis.question or analysis.name)}"
 
 
 def _answer(sentences: Sequence[str]) -> Iterator[str]:
@@ -113,7 +111,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
             yield _unbroken(format_estimate(row.estimates.get(column.metric), column.metric, digits=3))
         if named:
             yield bottleneck_short(row.bottleneck)
-        yield f"{row.trials} of {row.trials + row.invalid}" if row.invalid else str(row.trials)
+        yield trials_of(row)
 
     factors = 1 if whole else len(names)
     left = [*range(factors), factors + 3, *([len(heads) - 2] if named else [])]
@@ -157,7 +155,7 @@ def _unusable(analysis: Analysis) -> Iterator[str]:
     if not trials:
         return
     items = [
-        f"- trial {trial.number} ({code(trial.setting)}) {trial.status}: {prose('; '.join(trial.reasons))}"
+        f"- trial {trial.number} ({code(trial.setting)}) {trial.status}: {prose(trial.reasons)}"
         for trial in trials[:_UNUSABLE_MOST]
     ]
     if len(trials) > _UNUSABLE_MOST:
@@ -180,23 +178,15 @@ def _repeat(run: RunDir | None) -> Iterator[str]:
 
 
 def _facts(host: Mapping[str, Any]) -> Iterator[str]:
-    def at(*keys: str) -> Any:
-        value: Any = host
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-    if version := at("versions", "powerband"):
+    if version := host_fact(host, "powerband"):
         yield f"powerband {version}"
-    if model := at("cpu", "model"):
-        allowed = at("cpu", "allowed")
+    if model := host_fact(host, "CPU"):
+        allowed = host_fact(host, "CPUs allowed")
         yield f"{model}{f', {len(allowed)} CPUs allowed' if isinstance(allowed, list) else ''}"
-    for fact in (at("distribution"), at("kernel")):
-        if fact:
-            yield str(fact)
-    if virtual := at("virtualisation"):
+    yield from (str(fact) for name in ("system", "kernel") if (fact := host_fact(host, name)))
+    if virtual := host_fact(host, "virtualisation"):
         yield "a virtual machine" if virtual == "yes" else f"a virtual machine ({virtual})"
-    if container := at("container"):
+    if container := host_fact(host, "container"):
         yield f"in a container ({container})"
     yield "another machine may answer otherwise"
 

@@ -12,10 +12,9 @@ from html import escape
 from powerband.analyze.trial.load_shape import bar_rates
 from powerband.model.experiment import Measure
 from powerband.model.results import Analysis
-from powerband.readings.fleet import merge_fleet
 from powerband.report.html.figure_parts import foot, table
 from powerband.report.html.page import BarsView
-from powerband.report.html.verdict_charts import middle_trial
+from powerband.report.html.verdict_charts import middle_records
 from powerband.report.wording.numbers import format_number
 from powerband.store import RunDir, TrialRecord
 
@@ -28,16 +27,14 @@ def bars_views(
     """One view per setting: its median valid trial by throughput. Empty if no bars were requested."""
     if measured is None or not measured.bars_ns:
         return ()
-    by_number = {record.spec.number: record for record in records}
     views = []
-    for result in analysis.settings:
-        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
-        fleet = None if trial is None or trial.number not in by_number else merge_fleet(by_number[trial.number].engines)
-        if trial is None or fleet is None:
+    for record, fleet in middle_records(analysis, records):
+        if fleet is None:
             continue
-        intervals = [event for event in run.trial(trial.number).read_events() if event.get("type") == "interval"]
+        number = record.spec.number
+        intervals = [event for event in run.trial(number).read_events() if event.get("type") == "interval"]
         if rates := bar_rates(intervals, fleet.start_ns, fleet.end_ns, measured.bars_ns):
-            views.append(BarsView(result.setting.id, trial.number, measured.bars_ns / 1e9, rates))
+            views.append(BarsView(record.spec.setting.id, number, measured.bars_ns / 1e9, rates))
     return tuple(views)
 
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from powerband.base.units import capital
-from powerband.model.metrics import METRICS, OWN, metric_words
-from powerband.model.plan import Level, format_level
+from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
+from powerband.model.plan import Level, Setting, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_estimate, format_interval, unit_scale
-from powerband.report.wording.words import is_as_good, margin_words
+from powerband.report.wording.words import is_as_good
 
 LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its largest to its smallest value on
 LADDER_STEP = 1.5  # or if each value is at least this times the one before, from three values on
@@ -90,16 +90,17 @@ def layout(analysis: Analysis) -> Layout:
     lines. Otherwise settings are listed by name."""
     settings = [result.setting for result in analysis.settings]
     factors = len(settings[0].levels) if settings else 0
-    levels = [_distinct([setting.levels[i][1] for setting in settings]) for i in range(factors)]
+    levels = [distinct_levels(settings, place) for place in range(factors)]
     if factors == 1:
         return Layout(_factor_axis(settings[0].levels[0][0], levels[0]), 0, None)
     if factors == 2 and len(settings) == len(levels[0]) * len(levels[1]):
-        across = 0 if (_numeric(levels[0]), len(levels[0])) >= (_numeric(levels[1]), len(levels[1])) else 1
+        numeric = [_numbers(values) is not None for values in levels]
+        across = 0 if (numeric[0], len(levels[0])) >= (numeric[1], len(levels[1])) else 1
         if len(levels[1 - across]) <= MAX_LINES:
             return Layout(_factor_axis(settings[0].levels[across][0], levels[across]), across, 1 - across)
     short = short_names(analysis)
     names = tuple(map(short.of, settings))
-    return Layout(Axis(short.heading, tuple(map(float, range(len(names)))), names, ordered=False), None, None)
+    return Layout(named_axis(short.heading, names), None, None)
 
 
 def main_charts(analysis: Analysis) -> list[Chart]:
@@ -177,7 +178,7 @@ def state_chart(analysis: Analysis) -> Chart | None:
             parts[label].append(Point(float(index), share, None, None, text, result.setting.id, answer))
     if not parts["blocked"]:
         return None
-    axis = Axis(short.heading, tuple(map(float, range(len(names)))), tuple(names), False)
+    axis = named_axis(short.heading, names)
     lines = tuple(Line(label, tuple(points)) for label, points in parts.items())
     return Chart(
         "states", "stack", "Thread states", f"Share of the time of all its threads.{short.told}", "%", axis, lines
@@ -236,23 +237,21 @@ def _margin_band(analysis: Analysis, scale: float) -> tuple[float, float] | None
 def _points(
     results: Sequence[tuple[float, SettingResult]], analysis: Analysis, place: Layout, metric: str, scale: float
 ) -> tuple[Point, ...]:
-    points = []
-    for x, result in results:
-        estimate = result.estimates.get(metric)
-        if estimate is not None:
-            points.append(
-                Point(
-                    x,
-                    estimate.value / scale,
-                    None if estimate.low is None else estimate.low / scale,
-                    None if estimate.high is None else estimate.high / scale,
-                    estimate_words(estimate, metric),
-                    result.setting.id,
-                    result.setting == analysis.answer.setting,
-                    is_as_good(result.setting, analysis),
-                )
-            )
-    return tuple(points) if not place.axis.ordered else tuple(sorted(points, key=lambda point: point.x))
+    points = [
+        Point(
+            x,
+            estimate.value / scale,
+            None if estimate.low is None else estimate.low / scale,
+            None if estimate.high is None else estimate.high / scale,
+            estimate_words(estimate, metric),
+            result.setting.id,
+            result.setting == analysis.answer.setting,
+            is_as_good(result.setting, analysis),
+        )
+        for x, result in results
+        if (estimate := result.estimates.get(metric)) is not None
+    ]
+    return tuple(sorted(points, key=lambda point: point.x) if place.axis.ordered else points)
 
 
 def estimate_words(estimate: Estimate, metric: str) -> str:
@@ -280,7 +279,7 @@ def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[flo
 def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:
     numbers = _numbers(levels)
     if numbers is None or len(levels) < 2:
-        return _index_axis(name, levels)
+        return named_axis(name, list(map(format_level, levels)))
     ladder = min(numbers) > 0 and (max(numbers) / min(numbers) >= LADDER_RATIO or _steps_like_a_ladder(numbers))
     positions = tuple(math.log2(number) if ladder else number for number in numbers)
     return Axis(name, positions, tuple(format_level(level) for level in levels), ordered=True)
@@ -291,9 +290,9 @@ def _steps_like_a_ladder(numbers: Sequence[float]) -> bool:
     return len(steps) >= 2 and min(steps) >= LADDER_STEP
 
 
-def _index_axis(name: str, levels: Sequence[Level]) -> Axis:
-    labels = tuple(format_level(level) for level in levels)
-    return Axis(name, tuple(map(float, range(len(levels)))), labels, ordered=False)
+def named_axis(name: str, labels: Sequence[str]) -> Axis:
+    """An axis of names, whose positions are their indices."""
+    return Axis(name, tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
 
 
 def _numbers(levels: Sequence[Level]) -> list[float] | None:
@@ -302,14 +301,11 @@ def _numbers(levels: Sequence[Level]) -> list[float] | None:
     return [float(level) for level in levels]
 
 
-def _numeric(levels: Sequence[Level]) -> bool:
-    return _numbers(levels) is not None
-
-
-def _distinct(levels: Sequence[Level]) -> list[Level]:
+def distinct_levels(settings: Sequence[Setting], place: int) -> list[Level]:
+    """The values of a parameter, in the order of the settings."""
     seen: dict[str, Level] = {}
-    for level in levels:
-        seen.setdefault(format_level(level), level)
+    for setting in settings:
+        seen.setdefault(format_level(setting.levels[place][1]), setting.levels[place][1])
     return list(seen.values())
 
 

@@ -5,7 +5,7 @@ Every value from outside passes through `escape`; templates/*.js fill the boxes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 
 from powerband.report.html.charts import Chart, Picture
@@ -13,7 +13,6 @@ from powerband.report.wording.numbers import ABSENT
 
 
 def figure(chart: Chart) -> str:
-    """One chart of `charts.py`."""
     down = len(chart.axis.positions)
     rows_rem = {"stack": 5 + down * 1.75, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
     unit = "" if chart.kind == "stack" else {"/s": "per second"}.get(chart.unit, chart.unit)
@@ -58,11 +57,17 @@ def wrapping(text: str) -> str:
     return re.sub(r",(?=[A-Za-z_])", ",<wbr>", escape(text))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain table: first column names, the others values."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: Container[int] = ()) -> str:
+    """A plain table: first column names, the others values; the columns in `words` hold texts, which wrap."""
+
+    def kind(place: int) -> str:
+        return ' class="words"' if place in words else ""
+
+    head = "".join(f'<th scope="col"{kind(place)}>{escape(name)}</th>' for place, name in enumerate(heads))
     lines = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td{kind(place)}>{escape(cell)}</td>" for place, cell in enumerate(rest, 1))
+        + "</tr>"
         for first, *rest in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"

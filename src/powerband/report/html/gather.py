@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
-    """All contents of the page of this run."""
     host = read_host(run.host)
     damaged = {trial.number for trial in analysis.trials if trial.damaged}
     records = [record for record in run.records() if record.spec.number not in damaged]
@@ -39,7 +38,8 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
     return ReportPage(
         analysis=analysis,
         run=str(run.path),
-        command=_command(run),
+        # The resolved experiment holds the seed and every default, so that it needs nothing else.
+        command=f"powerband run {shlex.quote(str(run.experiment))}",
         experiment_yaml=_shown_yaml(run, experiment),
         when=_when(records),
         facts=tuple(
@@ -100,17 +100,12 @@ def read_host(path: Path) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _command(run: RunDir) -> str:
-    """The command that repeats the run. The resolved experiment holds the seed and every default, so the command needs
-    nothing else."""
-    return f"powerband run {shlex.quote(str(run.experiment))}"
-
-
 def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
     command = host.get("command")
     typed = shlex.join(map(str, command)) if isinstance(command, list) and command else ""
     versions = host.get("versions")
-    rows = [(str(name), str(value)) for name, value in _items(versions) if value]
+    found = versions.items() if isinstance(versions, Mapping) else ()
+    rows = [(str(name), str(value)) for name, value in found if value]
     seeds = sorted({spec.seed for spec in run.planned().values()})
     shown = ", ".join(map(str, seeds[:4])) + (f" and {len(seeds) - 4} more" if len(seeds) > 4 else "")
     rows += [("seeds of the load", shown)] if seeds else []
@@ -153,7 +148,3 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _items(value: Any) -> list[tuple[Any, Any]]:
-    return list(value.items()) if isinstance(value, Mapping) else []

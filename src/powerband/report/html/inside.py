@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from powerband.analyze.trial.threads import LabelTable, ThreadUse, is_counter, label_tables, thread_uses
-from powerband.model.results import Analysis, SettingResult
-from powerband.readings.fleet import merge_fleet
+from powerband.model.results import Analysis
+from powerband.readings.fleet import MergedFleet
 from powerband.readings.probe_samples import read_probe
 from powerband.report.html.figure_parts import table
 from powerband.report.html.page import InsideView
-from powerband.report.html.verdict_charts import middle_trial
+from powerband.report.html.verdict_charts import middle_records
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.store import RunDir, TrialRecord
 
@@ -24,16 +24,8 @@ _BUSY_LEAST = 0.005  # minimum share of a CPU, including waits for it, to be lis
 
 def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[InsideView, ...]:
     """One view per setting: its median valid trial by throughput. Settings without data are omitted."""
-    by_number = {record.spec.number: record for record in records}
-    views = []
-    for result in analysis.settings:
-        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
-        if trial is None or trial.number not in by_number:
-            continue
-        view = _view(run, result, by_number[trial.number])
-        if view.threads or view.tables:
-            views.append(view)
-    return tuple(views)
+    views = [_view(run, record, fleet) for record, fleet in middle_records(analysis, records)]
+    return tuple(view for view in views if view.threads or view.tables)
 
 
 def inside_section(views: Sequence[InsideView]) -> str:
@@ -68,15 +60,15 @@ def _labelled(found: LabelTable) -> str:
     return table(heads, rows) + more
 
 
-def _view(run: RunDir, result: SettingResult, record: TrialRecord) -> InsideView:
-    fleet, probe = merge_fleet(record.engines), read_probe(run.trial(record.spec.number).read_probe())
+def _view(run: RunDir, record: TrialRecord, fleet: MergedFleet | None) -> InsideView:
+    probe = read_probe(run.trial(record.spec.number).read_probe())
     threads: list[ThreadUse] = []
     tables: list[LabelTable] = []
     if fleet is not None and probe is not None:
         uses = thread_uses(probe.threads, record.thread_names, fleet.start_ns, fleet.end_ns)
         threads = [use for use in uses if use.on_cpu + use.run_wait >= _BUSY_LEAST][:THREADS_SHOWN]
         tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns)
-    return InsideView(result.setting.id, record.spec.number, tuple(threads), tuple(tables))
+    return InsideView(record.spec.setting.id, record.spec.number, tuple(threads), tuple(tables))
 
 
 def _share(share: float) -> str:

@@ -81,8 +81,6 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """All contents of the page."""
-
     analysis: Analysis
     run: str
     command: str  # the command that repeats the run

@@ -31,7 +31,7 @@ from powerband.report.html.trade_off_chart import trade_off_chart
 from powerband.report.html.verdict_charts import capacity_charts, exploration_chart, pool_chart, race_chart
 from powerband.report.wording.names import short_names
 from powerband.report.wording.standings import ranked
-from powerband.store import RunDir, disk_error, write_atomically
+from powerband.store import RunDir, write_atomically, writing
 
 SCRIPTS = (
     "charts.js",
@@ -51,15 +51,12 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
     """Makes report.html in the run directory and returns its path. Raises MeasurementError if the file cannot be
     written."""
     text = render_page(gather(run, analysis))
-    try:
+    with writing(run.report):
         write_atomically(run.report, text)
-    except OSError as error:
-        raise disk_error(run.report, error) from error
     return run.report
 
 
 def render_page(page: ReportPage) -> str:
-    """The whole file."""
     charts = _charts(page.analysis)
     script = "\n".join(_template(name) for name in SCRIPTS)
     packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()

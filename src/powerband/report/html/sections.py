@@ -9,7 +9,7 @@ from html import escape
 from itertools import zip_longest
 
 from powerband.base.units import capital, joined, plural
-from powerband.model.metrics import metric_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
 from powerband.report.html.bar_section import bars_section
@@ -47,7 +47,6 @@ from powerband.report.wording.words import (
     error_rows,
     factor_names,
     is_as_good,
-    margin_words,
     not_allowed,
     present_columns,
     standing_words,
@@ -355,18 +354,12 @@ def _not_counted(analysis: Analysis) -> str:
     trials = unusable_trials(analysis.trials)
     if not trials:
         return '<p class="bare">Every trial was valid.</p>' if analysis.trials else ""
-    rows = "".join(
-        f'<tr><th scope="row">trial {trial.number}</th><td class="words">{escape(trial.setting)}</td>'
-        f'<td class="words">{escape(trial.status)}</td><td class="words">{escape("; ".join(trial.reasons))}</td></tr>'
-        for trial in trials
-    )
+    rows = [(f"trial {trial.number}", trial.setting, trial.status, trial.reasons) for trial in trials]
+    shown = table(("trial", "setting", "status", "why"), rows, words=(1, 2, 3))
     return (
-        '<p class="lead">'
-        "Trials that failed or were cut short, or in which the generator or the machine would have been "
-        "measured instead of the server. They are kept on disk and never averaged in.</p>"
-        '<div class="scroll"><table><thead><tr><th scope="col">trial</th><th scope="col" class="words">setting</th>'
-        f'<th scope="col" class="words">status</th><th scope="col" class="words">why</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        '<p class="lead">Trials that failed or were cut short, or in which the generator or the machine would have '
+        "been measured instead of the server. They are kept on disk and never averaged in.</p>"
+        f'<div class="scroll">{shown}</div>'
     )
 
 

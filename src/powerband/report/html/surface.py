@@ -12,12 +12,12 @@ from itertools import combinations
 
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Level, Setting, Stage, format_level
-from powerband.model.results import Analysis, Estimate, SettingResult
-from powerband.report.html.charts import Picture, estimate_words
+from powerband.model.results import Analysis
+from powerband.report.html.charts import Picture, distinct_levels, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.numbers import ABSENT, format_number, unit_scale
 from powerband.report.wording.standings import MEASURES
-from powerband.report.wording.words import is_as_good
+from powerband.report.wording.words import mark_of
 
 _MEASURES = ("goodput_per_s", "response_time_ns_p50", "response_time_ns_p99", "subject_cpu_cores", "rss_bytes_max")
 _LEAST_MEASURED = 0.5  # of the grid of the first pair: changes one at a time form a cross, not a surface
@@ -113,7 +113,11 @@ def surface_section(chart: SurfaceChart | None) -> str:
         '<p class="key standing"><span><i class="cell best"></i>the answer</span>'
         '<span><i class="cell equal"></i>as good</span>'
         '<span><i class="cell barred"></i>not allowed</span>'
-        + ('<span><i class="cell look"></i>tried once</span>' if _looks(chart) else "")
+        + (
+            '<span><i class="cell look"></i>tried once</span>'
+            if any(cell.standing == "look" for cell in chart.cells)
+            else ""
+        )
         + "</p>"
     )
     heads = ["setting", *(measure.title for measure in chart.measures), ""]
@@ -135,10 +139,6 @@ def surface_section(chart: SurfaceChart | None) -> str:
     return f'<p class="lead">{lead}</p>{figure}'
 
 
-def _looks(chart: SurfaceChart) -> bool:
-    return any(cell.standing == "look" for cell in chart.cells)
-
-
 def _tried(analysis: Analysis) -> Iterator[Setting]:
     """The compared settings, then those that were only explored."""
     compared = dict.fromkeys(row.setting for row in analysis.settings)
@@ -149,17 +149,14 @@ def _tried(analysis: Analysis) -> Iterator[Setting]:
 
 def _levels(settings: Sequence[Setting], place: int) -> list[Level]:
     """The values of a parameter: numbers in rising order, anything else in the order of the plan."""
-    levels: dict[str, Level] = {}
-    for setting in settings:
-        levels.setdefault(format_level(setting.levels[place][1]), setting.levels[place][1])
-    found = list(levels.values())
+    found = distinct_levels(settings, place)
     if all(isinstance(level, int | float) and not isinstance(level, bool) for level in found):
         return sorted(found, key=float)
     return found
 
 
 def _index(level: Level, levels: Sequence[Level]) -> int:
-    return [format_level(each) for each in levels].index(format_level(level))
+    return list(map(format_level, levels)).index(format_level(level))
 
 
 def _measures(analysis: Analysis) -> tuple[str, ...]:
@@ -193,8 +190,9 @@ def _cells(
         found = [row.estimates.get(metric) for metric in measures]
         if any(found):
             values = [None if e is None else e.value / scale for e, scale in zip(found, scales, strict=True)]
-            texts = [_words(e, metric) for e, metric in zip(found, measures, strict=True)]
-            yield SurfaceCell(at(row.setting), row.setting.id, _standing(row, analysis), tuple(values), tuple(texts))
+            texts = [estimate_words(e, metric) if e else ABSENT for e, metric in zip(found, measures, strict=True)]
+            standing = mark_of(row.setting, analysis) if row.feasible else "not_allowed"
+            yield SurfaceCell(at(row.setting), row.setting.id, standing, tuple(values), tuple(texts))
     for trial in analysis.trials:
         if trial.stage is Stage.EXPLORE and trial.valid and trial.setting not in compared:
             compared.add(trial.setting)
@@ -204,18 +202,6 @@ def _cells(
                 ABSENT if v is None else format_number(v, METRICS[m].unit) for v, m in zip(seen, measures, strict=True)
             ]
             yield SurfaceCell(at(trial.setting), trial.setting.id, "look", tuple(values), tuple(texts))
-
-
-def _standing(row: SettingResult, analysis: Analysis) -> str:
-    if not row.feasible:
-        return "not_allowed"
-    if row.setting == analysis.answer.setting:
-        return "answer"
-    return "equal" if is_as_good(row.setting, analysis) else "other"
-
-
-def _words(estimate: Estimate | None, metric: str) -> str:
-    return ABSENT if estimate is None else estimate_words(estimate, metric)
 
 
 def _first(factors: Sequence[SurfaceFactor], cells: Sequence[SurfaceCell]) -> tuple[int, int] | None:

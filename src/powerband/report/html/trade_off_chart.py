@@ -17,7 +17,7 @@ from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.standings import MEASURES, metric_name
-from powerband.report.wording.words import is_as_good
+from powerband.report.wording.words import mark_of
 
 _NAMES = {**MEASURES, "response_time_ns_p99": "response time p99"}
 
@@ -116,11 +116,12 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
     )
     choosers = chooser("trade-offs-across", "Across", names, min(1, len(names) - 1))
     choosers += chooser("trade-offs-up", "Up", names, 0)
+    barred = any(point.standing == TradeOffStanding.NOT_ALLOWED for point in chart.points)
     key = (
         '<p class="key standing"><span><i class="dot full"></i>unbeaten</span>'
         '<span><i class="dot open"></i>beaten, but not for certain</span>'
         '<span><i class="dot pale"></i>beaten</span>'
-        + ('<span><i class="dot cross">×</i>not allowed</span>' if _barred(chart) else "")
+        + ('<span><i class="dot cross">×</i>not allowed</span>' if barred else "")
         + '<span><i class="dot ring"></i>the answer</span><span><i class="dot ring thin"></i>as good</span></p>'
     )
     heads = ["setting", *names, "in all"]
@@ -153,14 +154,12 @@ def _point(
     def scaled(end: float | None, scale: float) -> float | None:
         return None if end is None else end / scale
 
-    equal = "equal" if is_as_good(row.setting, analysis) else "other"
-    mark = "answer" if row.setting == analysis.answer.setting else equal
     pairs: list[tuple[Estimate, float]] = list(zip(row.estimates, scales, strict=True))
     return TradeOffPoint(
         setting=row.setting.id,
         label=label,
         standing=row.standing,
-        mark=mark,
+        mark=mark_of(row.setting, analysis),
         words=_WORDS[row.standing].format("" if row.beaten_by is None else row.beaten_by.id),
         values=tuple(estimate.value / scale for estimate, scale in pairs),
         lows=tuple(scaled(estimate.low, scale) for estimate, scale in pairs),
@@ -180,7 +179,3 @@ def _name(measure: TradeOffMeasure, analysis: Analysis) -> str:
 
 def _wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) >= LOG_VALUE_RATIO
-
-
-def _barred(chart: TradeOffChart) -> bool:
-    return any(point.standing == TradeOffStanding.NOT_ALLOWED for point in chart.points)

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 
 from powerband.base.units import plural
 from powerband.model.experiment import parse_constraint
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, Capacity, CapacityPoint, PoolUse, SettingResult, TrialResult
-from powerband.report.html.charts import Axis, Chart, Line, Picture, Point
+from powerband.model.results import Analysis, CapacityPoint, PoolUse, SettingResult, TrialResult
+from powerband.readings.fleet import MergedFleet, merge_fleet
+from powerband.report.html.charts import Axis, Chart, Line, Picture, Point, named_axis
 from powerband.report.wording.findings import capacity_words, departure_of, ratio_phrase, state_words
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_number, unit_scale
 from powerband.report.wording.standings import metric_name, ranked
-from powerband.report.wording.words import STATES, margin_words
+from powerband.report.wording.words import STATES
+from powerband.store import TrialRecord
 
 RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
-RACE_BARS = (
-    10  # the most bars of one setting; with more looks every second or third is drawn, always including the last
-)
+RACE_BARS = 10  # the most bars of one setting; of more looks every second or third is drawn, always the last one too
 POOL_ROWS = 12  # with more rows, only the busiest pool of each setting is drawn
 _BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
 
@@ -121,9 +121,7 @@ def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
     for look in analysis.race.looks if analysis.race else ():
         effect = look.effects.get(setting.id)
         if effect is not None and setting != look.leader:
-            low = effect.value if effect.low is None else effect.low
-            high = effect.value if effect.high is None else effect.high
-            yield RaceBar(look.block + 1, effect.value, low, high, ratio_phrase(effect))
+            yield RaceBar(look.block + 1, effect.value, *effect.ends, ratio_phrase(effect))
 
 
 def _span(analysis: Analysis) -> tuple[float, float]:
@@ -185,7 +183,7 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
             setting.id,
             capacity.note or f"holds up to {capacity_words(capacity)}",
             tuple(_mark(point) for point in capacity.curve),
-            _capacity_band(capacity),
+            None if capacity.estimate is None else capacity.estimate.ends,
             limits,
             span,
         )
@@ -195,22 +193,8 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
 
 def _mark(point: CapacityPoint) -> CapacityMark:
     held = "all" if point.held == point.trials else "some" if point.held else "none"
-    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, held_words(point))
-
-
-def held_words(point: CapacityPoint) -> str:
-    """`held in 3 of 5 trials`."""
-    return f"held in {point.held} of {plural(point.trials, 'trial')}"
-
-
-def _capacity_band(capacity: Capacity) -> tuple[float, float] | None:
-    estimate = capacity.estimate
-    if estimate is None:
-        return None
-    return (
-        estimate.value if estimate.low is None else estimate.low,
-        estimate.value if estimate.high is None else estimate.high,
-    )
+    text = f"held in {point.held} of {plural(point.trials, 'trial')}"
+    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, text)
 
 
 def _limits(constraints: Sequence[str]) -> Iterator[Limit]:
@@ -226,9 +210,7 @@ def _limits(constraints: Sequence[str]) -> Iterator[Limit]:
 def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
     """The trial that represents the setting: the median one by throughput of the trials with the setting's
     bottleneck."""
-    mine = [
-        trial for trial in analysis.trials if trial.setting == result.setting and trial.valid and trial.pools
-    ]  # fmt: skip
+    mine = [trial for trial in analysis.trials if trial.setting == result.setting and trial.valid and trial.pools]
     compared = [trial for trial in mine if trial.stage in (Stage.COMPARE, Stage.CONFIRM)] or mine
     name = result.bottleneck.name if result.bottleneck else None
     agreeing = [trial for trial in compared if trial.bottleneck and trial.bottleneck.name is name] or compared
@@ -239,6 +221,17 @@ def middle_trial(trials: Iterable[TrialResult]) -> TrialResult | None:
     """The median trial by throughput; the upper one of an even number."""
     ranked = sorted(trials, key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
     return ranked[len(ranked) // 2] if ranked else None
+
+
+def middle_records(
+    analysis: Analysis, records: Iterable[TrialRecord]
+) -> Iterator[tuple[TrialRecord, MergedFleet | None]]:
+    """The record of each setting's median valid trial by throughput, where there is one, and its merged engines."""
+    by_number = {record.spec.number: record for record in records}
+    for result in analysis.settings:
+        trial = middle_trial(trial for trial in analysis.trials if trial.valid and trial.setting == result.setting)
+        if trial is not None and trial.number in by_number:
+            yield by_number[trial.number], merge_fleet(by_number[trial.number].engines)
 
 
 def pool_chart(analysis: Analysis) -> Chart | None:
@@ -268,7 +261,7 @@ def pool_chart(analysis: Analysis) -> Chart | None:
     order = ["on a CPU", "waiting for a CPU", *_BLOCKED.values(), "blocked"]
     lines = tuple(Line(label, tuple(parts[label])) for label in order if label in parts)
     heading = short.heading if short.has_parts else ""
-    axis = Axis(heading, tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
+    axis = named_axis(heading, labels)
     note = f"Share of the time of a pool’s threads, in each setting’s middle trial.{short.told}"
     return Chart("pools", "stack", "What the threads of a pool did", note, "%", axis, lines)
 

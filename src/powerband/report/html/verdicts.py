@@ -105,9 +105,8 @@ def changes_section(analysis: Analysis) -> str:
     rows = change_rows(analysis)
     if not rows:
         return ""
-    return f'<p class="lead">{escape(changes_lead(analysis))}</p>' + words_table(
-        "What each change costs", CHANGE_HEADS, rows, numbers=(1,)
-    )
+    shown = words_table("What each change costs", CHANGE_HEADS, rows, numbers=(1,))
+    return f'<p class="lead">{escape(changes_lead(analysis))}</p>{shown}'
 
 
 def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str:
@@ -205,15 +204,8 @@ def _pool_table(analysis: Analysis) -> str:
                 )
             )
     heads = (
-        "setting",
-        "pool",
-        "threads",
-        "on a CPU",
-        "waiting for a CPU",
-        "blocked",
-        "CPU use of a thread",
-        "held by a request",
-        "blocked on",
+        *("setting", "pool", "threads", "on a CPU", "waiting for a CPU", "blocked"),
+        *("CPU use of a thread", "held by a request", "blocked on"),
     )
     inner = words_table("Pools", heads, rows, numbers=(2, 3, 4, 5, 6, 7))
     return f'<details class="no-print"><summary>All pools, in threads</summary>{inner}</details>'
@@ -257,18 +249,5 @@ def _rule_figure(chart: RuleChart) -> str:
 
 def words_table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
     """A table of words, which wrap; the columns in `numbers` are right-aligned."""
-
-    def kind(place: int) -> str:
-        return "" if place in numbers or place == 0 else ' class="words"'
-
-    head = "".join(f'<th scope="col"{kind(place)}>{escape(name)}</th>' for place, name in enumerate(heads))
-    lines = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td{kind(place)}>{escape(cell)}</td>" for place, cell in enumerate(rest, 1))
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return (
-        f'<div class="scroll below" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
-    )
+    content = table(heads, rows, words=set(range(1, len(heads))) - set(numbers))
+    return f'<div class="scroll below" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'

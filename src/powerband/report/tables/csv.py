@@ -49,8 +49,3 @@ def safe_text(text: str) -> str:
     """The text, made safe: it stays in its cell and its line, and is no formula."""
     clean = _CONTROL.sub("\ufffd", _BREAK.sub(" ", text))
     return f"'{clean}" if clean.startswith(_FORMULA) else clean
-
-
-def plain_text(cell: str) -> str:
-    """The inverse of `safe_text`, except for control characters."""
-    return cell.removeprefix("'")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from powerband.analyze.runs.changes import Change, RunComparison
@@ -62,21 +63,12 @@ class Table:
     rows: Iterator[Row] = field(compare=False)
 
 
-def _texts(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name) for name in names)
+def _columns(kind: Kind, unit: str, *names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, kind, unit) for name in names)
 
 
-def _wholes(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, Kind.WHOLE, "count") for name in names)
-
-
-def _numbers(unit: str, *names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, Kind.NUMBER, unit) for name in names)
-
-
-def _truths(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, Kind.TRUTH) for name in names)
-
+_texts, _wholes = partial(_columns, Kind.TEXT, ""), partial(_columns, Kind.WHOLE, "count")
+_numbers, _truths = partial(_columns, Kind.NUMBER), partial(_columns, Kind.TRUTH, "")
 
 # The columns of each table before and after those of the parameters. Metrics follow, in the order of `METRICS`.
 LEADING: dict[str, tuple[Column, ...]] = {
@@ -212,8 +204,8 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
             phase = _Phases(record)
-            for point in _up_to_damage(_points(directory, record, experiment)):
-                yield (*lead, point.t_s, phase.at(point.t_s), point.series, point.label, point.value)
+            for t_s, *point in _up_to_damage(_points(directory, record, experiment)):
+                yield (*lead, t_s, phase.at(t_s), *point)
 
     return _table("series", factors, _explained(rows(), run))
 
@@ -227,7 +219,7 @@ def intervals_table(run: RunDir) -> Table:
 
     def rows() -> Iterator[Row]:
         for lead, record, directory in _recorded(run, records, factors):
-            origin_ns = _origin_ns(record)
+            origin_ns = record.origin_ns
             for event in _up_to_damage(directory.read_events()):
                 if event.get("type") != "interval":
                     continue
@@ -257,20 +249,16 @@ def changes_table(comparison: RunComparison) -> Table:
     return _table("changes", factors, map(cells, comparison.changes))
 
 
-@dataclass(frozen=True)
-class _SeriesPoint:
-    t_s: float
-    series: str
-    label: str | None
-    value: float
+_Point = tuple[float, str, str | None, float]
+"""Seconds, series, label, value."""
 
 
-def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> Iterator[_SeriesPoint]:
+def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> Iterator[_Point]:
     """The series of one trial, one after the other; unknown values have no row."""
-    for second in seconds_of_load(directory.read_events(), _origin_ns(record)):
+    for second in seconds_of_load(directory.read_events(), record.origin_ns):
         for name, value in second.values.items():
             if value is not None:
-                yield _SeriesPoint(second.t_s, name, None, value)
+                yield second.t_s, name, None, value
     sampled = _sampled(directory, record, experiment.measure)
     for prefix, part in (
         ("subject_", sampled.subject),
@@ -307,30 +295,22 @@ def _without(events: Iterable[Mapping[str, Any]], key: str) -> Iterator[Mapping[
         yield {name: value for name, value in event.items() if name != key} if key in event else event
 
 
-def _line(
-    t_s: Sequence[float], series: str, label: str | None, values: Sequence[float | None]
-) -> Iterator[_SeriesPoint]:
+def _line(t_s: Sequence[float], series: str, label: str | None, values: Sequence[float | None]) -> Iterator[_Point]:
     for at, value in zip(t_s, values, strict=True):
         if value is not None:
-            yield _SeriesPoint(at, series, label, float(value))
+            yield at, series, label, float(value)
 
 
 class _Phases:
     """The phase of a trial at an instant; a phase includes its last instant."""
 
     def __init__(self, record: TrialRecord) -> None:
-        origin_ns = _origin_ns(record)
-        at = {name: (ns - origin_ns) / SECOND_NS for name, ns in record.phases.items()}
+        at = {name: (ns - record.origin_ns) / SECOND_NS for name, ns in record.phases.items()}
         names = (("warmup", "go", "measure"), ("measure", "measure", "drain"), ("drain", "drain", "end"))
         self._spans = [(phase, at[begin], at.get(end, math.inf)) for phase, begin, end in names if begin in at]
 
     def at(self, t_s: float) -> str | None:
         return next((phase for phase, begin, end in self._spans if begin < t_s <= end), None)
-
-
-def _origin_ns(record: TrialRecord) -> int:
-    """The origin of all times: `go`, or the first phase that was reached."""
-    return record.phases.get("go", min(record.phases.values(), default=0))
 
 
 def _recorded(

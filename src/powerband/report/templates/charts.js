@@ -44,21 +44,21 @@ function brief(value, unit) {
   return unit ? `${text}${unit.startsWith("/") ? "" : " "}${unit}` : text;
 }
 
-/** Tooltips are built as nodes: names from files never become markup. */
+/** An element with its attributes and content. All is built of nodes: names from files never become markup. */
+function make(tag, attributes = {}, ...content) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...content);
+  return made;
+}
+
 function tip(head, rows) {
-  const box = document.createElement("div");
-  box.className = "tip";
-  const title = document.createElement("b");
-  title.textContent = head;
-  box.append(title);
-  for (const [colour, text] of rows) {
-    const row = document.createElement("span");
-    const dot = document.createElement("i");
+  const lines = rows.map(([colour, text]) => {
+    const dot = make("i");
     dot.style.background = colour;
-    row.append(dot, text);
-    box.append(row);
-  }
-  return box;
+    return make("span", {}, dot, text);
+  });
+  return make("div", { class: "tip" }, make("b", {}, head), ...lines);
 }
 
 function base(t) {

@@ -63,10 +63,8 @@ function drawDistributions(data) {
 /** A box for each line, the last one of which cannot be taken away. */
 function toggles(key, all) {
   return all.map((each) => {
-    const label = document.createElement("label");
-    const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: each.shown });
-    label.append(box, document.createElement("i"), each.setting);
-    key.append(label);
+    const box = Object.assign(make("input", { type: "checkbox" }), { checked: each.shown });
+    key.append(make("label", {}, box, make("i"), each.setting));
     box.addEventListener("change", (event) => {
       if (key.querySelector("input:checked")) return;
       box.checked = true;

@@ -53,9 +53,7 @@ async function drawCharts(data) {
 async function start() {
   try {
     const [library, text] = await Promise.all([unpack("packed-charts"), unpack("packed-data")]);
-    const script = document.createElement("script");
-    script.textContent = library;
-    document.head.append(script);
+    document.head.append(make("script", {}, library));
     const data = JSON.parse(text);
     reportName = data.name;
     limitTones = data.limit_tones;

@@ -8,19 +8,15 @@ function offerSaving(figure, rows, picture) {
   const foot = figure.querySelector(".foot");
   if (!foot) return;
   foot.querySelector(".save")?.remove();
-  const group = document.createElement("span");
-  group.className = "save";
-  group.setAttribute("role", "group");
   const title = figure.querySelector("h3")?.textContent ?? "figure";
-  group.setAttribute("aria-label", `Save “${title}”`);
-  group.append("Save ");
+  const group = make("span", { class: "save", role: "group", "aria-label": `Save “${title}”` }, "Save ");
   const kinds = {
     PNG: async () => download(nameOf(figure, "png"), await png(picture())),
     SVG: () => download(nameOf(figure, "svg"), new Blob([new XMLSerializer().serializeToString(picture())], { type: "image/svg+xml" })),
     CSV: () => download(nameOf(figure, "csv"), new Blob([csvText(rows())], { type: "text/csv" })),
   };
   for (const [name, save] of Object.entries(kinds)) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
+    const button = make("button", { type: "button" }, name);
     button.addEventListener("click", save);
     group.append(button);
   }
@@ -31,7 +27,7 @@ function offerSaving(figure, rows, picture) {
 function offerExperiment() {
   const source = document.getElementById("experiment");
   if (!source) return;
-  const button = Object.assign(document.createElement("button"), { type: "button", className: "save-file no-print", textContent: "Save this experiment" });
+  const button = make("button", { type: "button", class: "save-file no-print" }, "Save this experiment");
   button.addEventListener("click", () => download(`${runSlug()}.yaml`, new Blob([source.textContent], { type: "application/yaml" })));
   source.before(button);
 }
@@ -90,7 +86,7 @@ function png(svg) {
   return new Promise((resolve, reject) => {
     const image = new Image();
     image.onload = () => {
-      const canvas = Object.assign(document.createElement("canvas"), { width: width * PNG_SCALE, height: height * PNG_SCALE });
+      const canvas = make("canvas", { width: width * PNG_SCALE, height: height * PNG_SCALE });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       canvas.toBlob(resolve, "image/png");
     };
@@ -109,9 +105,7 @@ function nameOf(figure, ending) {
 }
 
 function download(name, blob) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

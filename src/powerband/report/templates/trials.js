@@ -79,30 +79,11 @@ function showTrial(trial, button) {
 
 /** The frame of a picture; `cells`: makes the rows of its table, the heads first, when it is opened. */
 function trialFigure(of, name, unit, cells) {
-  const figure = document.createElement("figure");
-  const caption = document.createElement("figcaption");
-  const title = document.createElement("h3");
-  title.textContent = name;
-  title.append(unitNote(unit));
-  const note = document.createElement("p");
-  note.textContent = of;
-  note.hidden = true; // the page says it above; who saves the picture wants it beside it
-  caption.append(title, note);
-  const element = document.createElement("div");
-  element.className = "chart";
-  element.setAttribute("role", "img");
-  element.setAttribute("aria-label", `${name} over the time of ${of}; the values are in the table below`);
-  const foot = document.createElement("div");
-  foot.className = "foot no-print";
-  foot.append(lazyTable(cells));
-  figure.append(caption, element, foot);
-  return figure;
-}
-
-function unitNote(unit) {
-  const note = document.createElement("small");
-  note.textContent = unit ? ` ${unit === "/s" ? "per second" : unit}` : "";
-  return note;
+  const inUnit = make("small", {}, unit ? ` ${unit === "/s" ? "per second" : unit}` : "");
+  // The page says above whose picture this is; who saves it wants that beside it.
+  const caption = make("figcaption", {}, make("h3", {}, name, inUnit), make("p", { hidden: "" }, of));
+  const element = make("div", { class: "chart", role: "img", "aria-label": `${name} over the time of ${of}; the values are in the table below` });
+  return make("figure", {}, caption, element, make("div", { class: "foot no-print" }, lazyTable(cells)));
 }
 
 const seriesCells = (tracks) => () => [
@@ -117,26 +98,14 @@ const limitCells = (trial) => () => [
 
 /** The same values as a table, filled when it is opened. */
 function lazyTable(cells) {
-  const details = document.createElement("details");
-  const summary = document.createElement("summary");
-  summary.textContent = "As a table";
-  details.append(summary);
+  const details = make("details", {}, make("summary", {}, "As a table"));
   details.addEventListener("toggle", () => {
     if (!details.open || details.querySelector("table")) return;
-    const scroll = document.createElement("div");
-    scroll.className = "scroll";
-    scroll.tabIndex = 0;
-    const table = document.createElement("table");
-    const row = (tag, texts) => {
-      const line = document.createElement("tr");
-      for (const text of texts) line.append(Object.assign(document.createElement(tag), { textContent: text }));
-      return line;
-    };
+    const row = (tag, texts) => make("tr", {}, ...texts.map((text) => make(tag, {}, text)));
     const [heads, ...rows] = cells();
-    table.createTHead().append(row("th", heads));
-    table.createTBody().append(...rows.map((texts) => row("td", texts)));
-    scroll.append(table);
-    details.append(scroll);
+    const body = make("tbody", {}, ...rows.map((texts) => row("td", texts)));
+    const table = make("table", {}, make("thead", {}, row("th", heads)), body);
+    details.append(make("div", { class: "scroll", tabindex: 0 }, table));
   });
   return details;
 }

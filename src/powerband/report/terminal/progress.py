@@ -53,14 +53,14 @@ class LiveView(Observer):
         if not self._lines:
             self._live.stop()
 
-    def note(self, text: str) -> None:
-        self._line(text)
+    def note(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         self._state.begin(experiment, planned_total, done)
         if self._lines:
             again = f", {done} of them done already" if done else ""
-            self._line(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
+            self.note(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
         self._redraw(now=True)
 
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
@@ -80,10 +80,10 @@ class LiveView(Observer):
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         self._state.end_trial()
         if self._lines:
-            self._line(self._state.trial_line(result))
+            self.note(self._state.trial_line(result))
         elif not result.valid:
             # Printed above the redrawn part, so that it stays on the screen.
-            self._line(self._state.trial_line(result), style="yellow")
+            self.note(self._state.trial_line(result), style="yellow")
         self._redraw(now=True)
 
     def analysed(self, analysis: Analysis) -> None:
@@ -94,11 +94,8 @@ class LiveView(Observer):
             estimate = leader.estimates.get(analysis.objective)
             figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
             told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
-            self._line("; ".join(part for part in (told, left_line(analysis)) if part))
+            self.note("; ".join(part for part in (told, left_line(analysis)) if part))
         self._redraw(now=True)
-
-    def _line(self, text: str, style: str = "") -> None:
-        self.console.print(Text(text, style=style), soft_wrap=True)
 
     def _redraw(self, *, now: bool = False) -> None:
         """`now`: redraw at once, for changes of state, which are rare; figures wait for the next redraw."""
@@ -111,8 +108,6 @@ class LiveView(Observer):
 
 
 class _Progress:
-    """The state of the run so far, and its rendering."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.experiment: Experiment | None = None
@@ -153,12 +148,8 @@ class _Progress:
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
         # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
-        most = "at most " if self._may_end_early() else ""
-        return f"{most}about {_rough_time(left_s)} left"
-
-    def _may_end_early(self) -> bool:
-        experiment = self.experiment
-        return experiment is not None and (experiment.design.order == "race" or experiment.objective.is_capacity)
+        ends_early = self.experiment and (self.experiment.is_race or self.experiment.objective.is_capacity)
+        return f"{'at most ' if ends_early else ''}about {_rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:
         """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""

@@ -40,6 +40,7 @@ from powerband.report.wording.words import (
     present_columns,
     short_id,
     trial_counts,
+    trials_of,
     unusable_trials,
     verdict_note,
 )
@@ -64,20 +65,11 @@ def render_answer(analysis: Analysis) -> RenderableType:
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
-    parts += [
-        *changes(analysis),
-        *capacities(analysis),
-        *rules_of_thumb(analysis),
-        *_claims(analysis),
-        *published(analysis),
-    ]
-    parts += [*visited(analysis), *grown(analysis)]
+    for part in (changes, capacities, rules_of_thumb, _claims, published, visited, grown):
+        parts += part(analysis)
     if analysis.found:
         parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
-    parts += list(_errors(analysis))
-    parts += list(_unusable(analysis))
-    parts += list(_warnings(analysis))
-    return Group(*parts)
+    return Group(*parts, *_errors(analysis), *_unusable(analysis), *_warnings(analysis))
 
 
 class SettingsTable:
@@ -112,7 +104,7 @@ class SettingsTable:
             # The only columns that fold, and only if figures would otherwise be cut off.
             table.add_column(Text(name), justify="right", overflow="fold")
         if answer:
-            table.add_column(_heading(objective), justify="right", no_wrap=True)
+            table.add_column(metric_words(objective).removesuffix(" rate"), justify="right", no_wrap=True)
             table.add_column("interval", justify="right", no_wrap=True)
         for column in columns:
             table.add_column(column.short, justify="right", no_wrap=True)
@@ -136,7 +128,7 @@ class SettingsTable:
             if bottleneck:
                 cells.append(bottleneck_short(result.bottleneck))
             if not answer:
-                cells.append(_trials(result))
+                cells.append(trials_of(result))
             table.add_row(*cells, style="bold" if result.setting == self.analysis.answer.setting else "")
         return table
 
@@ -146,10 +138,6 @@ def _sentences(analysis: Analysis) -> Iterator[RenderableType]:
     yield Text(first, style="bold")
     for sentence in rest:
         yield Text(sentence)
-
-
-def _heading(metric: str) -> str:
-    return metric_words(metric).removesuffix(" rate")
 
 
 def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
@@ -177,10 +165,6 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
     if words == "undecided":
         return Text(words, style="yellow")
     return Text(words, style="red" if result.verdict is Verdict.WORSE else "green")
-
-
-def _trials(result: SettingResult) -> str:
-    return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
 
 
 def _footnote(analysis: Analysis) -> str:
@@ -225,7 +209,7 @@ def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
     yield Text()
     yield Text(f"Not counted ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
     for trial in trials[:_UNUSABLE_SHOWN]:
-        yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {'; '.join(trial.reasons)}")
+        yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {trial.reasons}")
     if len(trials) > _UNUSABLE_SHOWN:
         yield _bullet(f"and {len(trials) - _UNUSABLE_SHOWN} more, in the report")
 

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.base.units import RATIO_SHOWN_MAX, signed_percent
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
 from powerband.report.wording.numbers import ABSENT, format_estimate
-from powerband.report.wording.words import gap_words, margin_words
+from powerband.report.wording.words import gap_words
 
 
 def render_comparison(comparison: RunComparison) -> RenderableType:
@@ -33,7 +33,6 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:
-    """Headings of the table of changes."""
     first, second = ("old", "new") if comparison.paired else ("first", "second")
     return "setting", first, second, "change", "interval", "smallest", "verdict"
 
@@ -58,7 +57,6 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 
 def comparison_note(comparison: RunComparison) -> str:
-    """The meaning of the verdicts."""
     direction = "more" if comparison.direction == "maximise" else "less"
     drift = (
         "Both were measured in the same blocks, so that drift of the machine cancels."

@@ -7,7 +7,7 @@ from __future__ import annotations
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import capital, plural, signed_percent
-from powerband.model.metrics import metric_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import (
     Analysis,
@@ -33,7 +33,7 @@ from powerband.report.wording.numbers import (
     format_number,
     format_share,
 )
-from powerband.report.wording.words import margin_words, verdict_words
+from powerband.report.wording.words import verdict_words
 
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
@@ -171,7 +171,6 @@ def _change_ratio(cost: ChangeCost) -> str:
 
 
 def changes_lead(analysis: Analysis) -> str:
-    """The caption of the table of changes."""
     metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (

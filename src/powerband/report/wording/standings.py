@@ -104,18 +104,13 @@ def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
 
     cells = ["·"] * _BAR_CELLS
     cells[cell(1.0)] = "│"
-    low = effect.value if effect.low is None else effect.low
-    high = effect.value if effect.high is None else effect.high
-    for place in range(max(0, cell(low)), min(_BAR_CELLS - 1, cell(high)) + 1):
+    low, high = map(cell, effect.ends)
+    for place in range(max(0, low), min(_BAR_CELLS - 1, high) + 1):
         cells[place] = "─"
-    if 0 <= cell(low) < _BAR_CELLS:
-        cells[cell(low)] = "├"
-    if 0 <= cell(high) < _BAR_CELLS:
-        cells[cell(high)] = "┤"
-    if cell(low) < 0:
-        cells[0] = "◀"
-    if cell(high) >= _BAR_CELLS:
-        cells[-1] = "▶"
+    if low < _BAR_CELLS:
+        cells[max(0, low)] = "├" if low >= 0 else "◀"
+    if high >= 0:
+        cells[min(high, _BAR_CELLS - 1)] = "┤" if high < _BAR_CELLS else "▶"
     if 0 <= cell(effect.value) < _BAR_CELLS:
         cells[cell(effect.value)] = "●"
     return "".join(cells)

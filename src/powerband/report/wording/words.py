@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_number, format_share
@@ -91,11 +91,6 @@ def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | 
     return "" if gap == 0 else f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
 
 
-def margin_words(margin: float, objective: str) -> str:
-    """`3 %`; for shares `3 percentage points`."""
-    return f"{margin * 100:.6g} percentage points" if METRICS[objective].unit == "ratio" else format_share(margin)
-
-
 def standing_words(analysis: Analysis) -> str:
     """The standing of the settings beside the answer, in a line, without repeating the answer."""
     answer = analysis.answer
@@ -113,6 +108,18 @@ def standing_words(analysis: Analysis) -> str:
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
         parts.append("none of the others is as good")
     return "; ".join(parts)
+
+
+def trials_of(result: SettingResult) -> str:
+    """`5`, or `4 of 5` where one is excluded."""
+    return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
+
+
+def mark_of(setting: Setting, analysis: Analysis) -> str:
+    """The mark of a setting in a picture: answer, equal or other."""
+    if setting == analysis.answer.setting:
+        return "answer"
+    return "equal" if is_as_good(setting, analysis) else "other"
 
 
 def is_as_good(setting: Setting, analysis: Analysis) -> bool:
@@ -160,30 +167,23 @@ def verdict_note(analysis: Analysis) -> str:
 
 @dataclass(frozen=True)
 class Unusable:
-    """One excluded trial, and the reasons."""
-
     number: int
     setting: str
-    block: int
-    attempt: int
     status: str
-    reasons: tuple[str, ...]
+    reasons: str
 
 
 def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
     """Failed and invalid trials in order, and interrupted ones that were not run again. `status` is `invalid` for a
     trial that ran but is excluded."""
-    trials = counted(trials)
     return [
         Unusable(
             trial.number,
             trial.setting.id,
-            trial.block,
-            trial.attempt,
             "invalid" if trial.status == "measured" else trial.status,
-            tuple(problem.message for problem in trial.problems if problem.fatal) or ("no reason was recorded",),
+            "; ".join(problem.message for problem in trial.problems if problem.fatal) or "no reason was recorded",
         )
-        for trial in trials
+        for trial in counted(trials)
         if not trial.valid
     ]
 

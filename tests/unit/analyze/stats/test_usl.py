@@ -48,7 +48,8 @@ def test_without_noise_the_law_is_found_exactly() -> None:
     assert law.contention == pytest.approx(CONTENTION, rel=1e-6)
     assert law.coherency == pytest.approx(COHERENCY, rel=1e-6)
     assert law.threads_best.value == pytest.approx(PEAK, rel=1e-6)
-    assert law.throughput_per_s(PEAK) > max(law.throughput_per_s(PEAK - 2), law.throughput_per_s(PEAK + 2))
+    below, peak, above = (throughput(n, law.contention, law.coherency) for n in (PEAK - 2, PEAK, PEAK + 2))
+    assert peak > max(below, above)
 
 
 @pytest.mark.parametrize(

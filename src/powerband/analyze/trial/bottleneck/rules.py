@@ -80,7 +80,6 @@ GENERATOR_CODES = (
 
 
 def rules_of(kind: LoadKind) -> Iterable[Rule]:
-    """The rules for a trial of this kind of load, in their order."""
     return COUNTED_RULES if kind is SELF_DRIVEN else RULES
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.loads import kind_of
@@ -17,6 +16,7 @@ from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import Counters
+from powerband.wire.load_events import EngineInterval
 
 SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
 # The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
@@ -184,12 +184,12 @@ def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float
     return (growth or 0.0) / (end_ns - start_ns) * SECOND_NS
 
 
-def _warmed_up(intervals: Sequence[Mapping[str, Any]], start_ns: int) -> bool:
+def _warmed_up(intervals: Sequence[EngineInterval], start_ns: int) -> bool:
     """Without a warm-up the fastest answer of the window is the very first one."""
     return bool(intervals) and start_ns - min(event["start_ns"] for event in intervals) >= WARMED_UP_NS
 
 
-def _first_answer_ns(intervals: Sequence[Mapping[str, Any]]) -> float | None:
+def _first_answer_ns(intervals: Sequence[EngineInterval]) -> float | None:
     """The fastest answer that the first histogram since `go` holds."""
     for event in intervals:
         if event.get("response_time_ns"):
