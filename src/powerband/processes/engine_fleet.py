@@ -228,10 +228,7 @@ def fleet_up(
     fleet = EngineFleet(len(specs), events)
     with ExitStack() as processes:
         for spec in specs:
-            try:
-                process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
-            except OSError as error:
-                raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+            process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
             fleet.attach(process, spec, pump)
             processes.callback(pump.remove, process)
         if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):

@@ -15,8 +15,8 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
+from powerband.base.errors import MeasurementError
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
 from powerband.store import disk_error, open_private
@@ -25,12 +25,12 @@ from powerband.wire.message import Wire, encode
 _READ_BYTES = 1 << 18
 
 
-class EngineProcess:
+class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
     """A context manager: leaving it closes stdin, which makes the process clean up and end, and waits for that."""
 
     def __init__(self, argv: Sequence[str], stderr_file: Path, end_timeout_s: float = 2.0) -> None:
-        """Starts `argv`; what it says on stderr is appended to `stderr_file`. Raises OSError where `argv` cannot be
-        started, MeasurementError where the disk refuses that file.
+        """Starts `argv`, an engine and its command; what it says on stderr is appended to `stderr_file`. Raises
+        MeasurementError where the engine cannot be run, or the disk refuses that file.
 
         `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
         self._end_timeout_s = end_timeout_s
@@ -39,21 +39,17 @@ class EngineProcess:
             stderr = open_private(stderr_file, "ab")
         except OSError as error:
             raise disk_error(stderr_file, error) from error
-        with stderr:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                bufsize=0,
-                start_new_session=True,
-            )
+        pipe = subprocess.PIPE
+        try:
+            with stderr:
+                self._process = subprocess.Popen(
+                    argv, stdin=pipe, stdout=pipe, stderr=stderr, bufsize=0, start_new_session=True
+                )
+        except OSError as error:
+            raise MeasurementError(f"cannot start the engine {argv[0]}: {error.strerror}") from error
         os.set_blocking(self.fileno(), False)
 
-    def __enter__(self) -> EngineProcess:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -100,7 +96,7 @@ class EngineProcess:
             self._process.wait()
 
 
-class Pump:
+class Pump(contextlib.AbstractContextManager["Pump", None]):
     """Waits for lines of any of its processes and hands them on; wakes at once when the person wants to stop."""
 
     def __init__(self, stop: StopRequest) -> None:
@@ -109,10 +105,7 @@ class Pump:
         # The request is noted; readable from now on.
         self._selector.register(stop, selectors.EVENT_READ, lambda: self._selector.unregister(stop))
 
-    def __enter__(self) -> Pump:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
 
     def add(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -143,7 +136,8 @@ class Pump:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._once(left)
+            for key, _ in self._selector.select(left):
+                key.data()
             if gather_s > 0:
                 time.sleep(gather_s)
         return True
@@ -162,10 +156,6 @@ class Pump:
             return self.wait(lambda: ready, timeout_s)
         finally:
             self._selector.unregister(connection)
-
-    def _once(self, timeout_s: float) -> None:
-        for key, _ in self._selector.select(timeout_s):
-            key.data()
 
     def _read(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         lines = process.read_lines()

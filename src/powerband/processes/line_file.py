@@ -12,7 +12,7 @@ from powerband.store import disk_error, open_private
 FLUSH_AFTER_S = 0.4
 
 
-class LineFile:
+class LineFile(contextlib.AbstractContextManager["LineFile", None]):
     """Lines are copied as they come, and handed to the kernel with the first one that comes 0.4 s after the last time:
     a killed run loses less than a second, and who follows the file sees it grow."""
 
@@ -23,9 +23,6 @@ class LineFile:
             self._file = open_private(path, "wb")
         except OSError as error:
             raise disk_error(path, error) from error
-
-    def __enter__(self) -> LineFile:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         try:

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from powerband.base.errors import MeasurementError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
@@ -122,10 +121,7 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
 
     Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
-    try:
-        process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
-    except OSError as error:
-        raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+    process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
     with orphans_adopted(lambda: (process.wait(0) or 0) < 0), process:
         probe = RunningProbe(process, lines, grace_s)
         process.send(spec)

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from powerband.base.errors import MeasurementError, SubjectError
+from powerband.base.errors import SubjectError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.subject_process import RunningSubject
@@ -123,11 +123,7 @@ def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) ->
     told what it carried.
 
     Raises TrialFailed(link_failed), MeasurementError where the engine cannot be run."""
-    try:
-        process = EngineProcess([str(engine), "link"], stderr_file)
-    except OSError as error:
-        raise MeasurementError(f"cannot start the engine {engine}: {error.strerror}") from error
-    with process:
+    with EngineProcess([str(engine), "link"], stderr_file) as process:
         link = Link(process, spec)
         process.send(spec)
         pump.add(process, link.on_line, link.on_end)
