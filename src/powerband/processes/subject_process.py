@@ -159,7 +159,7 @@ def render(
         ),
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
-        own_port="port" in placeholders([subject.url]) or subject.counts is not None,
+        own_port="port" in placeholders([subject.url]),
         statsd_port=int(given[udp]) if udp in wanted else None,
         statsd_socket=given[unix] if unix in wanted else None,
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
@@ -207,15 +207,16 @@ def subject_up(
         found = {**(given_values(subject, engine) if given is None else given), **socket}
         for attempt in range(1, PORT_ATTEMPTS + 1):
             rendered = render(subject, setting, engine, given=found)
+            own_port = rendered.own_port or counter is not None
             check_command(rendered)
-            if not rendered.own_port and someone_listens(rendered.host, rendered.port):
+            if not own_port and someone_listens(rendered.host, rendered.port):
                 raise TrialFailed(
                     Code.PORT_IN_USE,
                     f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
                     "pick a free port by writing {port} in the command and in subject.url",
                 )
             files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
-            spec = probe_spec(subject, rendered, cpus, files.log, scraped)
+            spec = probe_spec(subject, rendered, cpus, files.log, scraped, counted=counter is not None)
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
                 if counter is not None:
@@ -224,7 +225,7 @@ def subject_up(
                 try:
                     _wait_ready(rendered, probe, files.log, pump, counter)
                 except PortTaken:
-                    if attempt < PORT_ATTEMPTS and rendered.own_port:
+                    if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
                 if counter is None:
@@ -339,11 +340,13 @@ def describe_exit(exited: Exited) -> str:
     return f"exit code {exited.exit_code}"
 
 
-def probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]) -> ProbeSpec:
-    """What the probe of a trial is told: the command to launch, and what to read of it. `log` gets its output."""
+def probe_spec(
+    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str], *, counted: bool = False
+) -> ProbeSpec:
+    """Tells the probe of a trial which command to launch, and what to read of it. `log` gets the output; `counted`: the
+    subject drives itself."""
     page = rendered.metrics_url if scraped else None
-    counts = subject.counts is not None
-    every_ns = COUNTER_EVERY_NS if counts else SERIES_EVERY_NS
+    every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
         launch=Launch(
             name="subject",
@@ -357,9 +360,9 @@ def probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, 
         ),
         # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
         # as its counter is read, and without the events that make each switch dearer; its threads stay.
-        interval_ns=COUNTER_EVERY_NS if counts else SAMPLE_EVERY_NS,
-        exact_counts=not counts,
-        ports=() if counts else (rendered.port,),
+        interval_ns=COUNTER_EVERY_NS if counted else SAMPLE_EVERY_NS,
+        exact_counts=not counted,
+        ports=() if counted else (rendered.port,),
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,

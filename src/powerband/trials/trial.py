@@ -21,7 +21,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.model.warmup import WarmupSeries
 from powerband.processes.cpus import cpu_split
-from powerband.processes.engine_fleet import FleetInterval, find_engine
+from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.host import cpu_quota, usable_cores
@@ -200,7 +200,7 @@ class _Trial:
         loop = DriveLoop(
             pump,
             driver,
-            on_intervals=self._show,
+            on_intervals=lambda intervals: self.observer.interval(*over(intervals)),
             intervals_at_once=OBSERVE_EVERY_INTERVALS,
             check=subject.check_alive,
         )
@@ -270,9 +270,6 @@ class _Trial:
         if began_ns is not None:
             self.phases[phase] = began_ns
             self.observer.phase(phase)
-
-    def _show(self, intervals: list[FleetInterval]) -> None:
-        self.observer.interval(*over(intervals))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from powerband.base.errors import did_you_mean
 from powerband.base.hosts import request_target
 from powerband.base.units import plural
-from powerband.loads.driver import DriverSetup, StandIn
+from powerband.loads.driver import StandIn
 from powerband.model.experiment import WorkCounter
 from powerband.model.load import Step
 from powerband.processes.engine_fleet import FleetInterval
@@ -41,19 +41,6 @@ _NO_TIMES = Times(response_time_ns="", service_time_ns="", failed_time_ns="", se
 class _Reading:
     at_ns: int
     value: float
-
-
-def counted_by(setup: DriverSetup) -> Counted:
-    """The counter of this trial's subject."""
-    trial = setup.trial
-    assert trial.experiment.subject.counts is not None
-    return Counted(
-        trial.experiment.subject.counts,
-        setup.events,
-        setup.pump,
-        warmup_ns=setup.warmup.driver_ns,
-        duration_ns=trial.load.duration_ns,
-    )
 
 
 class Counted(StandIn):

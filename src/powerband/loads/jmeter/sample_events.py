@@ -71,13 +71,9 @@ def outcome_of(sample: JtlSample) -> Outcome:
             if name.endswith(ending) and re.search(pattern, message):
                 return outcome
         return "bad_response"
-    if _is_status(sample.code) and int(sample.code) >= 400:
+    if re.fullmatch("[4-9][0-9][0-9]", sample.code):
         return "status_rejected"
     return "check_failed"
-
-
-def _is_status(code: str) -> bool:
-    return len(code) == 3 and code.isascii() and code.isdigit()
 
 
 class _Ended(NamedTuple):
@@ -134,7 +130,8 @@ class Account:
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
         self._waiting: list[_Ended] = []
-        self._passed_ns = 0
+        self.passed_ns = 0
+        """Up to here intervals were given."""
         self._number = 0
         self._since_histogram: Counter[int] = Counter()
         self._total, self._cohort, self._window = _Counted(), _Counted(), _Window()
@@ -144,11 +141,6 @@ class Account:
     @property
     def measure_end_ns(self) -> int | None:
         return None if self.measure_ns is None else self.measure_ns + self._duration_ns
-
-    @property
-    def passed_ns(self) -> int:
-        """Up to here intervals were given."""
-        return self._passed_ns
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -169,7 +161,7 @@ class Account:
             self._waiting.append(_Ended(end_ns, start_ns, outcome, sample))
             self.last_end_ns = max(self.last_end_ns, end_ns)
         if self.begun_ns is None and self._waiting:
-            self.begun_ns = self._passed_ns = min(ended.start_ns for ended in self._waiting)
+            self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
 
     def advance(self, until_ns: int) -> Iterator[Interval]:
         """Each interval that ends by then; all that ended in it must have been added. Intervals end where the window
@@ -180,14 +172,14 @@ class Account:
             yield self._interval(end_ns)
 
     def _next_end_ns(self) -> int:
-        end_ns = self._passed_ns + INTERVAL_NS
+        end_ns = self.passed_ns + INTERVAL_NS
         for edge_ns in (self.measure_ns, self.measure_end_ns):
-            if edge_ns is not None and self._passed_ns < edge_ns < end_ns:
+            if edge_ns is not None and self.passed_ns < edge_ns < end_ns:
                 end_ns = edge_ns
         return end_ns
 
     def _interval(self, end_ns: int) -> Interval:
-        start_ns, self._passed_ns = self._passed_ns, end_ns
+        start_ns, self.passed_ns = self.passed_ns, end_ns
         self._number += 1
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
         ended, self._waiting = self._waiting[:count], self._waiting[count:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -44,9 +44,6 @@ class Snapshot:
     took_ns: int
     failed: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 class HeapSnapshots(Instrument):
     """Takes a snapshot of each JVM just before the measured window and just after it."""
@@ -66,7 +63,7 @@ class HeapSnapshots(Instrument):
         self._take("after", subject, pump)
 
     def record(self) -> dict[str, Any]:
-        return {"snapshots": tuple(snapshot.to_json() for snapshot in self._taken)}
+        return {"snapshots": tuple(asdict(snapshot) for snapshot in self._taken)}
 
     def _take(self, when: When, subject: RunningSubject, pump: Pump) -> None:
         self._announce("snapshot")
