@@ -430,6 +430,15 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
     return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises MeasurementError for a disk that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
 def _fresh_directory(root: Path, stem: str) -> Path:
     for number in range(1, 1000):
         path = root / (stem if number == 1 else f"{stem}-{number}")

@@ -19,7 +19,7 @@ from pathlib import Path
 from powerband.base.errors import MeasurementError
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
-from powerband.store import disk_error, open_private
+from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18
@@ -35,10 +35,8 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
         `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
         self._end_timeout_s = end_timeout_s
         self._tail = b""
-        try:
+        with writing(stderr_file):
             stderr = open_private(stderr_file, "ab")
-        except OSError as error:
-            raise disk_error(stderr_file, error) from error
         pipe = subprocess.PIPE
         try:
             with stderr:

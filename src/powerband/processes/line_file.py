@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from powerband.store import disk_error, open_private
+from powerband.store import open_private, writing
 
 FLUSH_AFTER_S = 0.4
 
@@ -19,10 +19,8 @@ class LineFile(contextlib.AbstractContextManager["LineFile", None]):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._flushed_s = time.monotonic()
-        try:
+        with writing(path):
             self._file = open_private(path, "wb")
-        except OSError as error:
-            raise disk_error(path, error) from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         try:
@@ -33,16 +31,12 @@ class LineFile(contextlib.AbstractContextManager["LineFile", None]):
                 self._file.close()
 
     def write(self, data: bytes) -> None:
-        try:
+        with writing(self._path):
             self._file.write(data)
-        except OSError as error:
-            raise disk_error(self._path, error) from error
         if time.monotonic() - self._flushed_s >= FLUSH_AFTER_S:
             self.flush()
 
     def flush(self) -> None:
         self._flushed_s = time.monotonic()
-        try:
+        with writing(self._path):
             self._file.flush()
-        except OSError as error:
-            raise disk_error(self._path, error) from error

@@ -27,7 +27,7 @@ from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
-from powerband.store import RunDir, TrialRecord, disk_error, open_private
+from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
 
 _LOOK_S = 60.0
@@ -58,12 +58,9 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
 def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
     """Raises SubjectError where a subject that lists its jars was built with others."""
     hashes = None if subject.folder is None else Path(subject.folder) / LIST
-    if (
-        "build" in given
-        and hashes is not None
-        and hashes.is_file()
-        and (wrong := wrong_jars(Path(given["build"]), hashes))
-    ):
+    if "build" not in given or hashes is None or not hashes.is_file():
+        return
+    if wrong := wrong_jars(Path(given["build"]), hashes):
         raise SubjectError(
             f"the jars that {subject.name} was built with are not those of {hashes}: {'; '.join(wrong[:3])}. Ask who "
             "keeps the mirror in your settings.xml; if you changed pom.xml yourself, delete that file"
@@ -72,10 +69,8 @@ def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
 
 def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
     """False where it was stopped. Whatever becomes of powerband, the build ends with it, with all that it forked."""
-    try:
+    with writing(run.build_log):
         open_private(run.build_log, "wb").close()
-    except OSError as error:
-        raise disk_error(run.build_log, error) from error
     launch = Launch(
         name="build",
         argv=tuple(render_text(subject, Setting(()), given, word) for word in words),

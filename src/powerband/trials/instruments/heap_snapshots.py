@@ -19,7 +19,7 @@ from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 from powerband.processes.subject_process import RunningSubject
-from powerband.store import disk_error, open_private, snapshot_file
+from powerband.store import open_private, snapshot_file, writing
 from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
@@ -105,7 +105,11 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
         failed = str(error)
     took_ns = time.monotonic_ns() - begun_ns
     if not failed:
-        _write(snapshot_file(folder, when, pid), text)
+        path = snapshot_file(folder, when, pid)
+        with writing(path):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with open_private(path, "w") as file:
+                file.write(text)
     return Snapshot(when, pid, begun_ns, took_ns, failed)
 
 
@@ -124,12 +128,3 @@ def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout
         return done()
 
     return pump.wait(check, timeout_s)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with open_private(path, "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise disk_error(path, error) from error
