@@ -278,23 +278,32 @@ class RunDir:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the run: while the block lasts, no other process enters such a block for it; a kill releases the lock.
+        On a file system without locks that holds for processes of this machine, which write themselves into the file.
 
         Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
         try:
-            file = open_private(self.path / ".lock", "a")
+            file = open_private(self.path / ".lock", "a+")
         except OSError as error:
             raise disk_error(self.path, error) from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another powerband is running {self.path}: wait until it has ended, or stop it first"
-                ) from None
+                held = False
             except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-            yield
+                if error.errno not in (*_NO_LOCKS, errno.EWOULDBLOCK):
+                    raise disk_error(self.path, error) from error
+                file.seek(0)
+                held = error.errno == errno.EWOULDBLOCK or is_alive(file.read())
+                if not held:
+                    file.truncate(0)
+                    file.write(_alive(os.getpid()))
+                    file.flush()
+            if held:
+                raise UsageError(f"another powerband is running {self.path}: wait until it has ended, or stop it first")
+            try:
+                yield
+            finally:
+                file.truncate(0)
 
     def append_plan(self, spec: TrialSpec, planned_total: int | None = None) -> None:
         """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
@@ -341,6 +350,20 @@ class RunDir:
             except DamagedError as error:
                 damage[number] = str(error)
         return records, damage
+
+
+def is_alive(owner: str) -> bool:
+    """True if a lock file names its owner, and that process of this machine is alive."""
+    try:
+        return owner == _alive(int(owner.split()[1]))
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _alive(pid: int) -> str:
+    """A name for a living process that no other ever has: the machine's start, its pid, its own start."""
+    started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {started}"
 
 
 def snapshot_file(folder: Path, when: str, pid: int) -> Path:

@@ -85,6 +85,9 @@ def test_what_a_kill_does(base: Path, monkeypatch: pytest.MonkeyPatch, fault: Be
     command = [sys.executable, "-m", "powerband", "run", str(file), "--runs", str(base / "runs"), *options]
     with subprocess.Popen(command, cwd=base, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as powerband:
         victim = the_first([words, str(base)], powerband)
+        while fault.victim != "build" and not list(base.glob("runs/*/trials/0001/subject.json")):
+            assert powerband.poll() is None, powerband.communicate()
+            time.sleep(0.05)
         time.sleep(1.0 if fault.victim != "build" else 0.0)
         os.kill(victim, signal.SIGKILL)
         if together:

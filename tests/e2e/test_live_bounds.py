@@ -148,7 +148,7 @@ def test_with_few_descriptors_a_run_that_goes_on_never_looks_ended(run: RunDir, 
             for _ in range(5):
                 assert server.json(f"/runs/{run.path.name}/state")["run"]["status"] == "running"
                 time.sleep(0.2)
-            run.append_plan(next(iter(run.planned())))
+            run.append_plan(next(iter(run.planned().values())))
             assert viewer.event()["run"]["status"] in ("running", "unknown")
             viewer.close()
             for client in half:

@@ -20,6 +20,7 @@ from powerband.base.errors import MeasurementError
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.failures import Code
 from powerband.processes.ports import pick_port
+from powerband.readings.fleet import merge_fleet
 from powerband.store import RunDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -196,3 +197,45 @@ def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str
         server.communicate()
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *found) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, found);
+    if (!failed && clock == CLOCK_REALTIME) {
+        struct timespec passed;
+        real(CLOCK_MONOTONIC, &passed);
+        found->tv_sec += passed.tv_nsec < 500000000 ? 86400 : -86400;
+    }
+    return failed;
+}
+"""
+
+
+def test_a_wall_clock_that_is_set_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice a second by two days, to and fro, for powerband, engine, probe and subject alike."""
+    (tmp_path / "clock.c").write_text(CLOCK)
+    library = tmp_path / "clock.so"
+    compiled = subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=False)
+    assert compiled.returncode == 0
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    told = "import time; times = [(time.sleep(0.1), time.time())[1] for _ in range(15)]; print(max(times) - min(times))"
+    seen = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout
+    assert float(seen) > 86_400, "the clock is set to and fro"
+    folder = tmp_path / "run"
+    command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "pace=1.2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for record in RunDir.open(folder).records():
+        (summary,) = record.engines
+        assert record.status == "measured"
+        assert abs((summary["measure_end_ns"] - summary["measure_start_ns"]) / 1e9 - 1.2) < 5
+        fleet = merge_fleet(record.engines)
+        assert fleet is not None
+        times = fleet.times("response_time_ns")
+        assert 1.9 * MS <= times.quantile(0.0) <= times.maximum < 60_000 * MS

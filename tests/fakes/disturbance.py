@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, TypeVar
 
 from fakes.needs import without
@@ -16,9 +17,8 @@ from powerband.search.noise import cpu_times
 
 # CPU of programs that are no part of a trial. Of a quiet machine 0.05 to 0.15 cores are seen.
 FOREIGN_CORES_MAX = 0.4
-ATTEMPTS = 5
-# Longer where a test that measures nothing fails, rather than being skipped.
-CALM_WITHIN_S = 60.0 if os.environ.get("POWERBAND_NO_SKIP") == "1" else 10.0
+# More, and longer, where a test that measures nothing fails instead of being skipped.
+ATTEMPTS, CALM_WITHIN_S = (5, 60.0) if os.environ.get("POWERBAND_NO_SKIP") == "1" else (3, 10.0)
 Found = TypeVar("Found")
 
 
@@ -53,6 +53,13 @@ def disturbed_by(metrics: Mapping[str, float], *, burners: int = 0) -> str:
     if foreign > FOREIGN_CORES_MAX:
         return f"other programs used {foreign:.2f} CPUs"
     return f"the hypervisor took {steal:.1%} of the CPU time" if steal > STEAL_MAX else ""
+
+
+def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
+    """What disturbed a run, by the medians of its trials' metrics; empty if nothing did."""
+    found = list(trials)
+    names = ("host_foreign_cores", "host_steal_share")
+    return disturbed_by({name: median(metrics.get(name, 0.0) for metrics in found) for name in names})
 
 
 def spoilt(analysis: Mapping[str, Any]) -> str:

@@ -41,8 +41,11 @@ def _faults() -> Iterator[Fault]:
     yield Fault(("subject",), ("drain",), ("died", MEASURED))
     yield Fault(("subject",), ("stop",), (MEASURED,))
     yield Fault(("engine",), loaded, ("engine_failed",))
-    for guards in (("probe",), ("keeper",), ("probe", "keeper"), ("subject", "probe"), ("subject", "keeper")):
+    for guards in (("probe",), ("keeper",), ("probe", "keeper")):
         yield Fault(guards, PHASES, ("probe_failed",))
+    for guard in ("probe", "keeper"):
+        yield Fault(("subject", guard), ("launch", *loaded), ("probe_failed",))
+        yield Fault(("subject", guard), ("stop",), ("probe_failed", MEASURED))
     yield Fault(("subject", "engine"), loaded, ("died", "engine_failed"))
     for guard in ("probe", "keeper"):
         yield Fault(("engine", guard), loaded, ("engine_failed", "probe_failed"))
@@ -163,5 +166,5 @@ def _outcome(fault: Fault) -> tuple[str, str, str]:
     if not codes:
         return "counts", "nothing", "all trials"
     if MEASURED in fault.outcomes:
-        return f"fails ({codes}), or counts if all had been answered", "with its reason", "all trials; the run goes on"
+        return f"fails ({codes}), or counts if it was over", "with its reason", "all trials; the run goes on"
     return f"fails ({codes})", "with its reason", "all trials; the run goes on"

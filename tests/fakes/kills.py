@@ -78,6 +78,7 @@ class Races:
             run = self._race(f"killed-{self.told.races}", kills - before)
             self._compare(calm, run)
             shutil.rmtree(run.path.parent)
+            sys.stderr.write(f"{self.told.kills.total()} kills in {self.told.races} races\n")
         return self.told
 
     def _race(self, name: str, kills: int) -> RunDir:

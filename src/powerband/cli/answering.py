@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from powerband.model.results import Analysis
     from powerband.store import RunDir
 
-    Answer = Callable[[Experiment, Analysis, RunDir, Path], int]  # prints, and returns the exit code
+    Answer = Callable[[Experiment, Analysis, RunDir, Path | None], int]  # prints, and returns the exit code
 
 
 def answers(output: str) -> Answer:
     """Prints an analysis in a format and returns its exit code."""
 
-    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path) -> int:
+    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
         del experiment
         print_analysis(analysis, run_directory, page, output)
         return exit_code(analysis)
@@ -35,7 +35,7 @@ def revision_answers(output: str) -> Answer:
     """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
     from powerband.analyze.runs.revisions import compare_revisions
 
-    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path) -> int:
+    def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path | None) -> int:
         found = compare_revisions(experiment, analysis)
         code = show_comparison(found, output, run, page)
         # Where nothing can be compared, the trials may say whose fault that is.

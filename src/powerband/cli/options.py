@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from powerband.base.errors import UsageError
+from powerband.base.errors import MeasurementError, UsageError
 from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
@@ -165,7 +165,18 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_analysis(analysis: Analysis, run: RunDir, page: Path, output: str) -> None:
+def report_page(run: RunDir, analysis: Analysis) -> Path | None:
+    """Writes report.html. Where the disk refuses it, says so and returns None: the run has an answer all the same."""
+    from powerband.report.html.report import write_report
+
+    try:
+        return write_report(run, analysis)
+    except MeasurementError as error:
+        progress(f"no report.html: {error}")
+        return None
+
+
+def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: str) -> None:
     """The answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a table."""
     if output == "json":
         from powerband.report.documents.json import render_json

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from powerband.base.errors import UsageError
 from powerband.cli.answering import exit_code, revision_answers, show_comparison
-from powerband.cli.options import answer_format_option, print_analysis
+from powerband.cli.options import answer_format_option, print_analysis, report_page
 from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
@@ -29,13 +29,12 @@ def report(directory: Path, output: str) -> int:
     DIRECTORY is a run directory, for example runs/20260101-120000-quickstart. Nothing is started.
     """
     from powerband.files.experiment_file import load_experiment
-    from powerband.report.html.report import write_report
     from powerband.search.session import analyse_run
     from powerband.store import RunDir
 
     run = RunDir.open(directory)
     analysis = analyse_run(load_experiment(run.experiment), run)
-    print_analysis(analysis, run, write_report(run, analysis), output)
+    print_analysis(analysis, run, report_page(run, analysis), output)
     return exit_code(analysis)
 
 

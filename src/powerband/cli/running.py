@@ -19,6 +19,7 @@ from powerband.cli.options import (
     key_options,
     load,
     progress,
+    report_page,
     request_options,
     runs_option,
     seed_option,
@@ -172,7 +173,6 @@ def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> i
 
 def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: Answer) -> int:
     from powerband.processes.stop_request import StopRequest
-    from powerband.report.html.report import write_report
     from powerband.search.session import run_session
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
@@ -183,7 +183,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
                     _announce(experiment, observer)
                 analysis = run_session(experiment, run_directory, observer, stop)
             interrupted = stop.requested
-        page = write_report(run_directory, analysis)
+        page = report_page(run_directory, analysis)
     code = answer(experiment, analysis, run_directory, page)
     if interrupted:
         raise UserInterruptError(

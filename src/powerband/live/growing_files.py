@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from powerband.store import RunDir
+from powerband.store import RunDir, is_alive
 
 CHUNK_BYTES = 1 << 19
 """Bytes read per call, so that an hour of series never delays other tasks."""
+_OWNER_BYTES = 200  # of a lock file that names its owner
 LINE_BYTES_MAX = 1 << 24  # longer than any valid line: a file without a line end in so many bytes is no such file
 FILE_BYTES_MAX = 1 << 28  # larger than any analysis or report
 
@@ -162,8 +163,9 @@ class Tail:
 
 
 def is_held(lock: Path) -> bool:
-    """True if a living process holds the lock of a run, by the kernel's list of locks. Trying to take the lock would
-    keep a run from starting in that moment. Raises OSError if `is_short`: a run that goes on never looks ended."""
+    """True if a living process holds the lock of a run, by the kernel's list of locks, or, where the file system has no
+    locks, by what is in the file. Trying to take the lock would keep a run from starting in that moment. Raises OSError
+    if `is_short`: a run that goes on never looks ended."""
     try:
         wanted = lock.stat()
         with open("/proc/locks", "rb") as file:  # noqa: PTH123
@@ -180,7 +182,7 @@ def is_held(lock: Path) -> bool:
         where, _, inode = words[5].rpartition(b":")
         if inode == str(wanted.st_ino).encode() and (where == device or _has_open(words[4], wanted)):
             return True
-    return False
+    return is_alive((read_plain(lock, _OWNER_BYTES) or b"").decode(errors="replace"))
 
 
 def _has_open(pid: bytes, wanted: os.stat_result) -> bool:

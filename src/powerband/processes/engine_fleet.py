@@ -21,7 +21,7 @@ from typing import Any
 from powerband.base.errors import MeasurementError
 from powerband.processes.answered import check_answered, check_joined, check_measured
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
-from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
 from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan, Summary
 from powerband.wire.message import ErrorEvent, Wire, kind_of
@@ -186,6 +186,10 @@ class EngineFleet:
 
     def _line(self, index: int, line: bytes) -> None:
         self._events.write(b'{"engine":%d,' % index + line[1:])
+        with understood(line, Code.ENGINE_FAILED, "the engine"):
+            self._take(index, line)
+
+    def _take(self, index: int, line: bytes) -> None:
         match kind_of(line):
             case "interval":
                 interval: Interval = json.loads(line)

@@ -5,9 +5,11 @@ What each code means and what to do about it: docs/reference/failures.md (a test
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
-from powerband.store import Failure
+from powerband.store import NOT_AS_WRITTEN, Failure
 
 
 class Code(StrEnum):
@@ -43,6 +45,16 @@ class TrialFailed(Exception):  # noqa: N818 - a trial that failed is data, not a
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.failure = Failure(code.value, message)
+
+
+@contextmanager
+def understood(line: bytes, code: Code, teller: str) -> Iterator[None]:
+    """Raises TrialFailed if the block cannot make anything of a line that a process of ours said."""
+    try:
+        yield
+    except (AssertionError, *NOT_AS_WRITTEN) as error:
+        shown = line[:100].decode(errors="replace").strip()
+        raise TrialFailed(code, f"{teller} said {shown!r}, which is no event of it ({type(error).__name__})") from error
 
 
 class TrialInterrupted(TrialFailed):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
-from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
 from powerband.processes.orphans import orphans_adopted
 from powerband.wire.message import Cpus, ErrorEvent, kind_of
@@ -85,6 +85,10 @@ class RunningProbe:
 
     def on_line(self, line: bytes) -> None:
         self._lines.write(line)
+        with understood(line, Code.PROBE_FAILED, "the probe"):
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
         kind = kind_of(line)
         if kind == "jvm":
             self._jvm_lines.append(line)

@@ -11,6 +11,7 @@ from scripts.reference import DOCS, ROOT
 from powerband.analyze.trial.bottleneck import rules
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import DAMAGED
 from powerband.processes.failures import Code
 
 BOTTLENECKS = (DOCS / "methods" / "bottlenecks.md").read_text()
@@ -36,7 +37,7 @@ def test_every_problem_of_the_gate_is_documented() -> None:
         for path in sorted((ROOT / "src/powerband" / room).rglob("*.py"))
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
-    given |= {PARTIAL_SWITCHES, *(f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports"))}
+    given |= {DAMAGED, PARTIAL_SWITCHES, *(f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports"))}
     assert set(named((DOCS / "reference" / "validity.md").read_text())) == given
 
 

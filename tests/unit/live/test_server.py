@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fakes import synthetic
 from fakes.asgi import Answered, asked
@@ -296,3 +298,20 @@ def test_a_run_whose_files_are_being_read_is_kept_in_mind(root: Path, pages: Liv
             assert pages.feed("20261120-100000-pool-size") is first
 
     asyncio.run(ask_for_many())
+
+
+TARGETS = ["/", "/runs/20261120-100000-pool-size/state", "/runs/x/trials/", "/metrics", "/compare", "/static/run.js"]
+ODD = st.text(st.characters(max_codepoint=255), max_size=20) | st.sampled_from(["[", "http://[", "a=b; =;", "9" * 5000])
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(TARGETS),
+    st.text(st.sampled_from("/.%0aA9[]?=&;#\\:é\x00"), max_size=12) | st.sampled_from(["9" * 5000, "%00", "%ff"]),
+    st.dictionaries(st.sampled_from(["host", "origin", "cookie", "accept", "authorization"]), ODD, max_size=2),
+)
+def test_no_request_is_an_error_of_the_server(
+    pages: LivePages, target: str, more: str, headers: dict[str, str]
+) -> None:
+    assert get(pages, target + more.encode().decode("latin-1"), headers=headers).status < 500
+    assert get(pages, f"/runs/20261120-100000-pool-size/trials/{more}").status in (200, 307, 308, 404)
