@@ -63,9 +63,9 @@ def usable_cores(root: Path = Path("/")) -> list[list[int]]:
     return _cores(_HostReader(root), sorted(os.sched_getaffinity(0)))
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
+def cpu_quota() -> float | None:
     """CPUs that a cgroup quota allows this process and its children; None without a quota."""
-    return _cgroup_cpus(_HostReader(root))
+    return _cgroup_cpus(_HostReader(Path("/")))
 
 
 def engine_version(engine: Path) -> str | None:

@@ -60,10 +60,10 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def someone_listens(host: str, port: int, timeout_s: float = 0.25) -> bool:
-    """Whether a connection to the port is accepted."""
+def someone_listens(host: str, port: int) -> bool:
+    """Whether a connection to the port is accepted within 250 ms."""
     try:
-        socket.create_connection((host, port), timeout_s).close()
+        socket.create_connection((host, port), 0.25).close()
     except OSError:
         return False
     return True

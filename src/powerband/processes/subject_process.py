@@ -124,16 +124,13 @@ def render(
     subject: Subject,
     setting: Setting,
     engine: Path,
-    port: int | None = None,
     given: Mapping[str, str] | None = None,
 ) -> Rendered:
-    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, ports
-    apart, found here where it is None. Raises ExperimentError where a template cannot be filled."""
+    """Ports are picked where a template asks for them. `given`: what the other built-in placeholders stand for, found
+    here where it is None. Raises ExperimentError where a template cannot be filled."""
     given = given_values(subject, engine) if given is None else dict(given)
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
-    if port is not None:
-        given["port"] = str(port)
     udp, unix = STATSD
     if udp in wanted:
         given[udp] = str(pick_udp_port())

@@ -155,11 +155,6 @@ def at_rest(progress: Progress) -> Progress:
     return replace(progress, race=replace(progress.race, ended_by="stopped"))
 
 
-def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
-    """All recorded trials of a run, measured, in order of their numbers."""
-    return list(finished_trials(experiment, run).results.values())
-
-
 def _replay(run: RunDir, planner: Planner, finished: Finished) -> dict[int, TrialSpec]:
     """Passes the finished trials to the planner, in order, up to a lost one whose result nobody knows any more. Returns
     their specs by number. Raises UsageError if they are not of its plan."""

@@ -46,7 +46,6 @@ def run_load(
     stop: StopRequest,
     allow_hosts: Collection[str] = (),
     warmup_ns: int = 0,
-    cpus: tuple[int, ...] = (),
     seed: int = 0,
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
 ) -> LoadResult:
@@ -69,7 +68,6 @@ def run_load(
                 seed=seed,
                 descriptor_limit=descriptor_limit(),
                 local_ports=local_ports(),
-                cpus=cpus,
                 allow_remote=host in allow_hosts,
                 warmup_ns=warmup_ns,
             )
