@@ -81,7 +81,6 @@ for command in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the `powerband` command."""
     sys.exit(invoke(arguments))
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def answers(output: str) -> Answer:
     """Prints an analysis in a format and returns its exit code."""
 
-    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
-        del experiment
+    def answer(_experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
         print_analysis(analysis, run_directory, page, output)
         return exit_code(analysis)
 

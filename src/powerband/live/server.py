@@ -57,7 +57,7 @@ class LivePages:
     def __init__(self, root: Path, access: Access) -> None:
         self.history = History(root)
         self._feeds: OrderedDict[str, Feed] = OrderedDict()
-        self._reports: dict[str, tuple[int, str]] = {}
+        self._report_made: tuple[tuple[str, int], str] | None = None  # by the run's name and its state's version
         self._relay = Relay(self._scraped)
         self._static = _static_files()
         routes = [
@@ -180,15 +180,14 @@ class LivePages:
     def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
         """The report of a run that has none, as `powerband report` would write it; cached in memory, not written.
         Raises UsageError if its files must not be opened."""
-        kept = self._reports.get(name)
-        if kept is None or kept[0] != state.version:
+        wanted = name, state.version
+        if self._report_made is None or self._report_made[0] != wanted:
             assert feed.follower.analysis is not None
             if why := refused(within(feed.follower.run.trials)):
                 raise UsageError(why)
-            self._reports.clear()
-            kept = state.version, plain_text(render_page(gather(feed.follower.run, feed.follower.analysis)))
-            self._reports[name] = kept
-        return kept[1]
+            page = plain_text(render_page(gather(feed.follower.run, feed.follower.analysis)))
+            self._report_made = wanted, page
+        return self._report_made[1]
 
     async def _compare(self, request: Request) -> Response:
         names = request.query_params.get("a", ""), request.query_params.get("b", "")

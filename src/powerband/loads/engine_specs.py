@@ -7,7 +7,6 @@ descriptors that one process may open, and the connections that one pair of addr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 from typing import assert_never
 from urllib.parse import urlsplit
@@ -26,14 +25,6 @@ MAX_ENGINES = 64
 MAX_IN_FLIGHT = 10_000
 DEADLINE_SLACK_NS = 30_000_000_000
 FIRST_SOURCE = IPv4Address("127.0.0.2")
-
-
-@dataclass(frozen=True)
-class FleetShape:
-    """Engine processes and the source addresses of each (empty: the kernel's choice)."""
-
-    engines: int
-    sources: tuple[tuple[str, ...], ...]
 
 
 def fleet_specs(
@@ -55,18 +46,18 @@ def fleet_specs(
     connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
-    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
+    fleet = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
     specs = []
     first_user = 0
-    for index in range(shape.engines):
-        model, users = _model(load, bound, index, shape.engines)
+    for index, sources in enumerate(fleet):
+        model, users = _model(load, bound, index, len(fleet))
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
                     url=f"{parts.scheme}://{parts.netloc}",
-                    source_addresses=shape.sources[index],
+                    source_addresses=sources,
                     tls=wire.Tls(insecure=load.tls_insecure, ca_file=load.tls_ca_file),
                     allow_remote=allow_remote,
                 ),
@@ -113,10 +104,12 @@ def most_connections(descriptor_limit: int) -> int:
     return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
 
 
-def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS) -> FleetShape:
-    """The smallest fleet whose processes stay within their descriptors; source addresses 127.0.0.x where one pair of
-    addresses would carry too many connections (loopback targets only). Raises TrialFailed(descriptor_limit,
-    port_limit)."""
+def fleet_shape(
+    connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS
+) -> list[tuple[str, ...]]:
+    """The source addresses of each engine process (empty: the kernel's choice) in the smallest fleet whose processes
+    stay within their descriptors: 127.0.0.x where one pair of addresses would carry too many connections (loopback
+    targets only). Raises TrialFailed(descriptor_limit, port_limit)."""
     room = descriptor_limit - DESCRIPTORS_RESERVED
     engines = math.ceil(connections / room) if room > 0 else MAX_ENGINES + 1
     if engines > MAX_ENGINES:
@@ -130,7 +123,7 @@ def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports:
     one_address = int(local_ports * PORTS_IN_USE)
     per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))
     if connections <= per_source:
-        return FleetShape(engines, ((),) * engines)
+        return [()] * engines
     if not _is_loopback_v4(host):
         if connections > one_address:
             raise TrialFailed(
@@ -139,13 +132,12 @@ def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports:
                 "them: widen net.ipv4.ip_local_port_range, lower load.users or load.max_in_flight, or load a server on "
                 "127.0.0.1, where more source addresses follow by themselves",
             )
-        return FleetShape(engines, ((),) * engines)
+        return [()] * engines
     per_engine = math.ceil(math.ceil(connections / engines) / per_source)
-    sources = [
+    return [
         tuple(str(FIRST_SOURCE + engine * per_engine + index) for index in range(per_engine))
         for engine in range(engines)
     ]
-    return FleetShape(engines, tuple(sources))
 
 
 def _is_loopback_v4(host: str) -> bool:

@@ -87,7 +87,6 @@ def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def stretch_metrics(evidence: Evidence) -> dict[str, float]:
-    """The metrics of the load that any stretch of a trial has."""
     fleet = evidence.fleet
     failed_share = 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0
     return dict([*_rates(fleet), ("error_rate", failed_share), *in_flight_metrics(evidence)])

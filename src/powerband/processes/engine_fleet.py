@@ -170,7 +170,6 @@ class EngineFleet:
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
 
     def look(self) -> None:

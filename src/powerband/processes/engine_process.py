@@ -165,7 +165,6 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
 
 
 def describe_status(status: int | None) -> str:
-    """An exit status in words."""
     if status is None:
         return "still running"
     return f"signal {-status}" if status < 0 else f"exit code {status}"

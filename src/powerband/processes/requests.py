@@ -179,8 +179,6 @@ class _Socket:
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes of one answer."""
-
     def __init__(self, source: _Socket) -> None:
         self._source = source
 

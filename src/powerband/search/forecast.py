@@ -57,7 +57,6 @@ class Forecast:
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
-    """The forecast of the whole run."""
     parts = _Parts.of(experiment)
     trials = parts.trials(parts.blocks)
     expected = round(parts.trial_ns * trials)

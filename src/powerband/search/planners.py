@@ -26,7 +26,8 @@ class Planner(Protocol):
 
     @property
     def planned_total(self) -> int:
-        """Number of trials in the run as far as known: finished, in flight, and at most still to come."""
+        """Number of trials in the run as far as known: finished, in flight, and at most still to come,
+        without further retries."""
 
     @property
     def block_ended(self) -> bool:
@@ -44,7 +45,6 @@ class Planner(Protocol):
 
 
 def planner_for(experiment: Experiment, seed: int) -> Planner:
-    """The planner for the experiment's design and objective."""
     if experiment.explores:
         return ExploringRace(experiment, seed)
     if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured

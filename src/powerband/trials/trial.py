@@ -78,8 +78,6 @@ def run_trial(
 
 
 class _Trial:
-    """The state of one trial while it runs."""
-
     def __init__(
         self,
         setup: TrialSetup,
@@ -144,7 +142,7 @@ class _Trial:
             warmup_ended_by=self.warmup_ended_by,
             engines=self.driver.summaries if self.driver else (),
             subject=self.probe.facts() if self.probe else {},
-            cpus=self.setup.cpus.to_json(),
+            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()},
             cpu_quota=cpu_quota(),
             control_cpu_ns=self.control_cpu_ns,
             **added,

@@ -69,8 +69,6 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RequestTarget:
-    """The server that a plan addresses."""
-
     scheme: str
     host: str
     port: int

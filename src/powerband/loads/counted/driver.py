@@ -128,7 +128,6 @@ class Counted(StandIn):
             raise self._still("within the measured window")
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         if not self.is_told:
             return self.missing()
         reason = f": {self._page_failed}" if self._page_failed else ""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class SelfDriven(LoadKind):
-    """No load: the program drives itself, and a counter says how much it does."""
-
     name = "counted"
     load_keys = LOAD_KEYS
     uses_url = False

@@ -296,7 +296,6 @@ class JMeterLoad(StandIn):
             )
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
     def nothing(self, what: str) -> TrialFailed:

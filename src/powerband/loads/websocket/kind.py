@@ -16,8 +16,6 @@ from powerband.model.experiment import Subject
 
 
 class WebSocketUsers(Http):
-    """Users who each hold a WebSocket and send messages."""
-
     name = "websocket"
     beside_level: ClassVar = {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     users_join = True
