@@ -27,7 +27,7 @@ _FILE_BYTES_MAX = 1 << 22
 _BRACKETS_MAX = 500
 _DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
 _INTEGER_MAX = 2**64 - 1  # the largest that the load engine takes
-# What the reader of YAML raises for some texts that are none, besides its own errors.
+# Errors that the reader of YAML raises for some texts that are none, besides its own.
 _NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, AssertionError)
 
 

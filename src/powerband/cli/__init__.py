@@ -118,7 +118,7 @@ def _shown(text: str) -> str:
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
-    """What is said of an error, and its exit code."""
+    """The sentence for an error, and its exit code."""
     match error:
         case PowerbandError():
             return str(error), error.exit_code
@@ -130,14 +130,14 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def _sentence(error: OSError) -> str:
-    """What no one nearer to it has put into words: a full or closed disk under stdout or a temporary folder."""
+    """An error that nobody nearer put into words: a full or closed disk under stdout or a temporary folder."""
     what = str(error.strerror or error)
     place = f"{error.filename}: " if error.filename else ""
     return f"the system refuses: {place}{what}; free some space or check permissions (TMPDIR for temporary files)"
 
 
 def _defect(error: BaseException) -> str:
-    """What no one expected: powerband's own mistake, or memory that is exhausted. Its traceback is for who mends it."""
+    """An unexpected error: powerband's own mistake, or exhausted memory. Its traceback goes to a file, for a report."""
     what = f"this is a defect of powerband ({type(error).__name__}: {str(error)[:_SHOWN]})"
     try:
         with tempfile.NamedTemporaryFile("wb", prefix="powerband-defect-", suffix=".txt", delete=False) as file:
@@ -148,7 +148,7 @@ def _defect(error: BaseException) -> str:
 
 
 def _drop_output() -> None:
-    """What could not be written must not be tried again when Python ends."""
+    """Discards what could not be written, so that Python does not try again when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -90,7 +90,7 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
 
 
 def exit_code(analysis: Analysis) -> int:
-    """What a run's answer means to a script."""
+    """The meaning of a run's answer for a script."""
     from powerband.analyze.trial.faults import OWN_FAILURES
     from powerband.model.results import AnswerKind, ClaimVerdict
 

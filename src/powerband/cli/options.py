@@ -30,7 +30,7 @@ format_option = click.option(
 
 
 def _possible(_context: click.Context, _parameter: click.Parameter, output: str) -> str:
-    """What cannot be written is said before anything is measured."""
+    """Refuses a format that cannot be written, before anything is measured."""
     if output == "parquet":
         from powerband.report.tables.export import check_stdout
 
@@ -125,7 +125,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
 
 
 def parse_pairs(option: str, texts: Sequence[str], form: str, example: str) -> dict[str, str]:
-    """What an option that may be repeated gives by name. Raises UsageError that names the option, with an example."""
+    """The values of an option that may be repeated, by name. Raises UsageError with the option and an example."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")

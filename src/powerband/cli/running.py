@@ -174,7 +174,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 
 
 def _announce(experiment: Experiment, observer: Observer) -> None:
-    """What the run can find out, before it starts."""
+    """Announces, before the run starts, what it can find out."""
     from powerband.base.machine import known_noise
     from powerband.search.forecast import forecast, size_text, time_text, words
 

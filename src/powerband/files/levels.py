@@ -60,7 +60,7 @@ def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
 
 
 def parse_levels(text: str) -> list[Level]:
-    """What `-P name=` takes: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
+    """The levels of a `-P`: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
     levels: list[Level] = []
     for part in text.split(","):
         value = parse_scalar(part.strip())

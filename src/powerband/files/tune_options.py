@@ -161,7 +161,7 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
-    """What the program counts; its page is at the usual place of the port that it is given, unless that is said."""
+    """The counter of the program; its page is at the usual place of the port that it is given, unless that is said."""
     root = _at("subject.counts", f"--counts {counts}", counts)
     if metrics_url is None and "metrics_port" in placeholders(templates):
         root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))

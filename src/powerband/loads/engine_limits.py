@@ -1,4 +1,4 @@
-"""What this machine can hold of an experiment's load, in sentences, before anything is started.
+"""The part of an experiment's load that this machine can hold, in sentences, before anything is started.
 
 In: an experiment. Out: how the fleet grows for it, and the limits that it will meet. The same limits end a trial that
 meets them (`engine_specs.py`); here they are told in time.

@@ -41,7 +41,7 @@ def fleet_specs(
 ) -> list[wire.LoadSpec]:
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
-    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until told, at most
+    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until the command, at most
     `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
     connections."""
     parts = urlsplit(http_url(url))

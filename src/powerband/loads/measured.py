@@ -191,7 +191,7 @@ def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet, load = evidence.fleet, evidence.load
-    # An engine that is told to be exact to the nanosecond spins before each send: its CPU then says nothing.
+    # An engine that must be exact to the nanosecond spins before each send: its CPU then says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
         yield Problem(

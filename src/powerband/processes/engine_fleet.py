@@ -118,7 +118,7 @@ class EngineFleet:
     `seen`: requests by outcome so far."""
 
     begun_ns: int | None = None
-    """A fleet begins when it is told to."""
+    """A fleet waits for go."""
 
     def __init__(self, size: int, events: LineFile) -> None:
         self.intervals: list[FleetInterval] = []

@@ -59,7 +59,7 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
         return self._process.stdout.fileno()
 
     def send(self, message: Wire) -> None:
-        """Writes one message. A process that has ended is not an error here: the end of its output tells."""
+        """Writes one message. A process that has ended is not an error here: the end of its output shows it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(encode(message))

@@ -69,7 +69,7 @@ def cpu_quota() -> float | None:
 
 
 def engine_version(engine: Path) -> str | None:
-    """What `powerband-engine --version` says; None where it cannot be run."""
+    """The output of `powerband-engine --version`; None where it cannot be run."""
     try:
         done = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -184,7 +184,7 @@ def _network(read: _HostReader) -> dict[str, Any]:
 
 
 def _virtualisation(read: _HostReader) -> str | None:
-    """Who the hypervisor says it is; `yes` where only the CPU flag tells; None on bare metal."""
+    """The name that the hypervisor gives itself; `yes` where only the CPU flag shows it; None on bare metal."""
     flags = read.field("proc/cpuinfo", "flags") or ""
     product = read.text("sys/class/dmi/id/product_name")
     hypervisor = read.text("sys/hypervisor/type")

@@ -16,7 +16,7 @@ _MADE = "-"
 
 
 def wrong_jars(folder: Path, hashes: Path) -> list[str]:
-    """What is wrong with the jars anywhere below the folder: a phrase for each that differs from the list, is not in
+    """The faults of the jars anywhere below the folder: a phrase for each that differs from the list, is not in
     it, or is missing. Raises OSError, and BadZipFile for a jar of ours that is none."""
     lines = (line.split("  ", 1) for line in hashes.read_text(encoding="utf-8").splitlines())
     expected = {name: digest for digest, name in lines}

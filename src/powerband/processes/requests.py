@@ -25,7 +25,7 @@ from powerband.model.load import Checks, Step
 from powerband.processes.engine_process import Pump
 
 BODY_BYTES_MAX = 64 << 20
-"""Of an answer. A read of `measure.acknowledged` may list a whole table."""
+"""The longest answer. A read of `measure.acknowledged` may list a whole table."""
 
 
 class RequestFailedError(Exception):
@@ -152,7 +152,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Socket:
-    """What `http.client` needs of a socket. It asks to close one whose answer it goes on reading."""
+    """The part of a socket that `http.client` needs. It asks to close one whose answer it goes on reading."""
 
     def __init__(self, connection: socket.socket, owner: _Connection) -> None:
         self._connection = connection

@@ -96,7 +96,7 @@ class RunningSubject:
     counter: SubjectCounter | None = None
 
     def thread_names(self) -> dict[int, str]:
-        """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
+        """The full names of JVM threads, by thread id. Stops the JVMs for a moment: not while anything is measured."""
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self) -> None:
@@ -278,7 +278,7 @@ def check_command(rendered: Rendered) -> None:
 def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
     """Raises TrialFailed(port_in_use) where the port belongs to a program that ran before the subject was started.
 
-    Nothing is said where the owner cannot be told: another machine's port, processes of another user, and programs that
+    Nothing is said where the owner is unknown: another machine's port, processes of another user, and programs that
     listen on behalf of the subject, such as a container's proxy."""
     if not is_loopback(rendered.host):
         return
@@ -314,7 +314,7 @@ def last_words(log_file: Path) -> str:
 
 
 def out_of_memory(subject: RunningSubject) -> str:
-    """Of a JVM that died of it: so, and what its heap was when it last told; empty where its log does not say so."""
+    """That a JVM died of it, and its last known heap, for a sentence; empty where its log does not say so."""
     if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
         return ""
     text = f": it ran out of memory ({said})"
@@ -417,7 +417,7 @@ def _how_ready(rendered: Rendered) -> str:
 def ready_check(
     rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None
 ) -> Iterator[Callable[[float], bool]]:
-    """Yields a function that tells whether the subject is ready now, and takes as many seconds as it is given, or one
+    """Yields a function that says whether the subject is ready now, and takes as many seconds as it is given, or one
     where that is less. It raises what the pump raises."""
     if counter is not None:
         yield lambda left_s: counter.is_told

@@ -1,4 +1,4 @@
-"""What a subject is built with and where that goes: the values of `{java}`, `{folder}`, `{build}` and the like.
+"""The tools and folders of a subject's build: the values of `{java}`, `{folder}`, `{build}` and the like.
 
 In: a subject. Out: what these placeholders stand for, and the right to build, once for the same sources. What is built
 is kept below the cache folder, by a hash of all that it is made from, so that neither a checkout nor an installed
@@ -26,7 +26,7 @@ _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
-    """What the built-in placeholders stand for, as far as the subject uses them; ports are picked elsewhere.
+    """The values of the built-in placeholders, as far as the subject uses them; ports are picked elsewhere.
 
     Raises SubjectError where no JDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])

@@ -100,8 +100,8 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
 
 
 def _first_error(log: Path) -> str:
-    """What a build says from its first error on, as the end of a sentence: Maven, for one, ends with advice on itself.
-    Its last words where no line tells of an error."""
+    """The output of a build from its first error on, as the end of a sentence (Maven, for one, ends with advice on
+    itself); its last lines where no line names an error."""
     with log.open(errors="replace") as text:
         lines = [printable(line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
     first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)

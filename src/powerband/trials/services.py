@@ -38,7 +38,7 @@ class Services:
     postgresql: Cluster | None = None
 
     def given(self, setting: Setting) -> dict[str, str]:
-        """What the built-in placeholders stand for, ports apart; those of services that the setting does not use are
+        """The values of the built-in placeholders, ports apart; those of services that the setting does not use are
         empty."""
         cluster = self._used_by(setting)
         if cluster is None:

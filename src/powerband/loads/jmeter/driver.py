@@ -47,7 +47,7 @@ STARTS_WITHIN_S = 60.0
 LATE_NS = 300_000_000
 """So long after a moment the results of what ended by then are in the file."""
 LEAVES_WITHIN_NS = 6_000_000_000
-"""After being told to leave its requests, JMeter waits 5 s for its threads."""
+"""After StopTestNow, JMeter waits 5 s for its threads."""
 CLOCK_SET_NS = 50_000_000
 _GRACE_NS = 2_000_000_000
 _WORDS_BYTES = 1 << 16
@@ -252,8 +252,8 @@ class JMeterLoad(StandIn):
             self._account.measure_ns = command.at_ns
 
     def look(self) -> None:
-        """Takes in what JMeter has told since, and ends it when its time is over. Raises TrialFailed where it is of no
-        more use."""
+        """Takes in new results of JMeter, and ends it when its time is over. Raises TrialFailed where it is of no more
+        use."""
         if self.finished:
             return
         now_ns, ended = time.monotonic_ns(), self._keeper.exited
@@ -328,9 +328,8 @@ class JMeterLoad(StandIn):
                 self.phases.setdefault(phase, at_ns)
 
     def _end(self) -> None:
-        """All that could be told was told."""
         ended = self._keeper.exited
-        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone when it was told
+        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone before
             raise self._ended_early(ended)
         self._take(self._account.end())
         self._report(self._account.summary())
@@ -351,7 +350,7 @@ class JMeterLoad(StandIn):
         )
 
     def _tell(self, command: str) -> bool:
-        """Once, to the port on which JMeter listens for that; whether it was told now."""
+        """Sends a command once, to the port on which JMeter listens for it; True if it was sent now."""
         if command in self._told:
             return False
         self._told.add(command)
@@ -360,13 +359,13 @@ class JMeterLoad(StandIn):
         return True
 
     def _words(self) -> str:
-        """What it printed and logged last."""
+        """The end of its output and of its log."""
         return "\n".join(
             end_of(file, _WORDS_BYTES) for file in (self._directory.jmeter_output, self._directory.jmeter_log)
         )
 
     def _said(self) -> str:
-        """Where it told of an error, as the end of a sentence."""
+        """The errors that it reported, as the end of a sentence."""
         lines = [line for line in self._words().splitlines() if _ERROR.search(line) and " INFO " not in line]
         if not lines:
             return "; see jmeter.out and jmeter.log of the trial"

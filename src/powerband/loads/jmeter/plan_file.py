@@ -1,4 +1,4 @@
-"""What must be known of a JMeter plan before it is run: that it is one, whom it loads, and which of its samples
+"""The facts of a JMeter plan that are needed before it is run: that it is one, whom it loads, and which of its samples
 stand for others. In: a .jmx file. Out: a `Plan`.
 
 Only what is written plainly is known: `${__P(name,default)}` with a property that is given, variables that the plan
@@ -39,7 +39,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction controller. `alone`: its sample is told in place of those within it ("Generate parent sample"), and
+    """A transaction controller. `alone`: its sample stands in place of those within it ("Generate parent sample"), and
     not beside them."""
 
     name: str
@@ -63,7 +63,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Plan:
-    """Of the elements that are enabled."""
+    """Enabled elements only."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
@@ -71,8 +71,8 @@ class Plan:
     variables: Mapping[str, str]
 
     def stands_alone(self, label: str) -> bool:
-        """Whether a transaction of this label is to be counted, since the samples within it are not told. Where it
-        cannot be told by its name, it is not: counting twice is worse."""
+        """Whether a transaction of this label is to be counted, since the samples within it are not reported. Where
+        its name leaves that open, it is not: counting twice is worse."""
         return {each.alone for each in self.transactions if each.is_called(label)} == {True}
 
     def value(self, text: str, properties: Mapping[str, str]) -> str | None:

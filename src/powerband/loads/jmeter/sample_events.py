@@ -100,7 +100,7 @@ class _Counted:
 
 @dataclass
 class _Window:
-    """What ended within the measured window, and what its edges cut."""
+    """Samples that ended within the measured window, and those that its edges cut."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     bytes_received: int = 0
@@ -125,7 +125,7 @@ class Account:
         self.transactions_alone = 0
         self.users_now = 0
         self.cut_ns: int | None = None
-        """When threads were told to leave their requests: what they say of these from then on is no server's answer."""
+        """When threads had to leave their requests: what they report of these from then on is no server's answer."""
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
@@ -144,7 +144,7 @@ class Account:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """Of all samples that an interval held."""
+        """All samples that an interval held."""
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
@@ -202,7 +202,7 @@ class Account:
             sent=len(ended),
             dropped=0,
             outcomes=dict(outcomes),
-            # Who is in flight is known once it has ended: by Little's law, of those that have.
+            # A request in flight is known once it has ended: by Little's law, of those that have.
             in_flight_now=round(in_system_ns / (end_ns - start_ns)),
             connections_now=0,
             users_now=self.users_now,
@@ -222,7 +222,7 @@ class Account:
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
 
     def _place(self, ended: _Ended) -> None:
-        """Of the run, of the requests intended in the window, of what ended in it."""
+        """Counts a sample to the run, to the requests intended in the window, and to those that ended in it."""
         end_ns, start_ns, outcome, sample = ended
         self._total.add(ended)
         if outcome == "ok":

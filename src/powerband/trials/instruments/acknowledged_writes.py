@@ -65,7 +65,7 @@ class AcknowledgedWrites(Instrument):
 
 
 def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[Round]:
-    """What a subject does wrong is said by the rounds; `pause` and `client` raise what ends the check."""
+    """The rounds report what a subject does wrong; `pause` and `client` raise what ends the check."""
     rounds: list[Round] = []
     for _ in range(of.rounds):
         pause(0)

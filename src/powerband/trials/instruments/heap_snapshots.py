@@ -97,7 +97,7 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
     text = failed = ""
     try:
         with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
-            # In short steps, since a wait looks again only when something else has happened: how long it took is told.
+            # In short steps, since a wait looks again only when something else has happened: its length is recorded.
             while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
                 pass
             text = answer.text()

@@ -46,11 +46,11 @@ class Link:
 
     @property
     def pid(self) -> int:
-        """Of the process that carries the packets, or holds the namespaces."""
+        """The process that carries the packets, or holds the namespaces."""
         return self._process.pid
 
     def given(self) -> dict[str, str]:
-        """What the placeholders of a link stand for."""
+        """The values of the placeholders of a link."""
         assert self.up is not None, "link_up yields it once it is up"
         a, b = self.up.a, self.up.b
         return {
@@ -120,7 +120,7 @@ class LinkInstrument(Instrument):
 @contextmanager
 def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) -> Iterator[Link]:
     """Makes the link, and moves the calling thread to end A until the block is left; then the link is gone, and has
-    told what it carried.
+    reported what it carried.
 
     Raises TrialFailed(link_failed), MeasurementError where the engine cannot be run."""
     with EngineProcess([str(engine), "link"], stderr_file) as process:
