@@ -214,7 +214,7 @@ def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
     `folder` is what relative paths are relative to."""
     parts: dict[str, Callable[[Node], Node | None]] = {
         "subject": lambda node: _subject(node, problems, folder),
-        "factors": lambda node: _factors(node, problems),
+        "factors": lambda node: node.with_children({name: _levels(of, problems) for name, of in node.children.items()}),
         "load": lambda node: _load(node, problems, folder),
         "measure": lambda node: _measure(node, problems),
         "objective": lambda node: _objective(node, problems),
@@ -264,12 +264,8 @@ def _named(node: Node) -> Node:
     return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
 
 
-def _factors(node: Node, problems: list[FileProblem]) -> Node:
-    """Each factor as a list: a range is unfolded, one value stands for itself."""
-    return node.with_children({name: _levels(levels, problems) for name, levels in node.children.items()})
-
-
 def _levels(node: Node, problems: list[FileProblem]) -> Node:
+    """A factor as a list: a range is unfolded, one value stands for itself."""
     if isinstance(node.value, tuple | dict):
         return node
     try:

@@ -14,11 +14,12 @@ from typing import Any
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
+from powerband.files.checks.capacity_checks import metric_of
 from powerband.files.experiment_file import at_path, build_experiment
 from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
 from powerband.files.levels import parse_levels
 from powerband.loads import kind_of_options, kind_of_url
-from powerband.model.experiment import Experiment, parse_constraint
+from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
@@ -203,17 +204,10 @@ def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str 
     constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
     # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
-    if default_slo and asked and not any(_concerns_errors(condition) for _, condition in conditions):
+    if default_slo and asked and not any(metric_of(condition) == "error_rate" for _, condition in conditions):
         constraints.append(Node(default_slo, "--slo"))
     entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})
-
-
-def _concerns_errors(text: str) -> bool:
-    try:
-        return bool(parse_constraint(text)["metric"] == "error_rate")
-    except ValueError:
-        return False  # reported with the others
 
 
 def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], problems: list[FileProblem]) -> Node:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from ipaddress import IPv4Address, ip_address
-from typing import assert_never
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter
+
 from powerband.base.hosts import http_url, request_target
-from powerband.model.load import Constant, Distribution, Exponential, Load, Step, Uniform
-from powerband.model.websocket import Binary, Call, Event, Message, Publish, Text, dialect_named
+from powerband.model.load import Distribution, Load, Step
+from powerband.model.websocket import dialect_named
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
 
@@ -25,6 +26,11 @@ MAX_ENGINES = 64
 MAX_IN_FLIGHT = 10_000
 DEADLINE_SLACK_NS = 30_000_000_000
 FIRST_SOURCE = IPv4Address("127.0.0.2")
+
+
+# Times and messages have the same fields in a file and on the wire, and so has nearly all of a WebSocket.
+_TIME: TypeAdapter[wire.Time] = TypeAdapter(wire.Time)
+_MESSAGE: TypeAdapter[wire.Message] = TypeAdapter(wire.Message)
 
 
 def fleet_specs(
@@ -184,27 +190,11 @@ def _step(step: Step, *, paced: bool) -> wire.Step:
         path=step.path,
         headers=step.headers,
         body=step.body,
-        message=None if step.message is None else _message(step.message),
+        message=None if step.message is None else _MESSAGE.validate_python(step.message.model_dump(), strict=False),
         answered=step.answered,
         checks=wire.Checks(status=step.checks.status, body_contains=step.checks.body_contains),
         think=None if step.think is None or paced else _time(step.think),
     )
-
-
-def _message(message: Message) -> wire.Message:
-    match message:
-        case Text():
-            return wire.TextMessage(text=message.text)
-        case Binary():
-            return wire.BinaryMessage(base64=message.base64)
-        case Event():
-            return wire.EventMessage(event=message.event, data=message.data, answer=message.answer)
-        case Call():
-            return wire.CallMessage(event=message.event, data=message.data)
-        case Publish():
-            return wire.PublishMessage(channel=message.channel, data=message.data)
-        case _:
-            assert_never(message)
 
 
 def _websocket(load: Load, path: str) -> wire.WebSocket | None:
@@ -212,31 +202,11 @@ def _websocket(load: Load, path: str) -> wire.WebSocket | None:
     of = load.websocket
     if of is None:
         return None
-    return wire.WebSocket(
-        path=of.path or path,
-        headers=of.headers,
-        subprotocols=of.subprotocols,
-        dialect=dialect_named(of.dialect),
-        matching=wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after),
-        unsolicited=of.unsolicited,
-        greetings=of.greetings,
-        subscribe=of.subscribe,
-        stamp_after=of.stamp_after,
-        tally=None
-        if of.tally is None
-        else wire.Tally(label_after=of.tally.label_after, count_after=of.tally.count_after),
-        message_bytes_max=of.message_bytes_max,
-        rejoin_after_ns=of.rejoin_after_ns,
-    )
+    match = wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after)
+    same = of.model_dump(exclude={"path", "dialect", "match"})
+    given = {**same, "path": of.path or path, "dialect": dialect_named(of.dialect), "matching": match}
+    return wire.WebSocket.model_validate(given, strict=False)
 
 
-def _time(time: Distribution) -> wire.ConstantTime | wire.UniformTime | wire.ExponentialTime:
-    match time:
-        case Constant():
-            return wire.ConstantTime(ns=time.ns)
-        case Uniform():
-            return wire.UniformTime(min_ns=time.min_ns, max_ns=time.max_ns)
-        case Exponential():
-            return wire.ExponentialTime(mean_ns=time.mean_ns)
-        case _:
-            assert_never(time)
+def _time(time: Distribution) -> wire.Time:
+    return _TIME.validate_python(time.model_dump(), strict=False)

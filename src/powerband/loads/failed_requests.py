@@ -35,12 +35,9 @@ CAUSES = {
 }
 # What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
 MAY_OVERFLOW = {
-    "connect_timeout": "its connection was not accepted",
-    "connect_refused": "its connection was not accepted",
-    "connect_failed": "its connection was not accepted",
+    **dict.fromkeys(("connect_timeout", "connect_refused", "connect_failed"), "its connection was not accepted"),
     "reset": "the server never knew of its connection",
-    "timeout": "the server may never have known of its connection",
-    "unfinished": "the server may never have known of its connection",
+    **dict.fromkeys(("timeout", "unfinished"), "the server may never have known of its connection"),
 }
 _STATUSES = {
     "408": "the server gave up waiting for the request",

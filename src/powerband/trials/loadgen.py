@@ -58,7 +58,6 @@ def run_load(
     load = _with_path(load, url)
     warmup_ns += kind_of_load(load).joining_ns(load)
     engine = find_engine()
-    interrupted = False
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
         stderr_file = Path(folder) / "engine.log"
         try:

@@ -79,14 +79,13 @@ class Plan:
         """A text of the plan with properties and variables filled in; None where it depends on something else."""
 
         def given(match: re.Match[str]) -> str:
-            return properties.get(match[1].strip(), "1" if match[2] is None else match[2])  # JMeter's own default
-
-        def given_long(match: re.Match[str]) -> str:
-            return properties.get(match[1].strip(), match[1].strip() if match[2] is None else match[2])
+            name = match[1].strip()
+            own_default = "1" if match.re is _PROPERTY else name  # JMeter's
+            return properties.get(name, own_default if match[2] is None else match[2])
 
         for _ in range(_DEPTH):
             before = text
-            text = _LONG_PROPERTY.sub(given_long, _PROPERTY.sub(given, text))
+            text = _LONG_PROPERTY.sub(given, _PROPERTY.sub(given, text))
             text = _VARIABLE.sub(lambda match: self.variables.get(match[1], match[0]), text)
             if text == before:
                 break
