@@ -155,10 +155,6 @@ class EngineFleet:
         """The `summary` events so far, in engine order."""
         return tuple(summary for summary in self._summaries if summary is not None)
 
-    def outcomes(self) -> Counter[str]:
-        """Requests by outcome over the whole run, from the summaries."""
-        return sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter())
-
     def check_begun(self) -> None:
         """Raises TrialFailed where nobody was answered so far."""
         check_answered(self.seen)
@@ -166,7 +162,7 @@ class EngineFleet:
     def check_ended(self) -> None:
         """Raises TrialFailed where the run has nothing to measure."""
         check_joined(self.summaries)
-        check_answered(self.outcomes())
+        check_answered(sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter()))
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:

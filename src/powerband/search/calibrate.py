@@ -18,6 +18,7 @@ from statistics import fmean
 
 from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.stats.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
+from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Experiment, Measure, Subject
@@ -261,14 +262,13 @@ def _too_coarse(deviation: float, half: float) -> str | None:
 
 def _usable(result: TrialResult) -> bool:
     """True if the trial is valid, or invalid only because the machine was not quiet."""
-    fatal = {problem.code for problem in result.problems if problem.fatal}
-    return result.status == "measured" and fatal <= DISTURBANCES
+    return result.status == "measured" and fatal_codes(result) <= DISTURBANCES
 
 
 def _disturbed(result: TrialResult, *, alone: bool) -> bool:
     """True if other programs disturbed the trial. Trials that run at the same time see each other as foreign programs,
     so `host_foreign` is ignored unless the trial ran `alone`."""
-    codes = {problem.code for problem in result.problems if problem.fatal}
+    codes = fatal_codes(result)
     return bool(codes if alone else codes - {"host_foreign"})
 
 

@@ -229,18 +229,16 @@ class JMeterLoad(StandIn):
         assert self._keeper.launched is not None
         return [self._keeper.launched.pid]
 
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Which JMeter it was, and what only its trial knows of its results."""
-        return {
+        facts = {
             "version": VERSION,
             "java": str(self._jmeter.jdk.home),
             "java_version": self._jmeter.jdk.version,
             "thread_groups": self._plan.thread_groups,
             "transactions_alone": self._account.transactions_alone,
         }
-
-    def record(self) -> dict[str, Any]:
-        return {"jmeter": self.facts()}
+        return {"jmeter": facts}
 
     def send(self, command: Wire) -> None:
         """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""
