@@ -26,7 +26,7 @@ from powerband.model.results import Analysis, Bottleneck
 from powerband.report.html.page import BarsView
 from powerband.report.html.report import render_page, write_report
 from powerband.report.wording.numbers import format_estimate
-from powerband.search.session import measured
+from powerband.search.finished import finished_trials
 from powerband.store import RunDir
 
 pytestmark = pytest.mark.browser
@@ -43,7 +43,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Analysis
     experiment = load_experiment(run.experiment)
     results = [
         replace(result, problems=tuple(replace(problem, fatal=False) for problem in result.problems))
-        for result in measured(experiment, run)
+        for result in finished_trials(experiment, run).results.values()
     ]
     analysis = analyse(experiment, results)
     write_report(run, analysis)

@@ -26,7 +26,7 @@ from powerband.files.experiment_file import load_experiment
 from powerband.model.results import Analysis
 from powerband.report.html.report import write_report
 from powerband.report.terminal.text import print_answer
-from powerband.search.session import measured
+from powerband.search.finished import finished_trials
 from powerband.store import RunDir
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def analysis(run: RunDir) -> Analysis:
     experiment = load_experiment(run.experiment)
     results = [
         replace(result, problems=tuple(replace(problem, fatal=False) for problem in result.problems))
-        for result in measured(experiment, run)
+        for result in finished_trials(experiment, run).results.values()
     ]
     return analyse(experiment, results)
 

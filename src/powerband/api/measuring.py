@@ -22,13 +22,15 @@ from powerband.files.resolved import resolved_yaml
 from powerband.files.tune_options import tuning
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level
+from powerband.model.results import Analysis
+from powerband.model.secrets import command_without_secrets
 from powerband.processes import engine_fleet, host
 from powerband.processes.stop_request import StopRequest
 from powerband.report.html.gather import read_host
 from powerband.report.html.report import write_report
 from powerband.report.terminal.progress import LiveView
+from powerband.search import session
 from powerband.search.observer import Observer
-from powerband.search.session import analyse_run, run_session, with_seed
 from powerband.store import RunDir
 
 Levels = str | Level | Iterable[Level]
@@ -85,7 +87,7 @@ def read(directory: str | Path) -> Run:
     if it is no run directory, or if another version of powerband wrote it."""
     run = RunDir.open(Path(directory))
     experiment = load_experiment(run.experiment)
-    return Run(run, experiment, analyse_run(experiment, run))
+    return Run(run, experiment, session.analyse_run(experiment, run))
 
 
 def run(
@@ -149,36 +151,56 @@ def compare(
         if parameters or options:
             given = ", ".join([*(["parameters"] if parameters else []), *options])
             raise UsageError(f"{given} is for two revisions of a server, whose command is missing")
-        told = [_told(each if isinstance(each, Run) else read(each)) for each in (first, second)]
+        told = [told_run(each if isinstance(each, Run) else read(each)) for each in (first, second)]
         return Comparison(compare_two(*told))
     revisions = (str(first), str(second))
     measured = _measured(_tuned(command, parameters or {}, options, revisions), runs, progress=progress)
     return Comparison(compare_revisions(measured.experiment, measured.analysis), measured)
 
 
-def _told(run: Run) -> ToldRun:
+def told_run(run: Run) -> ToldRun:
     return ToldRun(str(run.path), run.experiment, run.analysis, read_host(run.directory.host))
 
 
 def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
     """Runs the experiment in a new run directory. Its host.json holds no command: the command that started Python would
     not repeat the run."""
-    seeded = with_seed(experiment).started_in(str(Path.cwd()))
-    facts = host.host_facts(engine_fleet.find_engine())
-    made = RunDir.create(Path(runs), seeded.name, resolved_yaml(seeded), facts)
-    return _go_on(seeded, made, progress=progress)
+    return _go_on(*new_run(experiment, Path(runs)), progress=progress)
+
+
+def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> tuple[Experiment, RunDir]:
+    """Makes a run directory under `runs`. Returns it with the experiment as it is kept there; `command`: what was
+    typed."""
+    seeded = session.with_seed(experiment).started_in(str(Path.cwd()))
+    facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
+    return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
 
 
 def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> Run:
     kept = f"finished trials are kept: powerband.resume({str(run_directory.path)!r}) goes on"
-    with StopRequest.on_signals(f"the trial in flight is lost, {kept}") as stop:
-        with LiveView() if progress else nullcontext(Observer()) as observer:
-            analysis = run_session(experiment, run_directory, observer, stop)
-        stopped = stop.requested
+    advice = f"the trial in flight is lost, {kept}"
+    analysis, stopped = carry_out(experiment, run_directory, advice, progress=progress)
     write_report(run_directory, analysis)
     if stopped:
         raise UserInterruptError(f"interrupted; {kept}")
     return Run(run_directory, experiment, analysis)
+
+
+def carry_out(
+    experiment: Experiment,
+    run_directory: RunDir,
+    advice: str,
+    *,
+    progress: bool,
+    announce: Callable[[Observer], None] = lambda observer: None,
+) -> tuple[Analysis, bool]:
+    """Runs the trials that the run lacks. Returns its analysis, and whether a person stopped it; `advice` is printed
+    where the person quits at once."""
+    with StopRequest.on_signals(advice) as stop:
+        with LiveView() if progress else nullcontext(Observer()) as observer:
+            announce(observer)
+            analysis = session.run_session(experiment, run_directory, observer, stop)
+        return analysis, stop.requested
 
 
 def _experiment(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
@@ -37,7 +37,7 @@ def end_of(log: Path, bytes_max: int) -> str:
         return ""
 
 
-class LogSearch:
+class LogSearch(AbstractContextManager["LogSearch", None]):
     """Looks for a regular expression in a log that grows, and may be replaced by a shorter one meanwhile; a context
     manager. Each look reads what is new, at most 8 MiB of it, after the 64 KiB before: a match may be so long."""
 
@@ -47,10 +47,7 @@ class LogSearch:
         self._file: BinaryIO | None = None
         self._before = b""
 
-    def __enter__(self) -> LogSearch:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 

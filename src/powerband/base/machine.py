@@ -5,6 +5,7 @@ assumed, and reported as an assumption."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -13,7 +14,8 @@ import socket
 import stat
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +85,22 @@ def cache_folder() -> Path:
             "XDG_CACHE_HOME to a folder of your own"
         )
     return folder
+
+
+@contextmanager
+def alone_in_cache(path: Path, kept: str) -> Iterator[None]:
+    """While the block lasts nobody else fills `path`, which lies in the cache folder; `kept`: what is kept there, as a
+    sentence. Raises MeasurementError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_name(f"{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise MeasurementError(
+            f"cannot write {error.filename}: {error.strerror}: {kept}; set XDG_CACHE_HOME to a folder that can be "
+            "written"
+        ) from error
 
 
 def _file() -> Path:

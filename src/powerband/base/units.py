@@ -99,33 +99,6 @@ def parse_bit_rate(value: Any) -> int | None:
     return round(bits)
 
 
-def parse_quantity(text: str, unit: str) -> float:
-    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit and for
-    what is not finite."""
-    found = _quantity(text, unit)
-    if not math.isfinite(found):
-        raise ValueError(f"{text!r} is not finite")
-    return found
-
-
-def _quantity(text: str, unit: str) -> float:
-    match unit:
-        case "ns":
-            return float(parse_duration_ns(text))
-        case "s" if _DURATION.match(text):
-            return float(parse_duration_ns(text)) / 1e9
-        case "ratio":
-            return float(parse_share(text))
-        case "bytes":
-            return float(parse_bytes(text))
-        case "per_s":
-            return float(parse_rate(text))
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no plain number, which is what is wanted here") from None
-
-
 def parse_share(value: Any) -> Any:
     """Converts `"1%"` or `0.01` to 0.01. Raises ValueError."""
     text = str(value).strip()
@@ -133,6 +106,26 @@ def parse_share(value: Any) -> Any:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise ValueError(f"{value!r} is no share: write 1% or 0.01") from None
+
+
+_PARSERS = {"ns": parse_duration_ns, "ratio": parse_share, "bytes": parse_bytes, "per_s": parse_rate}
+
+
+def parse_quantity(text: str, unit: str) -> float:
+    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit and for
+    what is not finite."""
+    if unit in _PARSERS:
+        found = float(_PARSERS[unit](text))
+    elif unit == "s" and _DURATION.match(text):
+        found = float(parse_duration_ns(text)) / 1e9
+    else:
+        try:
+            found = float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no plain number, which is what is wanted here") from None
+    if not math.isfinite(found):
+        raise ValueError(f"{text!r} is not finite")
+    return found
 
 
 def format_duration(ns: float) -> str:

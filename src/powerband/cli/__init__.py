@@ -79,7 +79,6 @@ for command in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the `powerband` command."""
     sys.exit(invoke(arguments))
 
 
@@ -129,7 +128,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def _sentence(error: OSError) -> str:
-    """What no one nearer to it has put into words: a full or closed disk under stdout or a temporary folder."""
+    """An error that nobody nearer put into words: a full or closed disk under stdout or a temporary folder."""
     what = str(error.strerror or error)
     place = f"{error.filename}: " if error.filename else ""
     return f"the system refuses: {place}{what}; free some space or check permissions (TMPDIR for temporary files)"
@@ -150,7 +149,7 @@ def _defect(error: BaseException) -> str:
 
 
 def _drop_output() -> None:
-    """What could not be written must not be tried again when Python ends."""
+    """Discards what could not be written, so that Python does not try again when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def answers(output: str) -> Answer:
     """Prints an analysis in a format and returns its exit code."""
 
-    def answer(experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
-        del experiment
+    def answer(_experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
         print_analysis(analysis, run_directory, page, output)
         return exit_code(analysis)
 
@@ -91,7 +90,7 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
 
 
 def exit_code(analysis: Analysis) -> int:
-    """What a run's answer means to a script."""
+    """The meaning of a run's answer for a script."""
     from powerband.analyze.trial.faults import OWN_FAILURES
     from powerband.model.results import AnswerKind, ClaimVerdict
 

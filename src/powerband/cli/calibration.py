@@ -49,27 +49,20 @@ def calibrate(quick: bool, keep: Path | None, output: str) -> int:
 
 
 def _print(found: Calibration) -> None:
-    if found.interrupted and found.served is None:
-        click.echo(_interrupted(found))
-        return
-    if found.served is None:
-        click.echo(f"Nothing could be measured: {found.problem}")
-        return
-    click.echo(
-        f"A request asked to wait {format_duration(found.service_asked_s * 1e9)} holds its thread for "
-        f"{format_duration(found.served.service_s * 1e9)}; a single user waits "
-        f"{format_duration(found.served.overhead_s * 1e9)} more."
-    )
+    if found.served is not None:
+        click.echo(
+            f"A request asked to wait {format_duration(found.service_asked_s * 1e9)} holds its thread for "
+            f"{format_duration(found.served.service_s * 1e9)}; a single user waits "
+            f"{format_duration(found.served.overhead_s * 1e9)} more."
+        )
     for check in found.checks:
         click.echo(_line(check))
     if found.interrupted:
-        click.echo(_interrupted(found))
+        click.echo(f"interrupted: {len(found.checks)} of {found.planned} checks")
+    elif found.served is None:
+        click.echo(f"Nothing could be measured: {found.problem}")
     else:
         click.echo("All agree with theory." if found.passed else "Not all agree with theory: is this machine quiet?")
-
-
-def _interrupted(found: Calibration) -> str:
-    return f"interrupted: {len(found.checks)} of {found.planned} checks"
 
 
 def _line(check: CalibrationCheck) -> str:

@@ -134,7 +134,11 @@ def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Foreca
 
 
 def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> dict[str, Any]:
-    reach = expected.reach
+    forecast = None
+    if expected.reach is not None:
+        forecast = asdict(expected.reach)
+        margin_ns = forecast.pop("margin_ns")
+        forecast["margin_s"] = None if margin_ns is None else margin_ns / 1e9
     return {
         "format": 1,
         "name": experiment.name,
@@ -143,16 +147,7 @@ def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Fo
         "expected_s": expected.expected_ns / 1e9,
         "longest_s": expected.longest_ns / 1e9,
         "joining_s": max(load.joining_ns for load in map(experiment.load_for, experiment.settings())) / 1e9,
-        "forecast": None
-        if reach is None
-        else {
-            "noise": asdict(reach.noise),
-            "blocks": reach.blocks,
-            "finds": reach.finds,
-            "margin": reach.margin,
-            "margin_blocks": reach.margin_blocks,
-            "margin_s": None if reach.margin_ns is None else reach.margin_ns / 1e9,
-        },
+        "forecast": forecast,
         "trials": [trial.to_json() for trial in trials],
     }
 

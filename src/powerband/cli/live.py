@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from powerband.base.errors import UsageError
+from powerband.cli.options import progress
 
 
 @click.command()
@@ -28,8 +29,10 @@ def watch(directory: Path, port: int | None, host: str, token: str | None) -> No
 
     if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]{8,}", token):
         raise UsageError("--token: write 8 or more of the characters A-Z, a-z, 0-9, '.', '_', '~' and '-'")
-    serve(directory, host=host, port=port, token=token, told=_tell)
-
-
-def _tell(address: str) -> None:
-    click.echo(f"live page: {address} (Ctrl-C ends it)", err=True)
+    serve(
+        directory,
+        host=host,
+        port=port,
+        token=token,
+        told=lambda address: progress(f"live page: {address} (Ctrl-C ends it)"),
+    )

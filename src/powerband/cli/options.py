@@ -30,7 +30,7 @@ format_option = click.option(
 
 
 def _possible(_context: click.Context, _parameter: click.Parameter, output: str) -> str:
-    """What cannot be written is said before anything is measured."""
+    """Refuses a format that cannot be written, before anything is measured."""
     if output == "parquet":
         from powerband.report.tables.export import check_stdout
 
@@ -75,16 +75,7 @@ live_option = click.option(
 )
 
 
-_REQUEST = (
-    click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]"),
-    click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request."),
-    click.option("--body", metavar="TEXT", help="Body of each request."),
-    click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again."),
-    click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated."),
-)
-
-
-def in_order(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+def in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Adds these options to a command, the first one first."""
 
     def add(command: Command) -> Command:
@@ -95,7 +86,15 @@ def in_order(options: Sequence[Callable[[Command], Command]]) -> Callable[[Comma
     return add
 
 
-request_options = in_order(_REQUEST)
+request_options = in_order(
+    click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]"),
+    click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request."),
+    click.option("--body", metavar="TEXT", help="Body of each request."),
+    click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again."),
+    click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated."),
+)
+view_options = in_order(progress_option, live_option)
+experiment_options = in_order(click.argument("file_or_name"), profile_option, set_option, seed_option)
 
 
 def key_options(*names: str) -> Callable[[Command], Command]:
@@ -105,21 +104,11 @@ def key_options(*names: str) -> Callable[[Command], Command]:
         _, metavar, text = KEY_OPTIONS[name]
         flag: dict[str, Any] = {} if metavar else {"is_flag": True, "flag_value": "true", "default": None}
         options.append(click.option(name, metavar=metavar, help=text, **flag))
-    return in_order(options)
+    return in_order(*options)
 
 
 def allow_host_option(text: str) -> Callable[[Command], Command]:
     return click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help=text)
-
-
-def view_options(command: Command) -> Command:
-    """How a run is watched: --progress and --live."""
-    return progress_option(live_option(command))
-
-
-def experiment_options(command: Command) -> Command:
-    """FILE_OR_NAME with --profile, --set and --seed."""
-    return in_order((click.argument("file_or_name"), profile_option, set_option, seed_option))(command)
 
 
 def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:
@@ -136,7 +125,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
 
 
 def parse_pairs(option: str, texts: Sequence[str], form: str, example: str) -> dict[str, str]:
-    """What an option that may be repeated gives by name. Raises UsageError that names the option, with an example."""
+    """The values of an option that may be repeated, by name. Raises UsageError with the option and an example."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -182,25 +171,22 @@ def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: s
         from powerband.report.documents.json import render_json
 
         click.echo(render_json(analysis, run.path), nl=False)
-        return
-    if output == "junit":
+    elif output == "junit":
         from powerband.report.documents.junit import render_analysis
 
         click.echo(render_analysis(analysis, run.path), nl=False)
-        return
-    if output == "md":
+    elif output == "md":
         from powerband.report.documents.markdown import render_markdown
 
         click.echo(render_markdown(analysis, run), nl=False)
-        return
-    if output in ("csv", "parquet"):
+    elif output in ("csv", "parquet"):
         from powerband.report.tables.export import export_to_stdout
         from powerband.report.tables.rows import trials_table
 
         export_to_stdout(trials_table(analysis, run.path.resolve().name), output)
-        return
-    from rich.console import Console
+    else:
+        from rich.console import Console
 
-    from powerband.report.terminal.text import print_answer
+        from powerband.report.terminal.text import print_answer
 
-    print_answer(Console(), analysis, page)
+        print_answer(Console(), analysis, page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
     from powerband.analyze.runs.changes import RunComparison
-    from powerband.model.experiment import Experiment
-    from powerband.model.results import Analysis
 
 
 @click.command()
@@ -28,14 +25,11 @@ def report(directory: Path, output: str) -> int:
 
     DIRECTORY is a run directory, for example runs/20260101-120000-quickstart. Nothing is started.
     """
-    from powerband.files.experiment_file import load_experiment
-    from powerband.search.session import analyse_run
-    from powerband.store import RunDir
+    from powerband.api.measuring import read
 
-    run = RunDir.open(directory)
-    analysis = analyse_run(load_experiment(run.experiment), run)
-    print_analysis(analysis, run, report_page(run, analysis), output)
-    return exit_code(analysis)
+    run = read(directory)
+    print_analysis(run.analysis, run.directory, report_page(run.directory, run.analysis), output)
+    return exit_code(run.analysis)
 
 
 def _options_of_tune(command: click.Command) -> click.Command:
@@ -90,32 +84,23 @@ def _compare_revisions(
 def _told_again(directory: Path) -> RunComparison:
     """The comparison of two revisions that a run directory holds."""
     from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
+    from powerband.api.measuring import read
 
-    experiment, analysis, _ = _analysed(directory)
-    if not holds_revisions(experiment):
+    run = read(directory)
+    if not holds_revisions(run.experiment):
         raise UsageError(
             f"{directory} compares no revisions (its experiment has no factor `revision` of two levels): name two "
             "runs, or write the server's command after --"
         )
-    return compare_revisions(experiment, analysis)
+    return compare_revisions(run.experiment, run.analysis)
 
 
 def _two_runs(first: Path, second: Path) -> RunComparison:
-    from powerband.analyze.runs.two_runs import ToldRun, compare_two
+    from powerband.analyze.runs.two_runs import compare_two
+    from powerband.api.measuring import read, told_run
 
     try:
-        told = [ToldRun(str(path), *_analysed(path)) for path in (first, second)]
+        told = [told_run(read(path)) for path in (first, second)]
     except UsageError as error:
         raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
     return compare_two(*told)
-
-
-def _analysed(directory: Path) -> tuple[Experiment, Analysis, Mapping[str, Any]]:
-    from powerband.files.experiment_file import load_experiment
-    from powerband.report.html.gather import read_host
-    from powerband.search.session import analyse_run
-    from powerband.store import RunDir
-
-    run = RunDir.open(directory)
-    experiment = load_experiment(run.experiment)
-    return experiment, analyse_run(experiment, run), read_host(run.host)

@@ -114,23 +114,13 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 @runs_option
 @view_options
 @answer_format_option
-def run(
-    *,
-    file_or_name: str,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    runs: Path,
-    progress: bool,
-    live: bool,
-    output: str,
-) -> int:
+def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
     """Run an experiment, and answer its question.
 
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
-    return measure(load(file_or_name, profile, overrides, seed), runs, View(progress, live), answers(output))
+    return measure(load(**asked), runs, View(progress, live), answers(output))
 
 
 @click.command()
@@ -159,30 +149,21 @@ class View:
 
 def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> int:
     """Runs an experiment in a new run directory under `runs`, and answers."""
-    from powerband.files.resolved import resolved_yaml
-    from powerband.model.secrets import command_without_secrets
-    from powerband.processes.engine_fleet import find_engine
-    from powerband.processes.host import host_facts
-    from powerband.search.session import with_seed
-    from powerband.store import RunDir
+    from powerband.api.measuring import new_run
 
-    seeded = with_seed(experiment).started_in(str(Path.cwd()))
-    facts = host_facts(find_engine(), command=command_without_secrets(sys.argv, seeded))
-    return _go_on(seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts), view, answer)
+    return _go_on(*new_run(experiment, runs, sys.argv), view, answer)
 
 
 def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: Answer) -> int:
-    from powerband.processes.stop_request import StopRequest
-    from powerband.search.session import run_session
+    from powerband.api.measuring import carry_out
+
+    def announce(observer: Observer) -> None:
+        if not run_directory.planned():
+            _announce(experiment, observer)
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
     with _page(run_directory, view.live):
-        with StopRequest.on_signals(advice) as stop:
-            with _terminal(view.progress) as observer:
-                if not run_directory.planned():
-                    _announce(experiment, observer)
-                analysis = run_session(experiment, run_directory, observer, stop)
-            interrupted = stop.requested
+        analysis, interrupted = carry_out(experiment, run_directory, advice, progress=view.progress, announce=announce)
         page = report_page(run_directory, analysis)
     code = answer(experiment, analysis, run_directory, page)
     if interrupted:
@@ -193,7 +174,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 
 
 def _announce(experiment: Experiment, observer: Observer) -> None:
-    """What the run can find out, before it starts."""
+    """Announces, before the run starts, what it can find out."""
     from powerband.base.machine import known_noise
     from powerband.search.forecast import forecast, size_text, time_text, words
 
@@ -201,14 +182,6 @@ def _announce(experiment: Experiment, observer: Observer) -> None:
     observer.note(f"{size_text(experiment, expected)}; at most about {time_text(expected.longest_ns)}")
     for text in words(experiment, expected):
         observer.note(text)
-
-
-def _terminal(progress: bool) -> AbstractContextManager[Observer]:
-    """Progress on stderr; where that is no terminal it is written as lines."""
-    from powerband.report.terminal.progress import LiveView
-    from powerband.search.observer import Observer
-
-    return LiveView() if progress else nullcontext(Observer())
 
 
 def _page(run_directory: RunDir, live: bool) -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ import click
 from powerband.base.errors import UsageError
 from powerband.cli.options import duration_of, progress
 
-EVERY_NS_MIN = 100_000_000  # how often an engine tells of itself
+EVERY_NS_MIN = 100_000_000  # an engine reports so often
 
 
 @click.command()

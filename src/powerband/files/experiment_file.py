@@ -1,29 +1,31 @@
 """Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling.
 
 Text becomes a tree of nodes that know their place; profile and overrides are laid over it; then `build_experiment`
-goes through its stages. All errors are reported together. What values mean is the models' business (experiment.py);
-writing a resolved experiment is `resolved.py`.
+goes through its stages, of which the first brings short forms into the models' own form: the subject that is used,
+ranges, steps, the objective, paths from the folder of their file. All errors are reported together. What values mean is
+the models' business (experiment.py); writing a resolved experiment is `resolved.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
-from powerband.base.yaml_document import Node, from_plain, merge, parse_yaml, read_file, unusable_numbers
+from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, unusable_numbers
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claims, check_published
 from powerband.files.checks.factor_checks import check_factors
 from powerband.files.checks.load_checks import check_budget, check_every_load, check_users_and_rate
 from powerband.files.checks.metric_checks import check_measure, check_metric_names
 from powerband.files.checks.subject_checks import check_subject, check_url
-from powerband.files.full_forms import full_subject, in_full
-from powerband.files.library import find_experiment
+from powerband.files.levels import parse_range
+from powerband.files.library import find_experiment, find_subject
 from powerband.files.pydantic_problems import Location, problems_of
+from powerband.files.step_forms import full_step, with_steps
 from powerband.loads import kind_in_file
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.fields import AS_WRITTEN
@@ -77,10 +79,10 @@ def profile_names(path_or_name: str | Path) -> list[str]:
     return list(parse_yaml(read_file(path), str(path), []).children.get("profiles", Node({})).children)
 
 
-def load_subject(name: str, beside: Path = Path()) -> Subject:
+def load_subject(name: str) -> Subject:
     """A subject that comes with powerband, or of a folder. Raises ExperimentError."""
     problems: list[FileProblem] = []
-    node = full_subject(Node({"use": Node(name, "subject")}, "subject"), problems, beside)
+    node = _subject(Node({"use": Node(name, "subject")}, "subject"), problems, Path())
     subject = _checked(Subject, node, problems)
     if node is not None and subject is not None:
         tree = Node({"subject": node})
@@ -95,7 +97,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
 
     Raises ExperimentError with `problems` and all that are found here."""
     # The short forms of the file, in full.
-    tree = in_full(root, problems, folder)
+    tree = _in_full(root, problems, folder)
     if unusable := list(unusable_numbers(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))
@@ -196,11 +198,120 @@ def _override(key: str, text: str) -> Node:
         raise UsageError(f"{label}: the value is no YAML: {error}") from None
     # A factor's or parameter's own name may hold dots (factors.load.users).
     parts = key.split(".", 1) if key.startswith("factors.") else key.split(".")
+    return at_path(parts, label, value)
+
+
+def at_path(parts: Sequence[str], label: str, value: object) -> Node:
+    """A tree with one value at a path of keys; an error about it names `label`."""
     node = from_plain(value, label, None)
     for part in reversed(parts):
-        node = Node({part: _labelled(node, label)}, label)
+        node = Node({part: node}, label)
     return node
 
 
-def _labelled(node: Node, label: str) -> Node:
-    return Node(node.value, label, node.position)
+def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
+    """The tree without profiles, every part of it in its full form; without its subject where that does not exist.
+    `folder` is what relative paths are relative to."""
+    parts: dict[str, Callable[[Node], Node | None]] = {
+        "subject": lambda node: _subject(node, problems, folder),
+        "factors": lambda node: node.with_children({name: _levels(of, problems) for name, of in node.children.items()}),
+        "load": lambda node: _load(node, problems, folder),
+        "measure": lambda node: _measure(node, problems),
+        "objective": lambda node: _objective(node, problems),
+    }
+    full = {key: in_its_form(root.children[key]) for key, in_its_form in parts.items() if key in root.children}
+    return root.with_children({"profiles": None, **full})
+
+
+def _subject(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
+    """The subject laid over the one that it uses; None where that does not exist, which is a problem."""
+    used = _over_used(node, problems, folder)
+    return None if used is None else with_steps(used, "apply", problems)
+
+
+def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
+    if isinstance(node.value, str):
+        node = Node({"use": node}, node.key, node.position)
+    use = node.children.get("use")
+    if use is None:
+        return _named(_rooted(node, folder))
+    try:
+        file = find_subject(str(use.plain()), folder)
+    except ValueError as error:
+        problems.append(use.problem(str(error)))
+        return None
+    base = parse_yaml(read_file(file), str(file), problems)
+    if "name" not in base.children:
+        base = base.with_children({"name": base.child("name", file.parent.name)})
+    base = _rooted(base, file.parent).with_children({"folder": base.child("folder", str(file.parent.resolve()))})
+    return merge(base, _rooted(node.with_children({"use": None}), folder))
+
+
+def _rooted(node: Node, folder: Path) -> Node:
+    """A relative `cwd` is relative to the file in which it stands."""
+    cwd = node.children.get("cwd")
+    if cwd is None or not isinstance(cwd.value, str):
+        return node
+    return node.with_children({"cwd": Node(str((folder / cwd.value).resolve()), cwd.key, cwd.position)})
+
+
+def _named(node: Node) -> Node:
+    """A server written inline is called after its program, unless it has a name."""
+    if "name" in node.children or not isinstance(node.value, dict):
+        return node
+    command = node.children.get("command", Node("server"))
+    words = command.value.split() if isinstance(command.value, str) else [str(word.value) for word in command.items]
+    return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
+
+
+def _levels(node: Node, problems: list[FileProblem]) -> Node:
+    """A factor as a list: a range is unfolded, one value stands for itself."""
+    if isinstance(node.value, tuple | dict):
+        return node
+    try:
+        levels = parse_range(node.value) if isinstance(node.value, str) else None
+    except ValueError as error:
+        problems.append(node.problem(str(error)))
+        levels = None
+    return from_plain([node.value] if levels is None else levels, node.key, node.position)
+
+
+def _load(node: Node, problems: list[FileProblem], folder: Path) -> Node:
+    changes: dict[str, Node | None] = {}
+    node = with_steps(node, "scenario", problems)
+    for key in ("tls_ca_file", "jmeter"):
+        file = node.children.get(key)
+        if file is not None and file.value and isinstance(file.value, str):
+            changes[key] = Node(str((folder / file.value).resolve()), file.key, file.position, file.key_position)
+    return node.with_children(changes) if changes else node
+
+
+def _measure(node: Node, problems: list[FileProblem]) -> Node:
+    """The requests of `acknowledged`, as steps."""
+    check = node.children.get("acknowledged")
+    if check is None or not isinstance(check.value, dict):
+        return node
+    steps = {
+        key: full_step(check.children[key], problems) for key in ("reset", "write", "read") if key in check.children
+    }
+    return node.with_children({"acknowledged": check.with_children(dict(steps))})
+
+
+def _objective(node: Node, problems: list[FileProblem]) -> Node:
+    """`{maximise: goodput}` as metric and direction; a metric alone is to be maximised."""
+    if isinstance(node.value, str):
+        return Node({"metric": node}, node.key, node.position)
+    directions = [key for key in ("maximise", "minimise") if key in node.children]
+    if len(directions) == 2:
+        problems.append(node.children["minimise"].key_problem("an objective either maximises or minimises"))
+    if not directions:
+        return node
+    metric = node.children[directions[0]]
+    return node.with_children(
+        {
+            "maximise": None,
+            "minimise": None,
+            "metric": metric,
+            "direction": Node(directions[0], join(node.key, "direction"), metric.key_position),
+        }
+    )

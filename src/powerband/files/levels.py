@@ -21,7 +21,6 @@ _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
     r"^\s*([\d.]*\d(?:[A-Za-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[A-Za-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[A-Za-zµ]+)?))?\s*$"
 )
-_SUFFIX = re.compile(r"[A-Za-zµ]*$")
 
 
 def parse_range(text: str) -> list[Level] | None:
@@ -32,7 +31,7 @@ def parse_range(text: str) -> list[Level] | None:
     parts = [match[1], match[2]] + ([match[3]] if match[3] else [])
     if any(len(part) > _DIGITS_MAX for part in parts):
         raise ValueError(f"{text[:_DIGITS_MAX]}... has more than {_DIGITS_MAX} digits: write smaller numbers")
-    suffixes = {_suffix(part) for part in parts}
+    suffixes = {part.lstrip("0123456789.") for part in parts}
     if len(suffixes) == 1 and suffixes != {""}:
         # Written back as it was written: the server reads it, and 480m may be megabytes to it.
         (suffix,) = suffixes
@@ -50,11 +49,6 @@ def parse_range(text: str) -> list[Level] | None:
     return list(_numbers(text, parts))
 
 
-def _suffix(part: str) -> str:
-    found = _SUFFIX.search(part)
-    return found[0] if found else ""
-
-
 def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
     try:
         numbers = [Fraction(part) for part in parts]
@@ -66,7 +60,7 @@ def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
 
 
 def parse_levels(text: str) -> list[Level]:
-    """What `-P name=` takes: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
+    """The levels of a `-P`: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
     levels: list[Level] = []
     for part in text.split(","):
         value = parse_scalar(part.strip())

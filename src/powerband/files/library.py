@@ -21,7 +21,6 @@ def library_root() -> Path:
 
 
 def dashboards() -> Path:
-    """The folder of Grafana's dashboards and their provisioning."""
     return library_root() / "dashboards"
 
 

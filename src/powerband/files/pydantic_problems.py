@@ -92,7 +92,8 @@ def _inside(annotation: Any, part: int | str) -> Any:
             for name, field in option.model_fields.items():
                 if part == (field.alias or name):
                     return field.annotation
-            if part in (option.__name__, _tag(option)):
+            tag = option.model_fields.get("kind")
+            if part in (option.__name__, tag and tag.default):
                 return option
         elif isinstance(part, int) and typing.get_origin(option) is tuple:
             return arguments[0]
@@ -108,11 +109,6 @@ def _union(annotation: Any) -> list[Any]:
     if type(annotation).__name__ in ("UnionType", "_UnionGenericAlias", "Union"):
         return [option for part in typing.get_args(annotation) for option in _union(part)]
     return [annotation]
-
-
-def _tag(model: type[BaseModel]) -> Any:
-    kind = model.model_fields.get("kind")
-    return None if kind is None else kind.default
 
 
 def _words(detail: ErrorDetails) -> str:

@@ -31,6 +31,10 @@ def resolved_yaml(experiment: Experiment) -> str:
     return text.getvalue()
 
 
+def needs_no_quotes(text: str) -> bool:
+    return _PLAIN.fullmatch(text) is not None and parse_scalar(text) == text
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _short(value)
@@ -41,7 +45,7 @@ def _plain(value: Any) -> Any:
         if not any(isinstance(item, dict) for item in items):
             items.fa.set_flow_style()
         return items
-    if isinstance(value, str) and not (_PLAIN.fullmatch(value) and parse_scalar(value) == value):
+    if isinstance(value, str) and not needs_no_quotes(value):
         return DoubleQuotedScalarString(value)
     return value
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
-from powerband.files.experiment_file import build_experiment
+from powerband.files.checks.capacity_checks import metric_of
+from powerband.files.experiment_file import at_path, build_experiment
 from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
 from powerband.files.levels import parse_levels
-from powerband.loads import SELF_DRIVEN, kind_of_url
-from powerband.model.experiment import Experiment, parse_constraint
+from powerband.loads import kind_of_options, kind_of_url
+from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
@@ -70,7 +71,8 @@ class Tuning:
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
         for key, text in PROFILES[self.profile].items():
             root = merge(root, _at(key, f"--profile {self.profile}", parse_scalar(text)))
-        root = _with_options(root, self.options, closed=self.counts is None)
+        kind = kind_of_options(self.url, self.counts)
+        root = _with_options(root, self.options, closed=kind.sends_requests)
         root = merge(root, _subject(self.command, self.url, self.env))
         if self.metrics_url is not None:
             root = merge(root, _at("subject.metrics_url", f"--metrics-url {self.metrics_url}", self.metrics_url))
@@ -79,7 +81,6 @@ class Tuning:
         else:
             _refuse_requests(self.url, self.request, self.expect, self.headers)
             root = merge(root, _counter(self.counts, self.metrics_url, [*self.command, *self.env]))
-        kind = kind_of_url(self.url) if self.counts is None else SELF_DRIVEN
         root = merge(root, _objective(self.objective, self.slo, kind.default_slo))
         root = merge(root, _at("allow_hosts", "--allow-host", list(self.allow_hosts)))
         factors = _factors(self.parameters, problems)
@@ -129,11 +130,7 @@ def _node(key: str, value: object) -> Node:
 
 
 def _at(path: str, label: str, value: object) -> Node:
-    """A value at a dotted path; an error about it names `label`."""
-    node = _node(label, value)
-    for part in reversed(path.split(".")):
-        node = Node({part: node}, label)
-    return node
+    return at_path(path.split("."), label, value)
 
 
 def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node:
@@ -160,22 +157,12 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
         if not name:
             raise UsageError("--env: write NAME=value, or NAME for a variable of your own environment")
         variables[name] = Node(value if equals else None, f"--env {name}")
-    return Node(
-        {
-            "subject": Node(
-                {
-                    "command": _node("command", list(command)),
-                    "url": Node(url, f"--url {url}"),
-                    "env": Node(variables, "--env"),
-                },
-                "command",
-            )
-        }
-    )
+    words, address = _node("command", list(command)), Node(url, f"--url {url}")
+    return Node({"subject": Node({"command": words, "url": address, "env": Node(variables, "--env")}, "command")})
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
-    """What the program counts; its page is at the usual place of the port that it is given, unless that is said."""
+    """The counter of the program; its page is at the usual place of the port that it is given, unless that is said."""
     root = _at("subject.counts", f"--counts {counts}", counts)
     if metrics_url is None and "metrics_port" in placeholders(templates):
         root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))
@@ -217,17 +204,10 @@ def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str 
     constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
     # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
-    if default_slo and asked and not any(_concerns_errors(condition) for _, condition in conditions):
+    if default_slo and asked and not any(metric_of(condition) == "error_rate" for _, condition in conditions):
         constraints.append(Node(default_slo, "--slo"))
     entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})
-
-
-def _concerns_errors(text: str) -> bool:
-    try:
-        return bool(parse_constraint(text)["metric"] == "error_rate")
-    except ValueError:
-        return False  # reported with the others
 
 
 def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], problems: list[FileProblem]) -> Node:

@@ -15,8 +15,6 @@ from powerband.jmx.writer import PLACEHOLDER, experiment_text, summary
 
 @dataclass(frozen=True)
 class Imported:
-    """The file's text, and a one-line summary for the user."""
-
     text: str
     summary: str
 

@@ -22,8 +22,6 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0
 
 @dataclass(frozen=True)
 class Refusal:
-    """One element that is not converted."""
-
     line: int
     path: str
     what: str

@@ -7,7 +7,6 @@ it.
 from __future__ import annotations
 
 import io
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -17,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from powerband.base.units import duration_text, plural
-from powerband.base.yaml_document import parse_scalar
+from powerband.files.resolved import needs_no_quotes
 from powerband.files.step_forms import METHODS
 from powerband.jmx.converted import Conversion, ConvertedLoad, ConvertedStep
 from powerband.jmx.elements.timers import Pause
@@ -26,7 +25,6 @@ _WIDTH = 110
 _NAMED_MAX = 5
 LONGEST_NS = 3600 * 10**9  # the end of a load whose users leave by themselves
 _WARMUP_NS = 30 * 10**9
-_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./% =<>+*-]*(?<! )")
 _PORT = "{port}"
 PLACEHOLDER = "./my-server --port {port}"
 
@@ -161,7 +159,7 @@ def _step(step: ConvertedStep, *, pauses: bool) -> CommentedMap:
         request.body is not None and verb not in ("post", "put", "patch")
     ):  # these always send a length
         found["body"] = _text(request.body)
-    check = CommentedMap()
+    check: dict[str, Any] = {}
     if step.check.statuses:
         statuses = step.check.statuses
         check["status"] = statuses[0] if len(statuses) == 1 else _flow(list(statuses))
@@ -169,8 +167,7 @@ def _step(step: ConvertedStep, *, pauses: bool) -> CommentedMap:
         texts = [_text(text) for text in step.check.contains]
         check["contains"] = texts[0] if len(texts) == 1 else _flow(texts)
     if check:
-        check.fa.set_flow_style()
-        found["check"] = check
+        found["check"] = _mapping(check)
     if pauses and step.pause.high_ns:
         found["think"] = _time(step.pause)
     return found
@@ -180,9 +177,7 @@ def _headers(headers: Sequence[tuple[str, str]]) -> Any:
     """A mapping; a list of pairs if a name occurs twice."""
     if len({name for name, _ in headers}) < len(headers):
         return CommentedSeq(_flow([_text(name), _text(value)]) for name, value in headers)
-    found = CommentedMap((_text(name), _text(value)) for name, value in headers)
-    found.fa.set_flow_style()
-    return found
+    return _mapping({_text(name): _text(value) for name, value in headers})
 
 
 def _time(pause: Pause) -> Any:
@@ -205,10 +200,10 @@ def _flow(items: Sequence[Any]) -> CommentedSeq:
 
 def _text(text: str) -> str:
     """A text that reads back unchanged: bare, as a literal block, or in double quotes."""
-    if _PLAIN.fullmatch(text) and parse_scalar(text) == text:
+    if needs_no_quotes(text):
         return text
     lines = text.split("\n")
-    if len(lines) > 1 and lines[0].strip() and lines[-1].strip() and all(_is_plain_line(line) for line in lines):
+    if len(lines) > 1 and lines[0].strip() and lines[-1].strip() and all(map(_is_plain_line, lines)):
         return cast(str, LiteralScalarString(text))
     return cast(str, DoubleQuotedScalarString(text))
 

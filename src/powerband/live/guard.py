@@ -113,7 +113,9 @@ class Guard:
 
     def _without_token(self, scope: Scope, headers: Headers) -> Response | None:
         wanted = self._access.token
-        if wanted is None or _same(_bearer(headers), wanted) or _same(self._token_kept(headers), wanted):
+        # Browsers send the cookies of every program on this host, and some of those are malformed.
+        kept = cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
+        if wanted is None or _same(_bearer(headers), wanted) or _same(kept, wanted):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if _same(dict(query).get("token", ""), wanted):
@@ -129,11 +131,6 @@ class Guard:
             401,
             {"www-authenticate": "Bearer"},
         )
-
-    def _token_kept(self, headers: Headers) -> str:
-        """The token of the cookie. Browsers send the cookies of every program on this host, and some of those are
-        malformed."""
-        return cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
 
 
 def _is_foreign(headers: Headers) -> bool:

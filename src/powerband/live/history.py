@@ -81,8 +81,6 @@ class _Kept(Generic[T]):
 
 
 class History:
-    """The runs of one folder."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self._heads = _Kept[dict[str, str]]()

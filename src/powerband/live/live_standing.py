@@ -91,18 +91,19 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
     effect = result.effect
     if look is not None:
         effect = look.effects.get(result.setting.id) if left is None else left.effect
-    objective = result.estimates.get(analysis.objective)
+    estimate, low, high = _ends(result.estimates.get(analysis.objective))
+    ratio, ratio_low, ratio_high = _ends(None if leads else effect)
     return SettingState(
         id=result.setting.id,
         levels=result.setting.as_dict(),
         trials=result.trials,
         invalid=result.invalid,
-        estimate=None if objective is None else objective.value,
-        low=None if objective is None else objective.low,
-        high=None if objective is None else objective.high,
-        effect=None if effect is None or leads else effect.value,
-        effect_low=None if effect is None or leads else effect.low,
-        effect_high=None if effect is None or leads else effect.high,
+        estimate=estimate,
+        low=low,
+        high=high,
+        effect=ratio,
+        effect_low=ratio_low,
+        effect_high=ratio_high,
         verdict=result.verdict.value,
         feasible=result.feasible,
         leads=leads,
@@ -115,6 +116,10 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
     )
 
 
+def _ends(found: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if found is None else (found.value, found.low, found.high)
+
+
 def _because(result: SettingResult, race: Race | None) -> str:
     left = departure_of(result.setting, race)
     if left is not None:
@@ -123,11 +128,8 @@ def _because(result: SettingResult, race: Race | None) -> str:
 
 
 def _looks(setting: Setting, race: Race | None) -> tuple[LookState, ...]:
-    if race is None:
-        return ()
-    found = []
-    for look in race.looks:
-        effect: Estimate | None = look.effects.get(setting.id)
-        if effect is not None:
-            found.append(LookState(look.block, effect.value, effect.low, effect.high, setting == look.leader))
-    return tuple(found)
+    return tuple(
+        LookState(look.block, effect.value, effect.low, effect.high, setting == look.leader)
+        for look in (() if race is None else race.looks)
+        if (effect := look.effects.get(setting.id)) is not None
+    )

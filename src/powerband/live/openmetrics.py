@@ -7,7 +7,7 @@ it, so that Prometheus sees where one trial ends and the next begins. Not here: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,35 +94,24 @@ def _trial(trial: TrialState) -> tuple[str, str]:
     return str(trial.number), trial.setting
 
 
-def _of_trial(figure: Callable[[Figures], float | None]) -> Callable[[RunState], Iterator[Row]]:
-    """A function that yields one figure of the trial in flight."""
-
-    def rows(run: RunState) -> Iterator[Row]:
-        if (trial := run.current) is not None and trial.figures is not None:
-            value = figure(trial.figures)
-            if value is not None:
-                yield _trial(trial), float(value)
-
-    return rows
-
-
-def _each_of_trial(
-    figures: Callable[[Figures], Iterable[tuple[str, float | None]]],
+def _of_trial(
+    figure: Callable[[Figures], float | Mapping[str, float | None] | None],
 ) -> Callable[[RunState], Iterator[Row]]:
-    """A function that yields several figures of the trial in flight, distinguished by one more label."""
+    """A function that yields one figure of the trial in flight, or several, distinguished by one more label."""
 
     def rows(run: RunState) -> Iterator[Row]:
         if (trial := run.current) is not None and trial.figures is not None:
-            for label, value in figures(trial.figures):
+            found = figure(trial.figures)
+            named = {(label,): value for label, value in found.items()} if isinstance(found, Mapping) else {(): found}
+            for labels, value in named.items():
                 if value is not None:
-                    yield (*_trial(trial), label), float(value)
+                    yield (*_trial(trial), *labels), float(value)
 
     return rows
 
 
-def _response_times(figures: Figures) -> Iterator[tuple[str, float | None]]:
-    yield "0.5", _seconds(figures.response_time_ns_p50)
-    yield "0.99", _seconds(figures.response_time_ns_p99)
+def _response_times(figures: Figures) -> dict[str, float | None]:
+    return {"0.5": _seconds(figures.response_time_ns_p50), "0.99": _seconds(figures.response_time_ns_p99)}
 
 
 def _seconds(ns: float | None) -> float | None:
@@ -170,7 +159,7 @@ FAMILIES: tuple[Family, ...] = (
         "powerband_response_time_seconds",
         "Response times of the last second, from intended to done, by quantile",
         (*_TRIAL, "quantile"),
-        _each_of_trial(_response_times),
+        _of_trial(_response_times),
         "seconds",
     ),
     Family(
@@ -186,20 +175,20 @@ FAMILIES: tuple[Family, ...] = (
         "powerband_cpu_cores",
         "CPU seconds per second of a tree of processes: subject, engine, link, ...",
         (*_TRIAL, "tree"),
-        _each_of_trial(lambda figures: figures.cpu_cores.items()),
+        _of_trial(lambda figures: figures.cpu_cores),
     ),
     Family(
         "powerband_memory_bytes",
         "Resident memory of a tree of processes",
         (*_TRIAL, "tree"),
-        _each_of_trial(lambda figures: figures.rss_bytes.items()),
+        _of_trial(lambda figures: figures.rss_bytes),
         "bytes",
     ),
     Family(
         "powerband_threads",
         "Threads of the subject by state: thread seconds per second spent in it",
         (*_TRIAL, "state"),
-        _each_of_trial(lambda figures: figures.threads.items()),
+        _of_trial(lambda figures: figures.threads),
     ),
     Family(
         "powerband_context_switches_per_second",
@@ -211,7 +200,7 @@ FAMILIES: tuple[Family, ...] = (
         "powerband_gauge",
         "What the subject tells of itself and the experiment asks for, in the unit that its name says",
         (*_TRIAL, "name"),
-        _each_of_trial(lambda figures: figures.gauges.items()),
+        _of_trial(lambda figures: figures.gauges),
     ),
     Family(
         "powerband_setting_estimate",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from powerband.live.state import Figures, RunState, SettingState, TrialLine, TrialState
@@ -42,91 +42,39 @@ def _finite(told: Any) -> Any:
 def run_row(state: RunState, folder: str) -> Row:
     """Everything but the trials and the one in flight."""
     return {
+        **_fields(state, but=("path", "eta_s", "current", "trials", "version")),
         "folder": folder,
-        "name": state.name,
-        "status": state.status.value,
-        "because": state.because,
-        "question": state.question,
         "objective": metric_name(state.objective) if state.objective else "",
-        "unit": state.unit,
-        "direction": state.direction,
-        "planned_total": state.planned_total,
-        "at_most": state.at_most,
-        "done": state.done,
-        "valid": state.valid,
-        "invalid": state.invalid,
-        "failed": state.failed,
-        "started_s": state.started_s,
-        "ended_s": state.ended_s,
-        "answer": list(state.answer),
-        "race": state.race,
-        "warnings": list(state.warnings),
-        "blocks": state.blocks,
-        "judged": state.judged,
-        "has_report": state.has_report,
         "settings": [_setting(setting, state) for setting in state.settings],
         "columns": [name for metric, name in _COLUMNS if _present(metric, state)],
     }
 
 
 def trial_row(line: TrialLine, unit: str) -> Row:
-    return {
-        "number": line.number,
-        "setting": line.setting,
-        "block": line.block,
-        "attempt": line.attempt,
-        "stage": line.stage,
-        "outcome": line.outcome.value,
-        "value": line.value,
-        "value_text": "" if line.value is None or not unit else format_number(line.value, unit),
-        "because": line.because,
-        "took_s": line.took_s,
-        "rate_per_s": line.rate_per_s,
-    }
+    text = "" if line.value is None or not unit else format_number(line.value, unit)
+    return {**_fields(line), "value_text": text}
 
 
 def current_row(trial: TrialState) -> Row:
     """The trial in flight without its points."""
-    return {
-        "number": trial.number,
-        "setting": trial.setting,
-        "block": trial.block,
-        "stage": trial.stage,
-        "rate_per_s": trial.rate_per_s,
-        "phase": trial.phase.value,
-        "phase_began_s": trial.phase_began_s,
-        "began_s": trial.began_s,
-        "phases_s": dict(trial.phases_s),
-    }
+    return _fields(trial, but=("figures", "points", "points_before"))
 
 
 def point_rows(points: Iterable[Figures]) -> list[Row]:
     return [_point(point) for point in points]
 
 
-_SCALARS = (
-    "rate_per_s",
-    "errors_per_s",
-    "response_time_ns_mean",
-    "response_time_ns_p50",
-    "response_time_ns_p99",
-    "in_flight",
-    "users",
-    "context_switches_per_s",
-)
-_GROUPS = ("cpu_cores", "rss_bytes", "threads", "gauges")
+def _fields(state: object, but: Collection[str] = ()) -> Row:
+    return {name: value for name, value in vars(state).items() if name not in but}
 
 
 def _point(point: Figures) -> Row:
-    row: Row = {"t_s": point.t_s}
-    for name in _SCALARS:
-        value = getattr(point, name)
-        if value is not None:
+    row: Row = {}
+    for name, value in vars(point).items():
+        if isinstance(value, Mapping):
+            row |= {f"{name}:{key}": each for key, each in value.items()}
+        elif value is not None:
             row[name] = value
-    for group in _GROUPS:
-        values: Mapping[str, float] = getattr(point, group)
-        for name, value in values.items():
-            row[f"{group}:{name}"] = value
     return row
 
 
@@ -137,23 +85,12 @@ def _setting(setting: SettingState, state: RunState) -> Row:
     if setting.effect is not None:
         effect = Estimate(setting.effect, setting.effect_low, setting.effect_high, 0.0, 0)
     return {
-        "id": setting.id,
-        "trials": setting.trials,
-        "invalid": setting.invalid,
+        **_fields(setting, but=("levels", "estimate", "effect_low", "effect_high", "estimates")),
         "value": setting.estimate,
-        "low": setting.low,
-        "high": setting.high,
         "text": format_estimate(objective, metric),
         "interval": format_interval(objective, metric),
         "effect": [setting.effect, setting.effect_low, setting.effect_high],
         "effect_text": "" if effect is None else range_phrase(effect),
-        "told": setting.told,
-        "verdict": setting.verdict,
-        "feasible": setting.feasible,
-        "leads": setting.leads,
-        "answer": setting.answer,
-        "left_after_block": setting.left_after_block,
-        "because": setting.because,
         "others": {
             name: format_estimate(setting.estimates.get(metric), metric, digits=3)
             if metric in setting.estimates

@@ -38,7 +38,6 @@ class Watched:
 
 
 def prometheus_yml(page: Watched, every_ns: int) -> str:
-    """The whole file."""
     every = duration_text(every_ns // MS_NS * MS_NS)  # Prometheus accepts no unit below milliseconds
     jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
     return (

@@ -34,8 +34,6 @@ Json = Mapping[str, Any]
 
 
 class LoadSeconds:
-    """The figures of all load generators."""
-
     def __init__(self) -> None:
         self.origin_ns: int | None = None
         """Go: the beginning of the first phase."""
@@ -125,8 +123,6 @@ class ProbeSecond:
 
 
 class ProbeSeconds:
-    """The figures of the probe."""
-
     def __init__(self, own: Mapping[str, OwnExpression]) -> None:
         """`own`: the metrics that the experiment defines from the server's series."""
         self.launched_ns: int | None = None

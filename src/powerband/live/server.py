@@ -57,7 +57,7 @@ class LivePages:
     def __init__(self, root: Path, access: Access) -> None:
         self.history = History(root)
         self._feeds: OrderedDict[str, Feed] = OrderedDict()
-        self._reports: dict[str, tuple[int, str]] = {}
+        self._report_made: tuple[tuple[str, int], str] | None = None  # by the run's name and its state's version
         self._relay = Relay(self._scraped)
         self._static = _static_files()
         routes = [
@@ -74,13 +74,15 @@ class LivePages:
             Route("/subject/metrics", self._subject_metrics),
             Route("/{rest:path}", self._nothing),
         ]
-        self.app: ASGIApp = Guard(Starlette(routes=routes, exception_handlers={OSError: _cannot_open}), access)
+        self.app: ASGIApp = Guard(
+            Starlette(routes=routes, exception_handlers={OSError: _cannot_open, NoRunError: _no_run}), access
+        )
 
-    def feed(self, name: str) -> Feed | None:
-        """The feed of one run of the folder; None if there is no run of this name."""
+    def feed(self, name: str) -> Feed:
+        """The feed of one run of the folder. Raises NoRunError if there is no run of this name."""
         path = self.history.find(name)
         if path is None:
-            return None
+            raise NoRunError(name)
         if name not in self._feeds:
             self._feeds[name] = Feed(RunFollower(path))
         self._feeds.move_to_end(name)
@@ -106,8 +108,7 @@ class LivePages:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _home(self, request: Request) -> Response:
-        del request
+    async def _home(self, _request: Request) -> Response:
         lines = await asyncio.to_thread(self.history.lines)
         return HTMLResponse(history_page(lines, plain_text(str(self.history.root))))
 
@@ -117,13 +118,11 @@ class LivePages:
     async def _run(self, request: Request) -> Response:
         name = request.path_params["name"]
         if self.history.find(name) is None:
-            return _no_run(name)
+            raise NoRunError(name)
         return HTMLResponse(run_page(name, name))
 
     async def _events(self, request: Request) -> Response:
         feed = self.feed(request.path_params["name"])
-        if feed is None:
-            return _no_run(request.path_params["name"])
         if self.viewers >= VIEWERS_MAX:
             return Response(f"{VIEWERS_MAX} viewers are connected, which is the most\n", 503)
         return EventStream(feed.messages)
@@ -131,8 +130,6 @@ class LivePages:
     async def _state(self, request: Request) -> Response:
         name = request.path_params["name"]
         feed = self.feed(name)
-        if feed is None:
-            return _no_run(name)
         state = await _settled(feed)
         current = state.current
         return _json(
@@ -147,8 +144,6 @@ class LivePages:
     async def _trial(self, request: Request) -> Response:
         name, written = request.path_params["name"], request.path_params["number"]
         feed = self.feed(name)
-        if feed is None:
-            return _no_run(name)
         state = await feed.fresh()
         number = int(written) if re.fullmatch("[0-9]{1,9}", written) else 0  # trials count from 1
         follower = feed.follower.trial(number)
@@ -166,8 +161,6 @@ class LivePages:
     async def _report(self, request: Request) -> Response:
         name = request.path_params["name"]
         feed = self.feed(name)
-        if feed is None:
-            return _no_run(name)
         written = await asyncio.to_thread(read_plain, feed.follower.run.report)
         if written is not None:
             return HTMLResponse(written, headers={"content-security-policy": REPORT_POLICY})
@@ -187,15 +180,14 @@ class LivePages:
     def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
         """The report of a run that has none, as `powerband report` would write it; cached in memory, not written.
         Raises UsageError if its files must not be opened."""
-        kept = self._reports.get(name)
-        if kept is None or kept[0] != state.version:
+        wanted = name, state.version
+        if self._report_made is None or self._report_made[0] != wanted:
             assert feed.follower.analysis is not None
             if why := refused(within(feed.follower.run.trials)):
                 raise UsageError(why)
-            self._reports.clear()
-            kept = state.version, plain_text(render_page(gather(feed.follower.run, feed.follower.analysis)))
-            self._reports[name] = kept
-        return kept[1]
+            page = plain_text(render_page(gather(feed.follower.run, feed.follower.analysis)))
+            self._report_made = wanted, page
+        return self._report_made[1]
 
     async def _compare(self, request: Request) -> Response:
         names = request.query_params.get("a", ""), request.query_params.get("b", "")
@@ -206,8 +198,6 @@ class LivePages:
         states: list[RunState] = []
         for letter, name in zip("AB", names, strict=True):
             feed = self.feed(name)
-            if feed is None:
-                return _no_run(name)
             state = await _settled(feed)
             experiment, analysis = feed.follower.experiment, feed.follower.analysis
             if state.because or experiment is None or analysis is None:
@@ -237,8 +227,7 @@ class LivePages:
         text, kind = exposition(await self._scraped(), request.headers.get("accept"))
         return Response(text, headers={"content-type": kind})
 
-    async def _subject_metrics(self, request: Request) -> Response:
-        del request
+    async def _subject_metrics(self, _request: Request) -> Response:
         try:
             text = await self._relay.page()
         except NoPageError as error:
@@ -249,11 +238,14 @@ class LivePages:
         """The latest run, and all others that are running."""
         lines = await asyncio.to_thread(self.history.lines)
         names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is RunStatus.RUNNING]
-        return [await feed.fresh() for name in names if (feed := self.feed(name)) is not None]
+        return [await self.feed(name).fresh() for name in names if self.history.find(name) is not None]
 
-    async def _nothing(self, request: Request) -> Response:
-        del request
+    async def _nothing(self, _request: Request) -> Response:
         return _not_found("There is no such page.")
+
+
+class NoRunError(Exception):
+    """There is no run of this name in the folder."""
 
 
 class EventStream(Response):
@@ -307,14 +299,13 @@ def _json(told: Mapping[str, Any]) -> Response:
     return Response(as_json(told), media_type="application/json")
 
 
-async def _cannot_open(request: Request, error: Exception) -> Response:
+async def _cannot_open(_request: Request, error: Exception) -> Response:
     """The answer where a file or folder could not be opened: see `growing_files.is_short`."""
-    del request
     return Response(f"powerband: {SHORT if is_short(error) else error}\n", 503, media_type="text/plain")
 
 
-def _no_run(name: str) -> Response:
-    return _not_found(f"There is no run called {name} in this folder.")
+async def _no_run(_request: Request, error: Exception) -> Response:
+    return _not_found(f"There is no run called {error} in this folder.")
 
 
 def _not_found(why: str) -> Response:

@@ -37,8 +37,6 @@ class TrialPhase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcome of a trial."""
-
     RUNNING = "running"
     RECORDED = "recorded"  # on disk, and not judged yet
     VALID = "valid"

@@ -33,9 +33,12 @@ class TrialFollower:
         """Reads new data; returns True if there is more to read at once. `over`: the trial has ended, so that nothing
         is waited for."""
         more = self._take_events()
-        more = self._take_probe() or more
+        lines, _, probes_more = self._probe.read()
+        for line in lines:
+            self._try(self._seen.take, line)
+        more = more or probes_more
         if over and not more:
-            self._finish()
+            self._try(self._seen.finish)
         self._emit(over=over and not more)
         return more
 
@@ -81,21 +84,9 @@ class TrialFollower:
             self._try(self._seen.begin, self._load.origin_ns)
         return more
 
-    def _take_probe(self) -> bool:
-        lines, _, more = self._probe.read()
-        for line in lines:
-            self._try(self._seen.take, line)
-        return more
-
-    def _try(self, take: Callable[[Any], None], what: Any) -> None:
+    def _try(self, take: Callable[..., None], *what: Any) -> None:
         try:
-            take(what)
-        except NOT_AS_WRITTEN:
-            self.damaged += 1
-
-    def _finish(self) -> None:
-        try:
-            self._seen.finish()
+            take(*what)
         except NOT_AS_WRITTEN:
             self.damaged += 1
 
@@ -104,10 +95,7 @@ class TrialFollower:
         whole = (self._load.whole, self._seen.whole)
         until = last + 1 if over else max(min(whole), min(max(whole), last + 1) - _LAG_SECONDS)
         while self._next < until and self._next <= last:
-            try:
-                self._points.append(self._figures(self._next))
-            except NOT_AS_WRITTEN:
-                self.damaged += 1
+            self._try(lambda second: self._points.append(self._figures(second)), self._next)
             self._next += 1
         surplus = len(self._points) - POINTS_MAX
         if surplus > 0:
@@ -126,11 +114,7 @@ class TrialFollower:
             response_time_ns_p99=load.get("p99"),
             in_flight=_whole(load.get("in_flight_now")),
             users=_whole(load.get("users_now")),
-            cpu_cores=seen.cpu_cores,
-            rss_bytes=seen.rss_bytes,
-            threads=seen.threads,
-            context_switches_per_s=seen.context_switches_per_s,
-            gauges=seen.gauges,
+            **vars(seen),
         )
 
     def _phase(self) -> tuple[TrialPhase, int | None]:

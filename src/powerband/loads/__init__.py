@@ -17,7 +17,6 @@ HTTP, WEBSOCKET, JMETER, SELF_DRIVEN = Http(), WebSocketUsers(), JMeterPlan(), S
 
 
 def kind_of(experiment: Experiment) -> LoadKind:
-    """The kind of load that each trial of this experiment has."""
     return SELF_DRIVEN if experiment.subject.counts is not None else kind_of_load(experiment.load)
 
 
@@ -28,8 +27,12 @@ def kind_of_load(load: Load) -> LoadKind:
     return HTTP if load.websocket is None else WEBSOCKET
 
 
+def kind_of_options(url: str, counts: str | None) -> LoadKind:
+    """The kind that a command line asks for; `counts`: the counter of a program that drives itself."""
+    return kind_of_url(url) if counts is None else SELF_DRIVEN
+
+
 def kind_of_url(url: str) -> Http:
-    """The kind of a load of this URL."""
     return WEBSOCKET if is_websocket(url) else HTTP
 
 

@@ -1,4 +1,4 @@
-"""What a driver is, and what it is told of its trial. A driver is a fleet of engines (`loads/http/driver.py`), a JMeter
+"""Drivers, and what they know of their trial. A driver is a fleet of engines (`loads/http/driver.py`), a JMeter
 that runs a plan, or the counter of a program that drives itself.
 
 Not here: the loop that takes a driver from go to its last word (`trials/driving.py`).
@@ -133,7 +133,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """What is settled before a trial's subject is launched. `engine`: the engine's binary."""
+    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary."""
 
     experiment: Experiment
     spec: TrialSpec

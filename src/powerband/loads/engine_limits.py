@@ -1,4 +1,4 @@
-"""What this machine can hold of an experiment's load, in sentences, before anything is started.
+"""The part of an experiment's load that this machine can hold, in sentences, before anything is started.
 
 In: an experiment. Out: how the fleet grows for it, and the limits that it will meet. The same limits end a trial that
 meets them (`engine_specs.py`); here they are told in time.
@@ -26,13 +26,13 @@ def foreseen(experiment: Experiment) -> list[str]:
 def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[str]:
     """`descriptors`: what one process may open; `ports`: what one address may connect from."""
     try:
-        shape = fleet_shape(users, descriptors, host, ports)
+        fleet = fleet_shape(users, descriptors, host, ports)
     except TrialFailed as failed:
         yield f"This machine cannot hold {users:,} users: {failed}."
         return
-    sources = [source for engine in shape.sources for source in engine]
-    if shape.engines > 1 or sources:
-        engines = f"{shape.engines} process{'' if shape.engines == 1 else 'es'}"
+    sources = [source for engine in fleet for source in engine]
+    if len(fleet) > 1 or sources:
+        engines = f"{len(fleet)} process{'' if len(fleet) == 1 else 'es'}"
         addresses = f" with {len(sources)} source addresses ({sources[0]} to {sources[-1]})" if sources else ""
         yield f"{users:,} users take {engines} of the load engine{addresses}, each with {descriptors:,} descriptors."
     if users > descriptors - DESCRIPTORS_RESERVED:

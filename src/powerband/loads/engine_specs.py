@@ -7,14 +7,14 @@ descriptors that one process may open, and the connections that one pair of addr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
-from typing import assert_never
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter
+
 from powerband.base.hosts import http_url, request_target
-from powerband.model.load import Constant, Distribution, Exponential, Load, Step, Uniform
-from powerband.model.websocket import Binary, Call, Event, Message, Publish, Text, dialect_named
+from powerband.model.load import Distribution, Load, Step
+from powerband.model.websocket import dialect_named
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
 
@@ -28,12 +28,9 @@ DEADLINE_SLACK_NS = 30_000_000_000
 FIRST_SOURCE = IPv4Address("127.0.0.2")
 
 
-@dataclass(frozen=True)
-class FleetShape:
-    """Engine processes and the source addresses of each (empty: the kernel's choice)."""
-
-    engines: int
-    sources: tuple[tuple[str, ...], ...]
+# Times and messages have the same fields in a file and on the wire, and so has nearly all of a WebSocket.
+_TIME: TypeAdapter[wire.Time] = TypeAdapter(wire.Time)
+_MESSAGE: TypeAdapter[wire.Message] = TypeAdapter(wire.Message)
 
 
 def fleet_specs(
@@ -50,23 +47,23 @@ def fleet_specs(
 ) -> list[wire.LoadSpec]:
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
-    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until told, at most
+    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until the command, at most
     `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
     connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
-    shape = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
+    fleet = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
     specs = []
     first_user = 0
-    for index in range(shape.engines):
-        model, users = _model(load, bound, index, shape.engines)
+    for index, sources in enumerate(fleet):
+        model, users = _model(load, bound, index, len(fleet))
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
                     url=f"{parts.scheme}://{parts.netloc}",
-                    source_addresses=shape.sources[index],
+                    source_addresses=sources,
                     tls=wire.Tls(insecure=load.tls_insecure, ca_file=load.tls_ca_file),
                     allow_remote=allow_remote,
                 ),
@@ -113,10 +110,12 @@ def most_connections(descriptor_limit: int) -> int:
     return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
 
 
-def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS) -> FleetShape:
-    """The smallest fleet whose processes stay within their descriptors; source addresses 127.0.0.x where one pair of
-    addresses would carry too many connections (loopback targets only). Raises TrialFailed(descriptor_limit,
-    port_limit)."""
+def fleet_shape(
+    connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS
+) -> list[tuple[str, ...]]:
+    """The source addresses of each engine process (empty: the kernel's choice) in the smallest fleet whose processes
+    stay within their descriptors: 127.0.0.x where one pair of addresses would carry too many connections (loopback
+    targets only). Raises TrialFailed(descriptor_limit, port_limit)."""
     room = descriptor_limit - DESCRIPTORS_RESERVED
     engines = math.ceil(connections / room) if room > 0 else MAX_ENGINES + 1
     if engines > MAX_ENGINES:
@@ -130,7 +129,7 @@ def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports:
     one_address = int(local_ports * PORTS_IN_USE)
     per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))
     if connections <= per_source:
-        return FleetShape(engines, ((),) * engines)
+        return [()] * engines
     if not _is_loopback_v4(host):
         if connections > one_address:
             raise TrialFailed(
@@ -139,13 +138,12 @@ def fleet_shape(connections: int, descriptor_limit: int, host: str, local_ports:
                 "them: widen net.ipv4.ip_local_port_range, lower load.users or load.max_in_flight, or load a server on "
                 "127.0.0.1, where more source addresses follow by themselves",
             )
-        return FleetShape(engines, ((),) * engines)
+        return [()] * engines
     per_engine = math.ceil(math.ceil(connections / engines) / per_source)
-    sources = [
+    return [
         tuple(str(FIRST_SOURCE + engine * per_engine + index) for index in range(per_engine))
         for engine in range(engines)
     ]
-    return FleetShape(engines, tuple(sources))
 
 
 def _is_loopback_v4(host: str) -> bool:
@@ -192,27 +190,11 @@ def _step(step: Step, *, paced: bool) -> wire.Step:
         path=step.path,
         headers=step.headers,
         body=step.body,
-        message=None if step.message is None else _message(step.message),
+        message=None if step.message is None else _MESSAGE.validate_python(step.message.model_dump(), strict=False),
         answered=step.answered,
         checks=wire.Checks(status=step.checks.status, body_contains=step.checks.body_contains),
         think=None if step.think is None or paced else _time(step.think),
     )
-
-
-def _message(message: Message) -> wire.Message:
-    match message:
-        case Text():
-            return wire.TextMessage(text=message.text)
-        case Binary():
-            return wire.BinaryMessage(base64=message.base64)
-        case Event():
-            return wire.EventMessage(event=message.event, data=message.data, answer=message.answer)
-        case Call():
-            return wire.CallMessage(event=message.event, data=message.data)
-        case Publish():
-            return wire.PublishMessage(channel=message.channel, data=message.data)
-        case _:
-            assert_never(message)
 
 
 def _websocket(load: Load, path: str) -> wire.WebSocket | None:
@@ -220,31 +202,11 @@ def _websocket(load: Load, path: str) -> wire.WebSocket | None:
     of = load.websocket
     if of is None:
         return None
-    return wire.WebSocket(
-        path=of.path or path,
-        headers=of.headers,
-        subprotocols=of.subprotocols,
-        dialect=dialect_named(of.dialect),
-        matching=wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after),
-        unsolicited=of.unsolicited,
-        greetings=of.greetings,
-        subscribe=of.subscribe,
-        stamp_after=of.stamp_after,
-        tally=None
-        if of.tally is None
-        else wire.Tally(label_after=of.tally.label_after, count_after=of.tally.count_after),
-        message_bytes_max=of.message_bytes_max,
-        rejoin_after_ns=of.rejoin_after_ns,
-    )
+    match = wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after)
+    same = of.model_dump(exclude={"path", "dialect", "match"})
+    given = {**same, "path": of.path or path, "dialect": dialect_named(of.dialect), "matching": match}
+    return wire.WebSocket.model_validate(given, strict=False)
 
 
-def _time(time: Distribution) -> wire.ConstantTime | wire.UniformTime | wire.ExponentialTime:
-    match time:
-        case Constant():
-            return wire.ConstantTime(ns=time.ns)
-        case Uniform():
-            return wire.UniformTime(min_ns=time.min_ns, max_ns=time.max_ns)
-        case Exponential():
-            return wire.ExponentialTime(mean_ns=time.mean_ns)
-        case _:
-            assert_never(time)
+def _time(time: Distribution) -> wire.Time:
+    return _TIME.validate_python(time.model_dump(), strict=False)

@@ -1,4 +1,4 @@
-"""Requests that did not end ok, by kind, each with its cause as far as anything tells: the outcome itself, the status,
+"""Requests that did not end ok, by kind, each with its cause as far as it is known: the outcome itself, the status,
 full accept queues, and what the subject's log names.
 
 In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
@@ -16,7 +16,7 @@ from powerband.model.results import ErrorKind
 from powerband.readings.fleet import MergedFleet
 
 _THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
-# What the subject's own code does; its log may say more.
+# Outcomes of the subject's own code; its log may say more.
 _BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
 CAUSES = {
     "reset": "the server reset the connection before its answer was whole",
@@ -35,12 +35,9 @@ CAUSES = {
 }
 # What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
 MAY_OVERFLOW = {
-    "connect_timeout": "its connection was not accepted",
-    "connect_refused": "its connection was not accepted",
-    "connect_failed": "its connection was not accepted",
+    **dict.fromkeys(("connect_timeout", "connect_refused", "connect_failed"), "its connection was not accepted"),
     "reset": "the server never knew of its connection",
-    "timeout": "the server may never have known of its connection",
-    "unfinished": "the server may never have known of its connection",
+    **dict.fromkeys(("timeout", "unfinished"), "the server may never have known of its connection"),
 }
 _STATUSES = {
     "408": "the server gave up waiting for the request",
@@ -80,7 +77,7 @@ def _counts(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
 
 
 def cause_of(kind: str, overflows: float, thrown: str) -> str:
-    """The cause of an outcome or status; empty where nothing tells."""
+    """The cause of an outcome or status; empty where it is unknown."""
     if kind in MAY_OVERFLOW and overflows >= 1:
         return f"{MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
     if kind == "connect_timeout":

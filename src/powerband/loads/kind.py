@@ -88,7 +88,7 @@ class LoadKind:
         return None
 
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
-        """Yields the driver once it can be told to go; on leaving, its processes have ended. Raises TrialFailed."""
+        """Yields the driver once it can go; on leaving, its processes have ended. Raises TrialFailed."""
         raise NotImplementedError
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:

@@ -87,7 +87,6 @@ def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def stretch_metrics(evidence: Evidence) -> dict[str, float]:
-    """The metrics of the load that any stretch of a trial has."""
     fleet = evidence.fleet
     failed_share = 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0
     return dict([*_rates(fleet), ("error_rate", failed_share), *in_flight_metrics(evidence)])
@@ -192,7 +191,7 @@ def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet, load = evidence.fleet, evidence.load
-    # An engine that is told to be exact to the nanosecond spins before each send: its CPU then says nothing.
+    # An engine that must be exact to the nanosecond spins before each send: its CPU then says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
         yield Problem(

@@ -21,9 +21,6 @@ class CpuSplit:
     engine: tuple[int, ...] = ()
     probe: tuple[int, ...] = ()
 
-    def to_json(self) -> dict[str, list[int]]:
-        return {"subject": list(self.subject), "engine": list(self.engine), "probe": list(self.probe)}
-
 
 def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int = 1) -> CpuSplit:
     """`cores`: the CPUs that may be used, grouped by physical core (SMT siblings together). `engine_threads` 0: nothing

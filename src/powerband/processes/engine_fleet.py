@@ -118,7 +118,7 @@ class EngineFleet:
     `seen`: requests by outcome so far."""
 
     begun_ns: int | None = None
-    """A fleet begins when it is told to."""
+    """A fleet waits for go."""
 
     def __init__(self, size: int, events: LineFile) -> None:
         self.intervals: list[FleetInterval] = []
@@ -155,10 +155,6 @@ class EngineFleet:
         """The `summary` events so far, in engine order."""
         return tuple(summary for summary in self._summaries if summary is not None)
 
-    def outcomes(self) -> Counter[str]:
-        """Requests by outcome over the whole run, from the summaries."""
-        return sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter())
-
     def check_begun(self) -> None:
         """Raises TrialFailed where nobody was answered so far."""
         check_answered(self.seen)
@@ -166,11 +162,10 @@ class EngineFleet:
     def check_ended(self) -> None:
         """Raises TrialFailed where the run has nothing to measure."""
         check_joined(self.summaries)
-        check_answered(self.outcomes())
+        check_answered(sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter()))
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
 
     def look(self) -> None:
@@ -232,10 +227,7 @@ def fleet_up(
     fleet = EngineFleet(len(specs), events)
     with ExitStack() as processes:
         for spec in specs:
-            try:
-                process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
-            except OSError as error:
-                raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+            process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
             fleet.attach(process, spec, pump)
             processes.callback(pump.remove, process)
         if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):

@@ -15,45 +15,39 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
+from powerband.base.errors import MeasurementError
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
-from powerband.store import disk_error, open_private
+from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18
 
 
-class EngineProcess:
+class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
     """A context manager: leaving it closes stdin, which makes the process clean up and end, and waits for that."""
 
     def __init__(self, argv: Sequence[str], stderr_file: Path, end_timeout_s: float = 2.0) -> None:
-        """Starts `argv`; what it says on stderr is appended to `stderr_file`. Raises OSError where `argv` cannot be
-        started, MeasurementError where the disk refuses that file.
+        """Starts `argv`, an engine and its command; what it says on stderr is appended to `stderr_file`. Raises
+        MeasurementError where the engine cannot be run, or the disk refuses that file.
 
         `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
         self._end_timeout_s = end_timeout_s
         self._tail = b""
-        try:
+        with writing(stderr_file):
             stderr = open_private(stderr_file, "ab")
+        pipe = subprocess.PIPE
+        try:
+            with stderr:
+                self._process = subprocess.Popen(
+                    argv, stdin=pipe, stdout=pipe, stderr=stderr, bufsize=0, start_new_session=True
+                )
         except OSError as error:
-            raise disk_error(stderr_file, error) from error
-        with stderr:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                bufsize=0,
-                start_new_session=True,
-            )
+            raise MeasurementError(f"cannot start the engine {argv[0]}: {error.strerror}") from error
         os.set_blocking(self.fileno(), False)
 
-    def __enter__(self) -> EngineProcess:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -65,7 +59,7 @@ class EngineProcess:
         return self._process.stdout.fileno()
 
     def send(self, message: Wire) -> None:
-        """Writes one message. A process that has ended is not an error here: the end of its output tells."""
+        """Writes one message. A process that has ended is not an error here: the end of its output shows it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(encode(message))
@@ -100,7 +94,7 @@ class EngineProcess:
             self._process.wait()
 
 
-class Pump:
+class Pump(contextlib.AbstractContextManager["Pump", None]):
     """Waits for lines of any of its processes and hands them on; wakes at once when the person wants to stop."""
 
     def __init__(self, stop: StopRequest) -> None:
@@ -109,10 +103,7 @@ class Pump:
         # The request is noted; readable from now on.
         self._selector.register(stop, selectors.EVENT_READ, lambda: self._selector.unregister(stop))
 
-    def __enter__(self) -> Pump:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
 
     def add(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -143,7 +134,8 @@ class Pump:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._once(left)
+            for key, _ in self._selector.select(left):
+                key.data()
             if gather_s > 0:
                 time.sleep(gather_s)
         return True
@@ -163,10 +155,6 @@ class Pump:
         finally:
             self._selector.unregister(connection)
 
-    def _once(self, timeout_s: float) -> None:
-        for key, _ in self._selector.select(timeout_s):
-            key.data()
-
     def _read(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         lines = process.read_lines()
         if lines is None:
@@ -177,7 +165,6 @@ class Pump:
 
 
 def describe_status(status: int | None) -> str:
-    """An exit status in words."""
     if status is None:
         return "still running"
     return f"signal {-status}" if status < 0 else f"exit code {status}"

@@ -13,10 +13,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from powerband.base.version import __version__
 from powerband.processes.cpus import parse_cpu_list
 
 PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
@@ -26,6 +26,8 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
     """Plain JSON types. `engine`: the binary whose version is asked for; `command`: what was typed, without secrets.
     Takes a few ms. Field by field: docs/reference/run-directory.md."""
     read = _HostReader(root)
+    load, uptime = ((read.text(path) or "").split() for path in ("proc/loadavg", "proc/uptime"))
+    capabilities = int(read.field("proc/self/status", "CapEff") or "0", 16)
     return {
         "format": 1,
         "wall_s": round(time.time(), 3),
@@ -33,7 +35,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
         "kernel": f"{platform.system()} {platform.release()}",
         "kernel_build": platform.version(),
         "machine": platform.machine(),
-        "distribution": _distribution(read),
+        "distribution": read.field("etc/os-release", "PRETTY_NAME"),
         "virtualisation": _virtualisation(read),
         "container": _container(read),
         "cpu": _cpu(read),
@@ -43,11 +45,12 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
         "clock_source": read.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "psi": (root / "proc/pressure/cpu").is_file(),
         "perf_event_paranoid": read.number("proc/sys/kernel/perf_event_paranoid"),
-        "perf_permitted": _may_use_perf(read.text("proc/self/status")),
-        "load_average": _load_average(read),
-        "uptime_s": _first_float(read.text("proc/uptime")),
+        # Whether this process's capabilities lift what `perf_event_paranoid` forbids.
+        "perf_permitted": any(capabilities >> bit & 1 for bit in PERF_CAPABILITIES),
+        "load_average": [float(field) for field in load[:3]] or None,
+        "uptime_s": float(uptime[0]) if uptime else None,
         "versions": {
-            "powerband": _package_version("powerband"),
+            "powerband": __version__,
             "engine": None if engine is None else engine_version(engine),
             "python": platform.python_version(),
         },
@@ -60,13 +63,13 @@ def usable_cores(root: Path = Path("/")) -> list[list[int]]:
     return _cores(_HostReader(root), sorted(os.sched_getaffinity(0)))
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
+def cpu_quota() -> float | None:
     """CPUs that a cgroup quota allows this process and its children; None without a quota."""
-    return _cgroup_cpus(_HostReader(root))
+    return _cgroup_cpus(_HostReader(Path("/")))
 
 
 def engine_version(engine: Path) -> str | None:
-    """What `powerband-engine --version` says; None where it cannot be run."""
+    """The output of `powerband-engine --version`; None where it cannot be run."""
     try:
         done = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -100,6 +103,7 @@ def _cpu(read: _HostReader) -> dict[str, Any]:
     allowed = sorted(os.sched_getaffinity(0))
     online = read.text("sys/devices/system/cpu/online")
     governors = {read.text(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor") for cpu in allowed}
+    khz_max = read.number("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     turbo_off = read.number("sys/devices/system/cpu/intel_pstate/no_turbo")
     return {
         "model": read.field("proc/cpuinfo", "model name") or read.field("proc/cpuinfo", "Model"),
@@ -107,7 +111,7 @@ def _cpu(read: _HostReader) -> dict[str, Any]:
         "allowed": allowed,
         "cores": _cores(read, allowed),
         "smt": read.text("sys/devices/system/cpu/smt/control"),
-        "mhz_max": _khz_to_mhz(read.number("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")),
+        "mhz_max": None if khz_max is None else khz_max // 1000,
         "governor": ", ".join(sorted(filter(None, governors))) or None,
         "turbo": None if turbo_off is None else turbo_off == 0,
         "cgroup_cpus_max": _cgroup_cpus(read),
@@ -126,10 +130,6 @@ def _cores(read: _HostReader, allowed: list[int]) -> list[list[int]]:
         seen.update(siblings)
         cores.append(siblings)
     return cores
-
-
-def _khz_to_mhz(khz: int | None) -> int | None:
-    return None if khz is None else khz // 1000
 
 
 def _cgroup_cpus(read: _HostReader) -> float | None:
@@ -183,12 +183,8 @@ def _network(read: _HostReader) -> dict[str, Any]:
     }
 
 
-def _distribution(read: _HostReader) -> str | None:
-    return read.field("etc/os-release", "PRETTY_NAME")
-
-
 def _virtualisation(read: _HostReader) -> str | None:
-    """Who the hypervisor says it is; `yes` where only the CPU flag tells; None on bare metal."""
+    """The name that the hypervisor gives itself; `yes` where only the CPU flag shows it; None on bare metal."""
     flags = read.field("proc/cpuinfo", "flags") or ""
     product = read.text("sys/class/dmi/id/product_name")
     hypervisor = read.text("sys/hypervisor/type")
@@ -203,27 +199,3 @@ def _container(read: _HostReader) -> str | None:
     if (read.root / "run/.containerenv").exists():
         return "podman"
     return os.environ.get("container") if read.root == Path("/") else None  # noqa: SIM112 - systemd's spelling
-
-
-def _load_average(read: _HostReader) -> list[float] | None:
-    fields = (read.text("proc/loadavg") or "").split()
-    return [float(field) for field in fields[:3]] if len(fields) >= 3 else None
-
-
-def _may_use_perf(status: str | None) -> bool:
-    """Whether this process's capabilities lift what `perf_event_paranoid` forbids."""
-    for line in (status or "").splitlines():
-        if line.startswith("CapEff:"):
-            return any(int(line.split()[1], 16) >> bit & 1 for bit in PERF_CAPABILITIES)
-    return False
-
-
-def _first_float(text: str | None) -> float | None:
-    return float(text.split()[0]) if text else None
-
-
-def _package_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -48,7 +48,10 @@ def find_jdk(
     Raises SubjectError, which names each that was looked at and why it does not do."""
     looked: list[str] = []
     first: Jdk | None = None
+    places: dict[Path, str] = {}
     for found, home in _places(os.environ if environment is None else environment, installed):
+        places.setdefault(home.resolve(), found)
+    for home, found in places.items():
         version = _version(home)
         if version is None:
             looked.append(f"{found} ({home}) is no JDK: it has no `release` file that tells a version")
@@ -76,16 +79,6 @@ def find_jdk(
 
 
 def _places(environment: Mapping[str, str], installed: Path) -> Iterator[tuple[str, Path]]:
-    """Each home once, with how it was found."""
-    seen: set[Path] = set()
-    for found, home in _all_places(environment, installed):
-        resolved = home.resolve()
-        if resolved not in seen:
-            seen.add(resolved)
-            yield found, resolved
-
-
-def _all_places(environment: Mapping[str, str], installed: Path) -> Iterator[tuple[str, Path]]:
     if environment.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environment["JAVA_HOME"])
     java = shutil.which("java", path=environment.get("PATH", os.defpath))

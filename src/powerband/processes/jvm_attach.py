@@ -63,7 +63,7 @@ class NotAnsweredError(Exception):
 
 
 class JvmAnswer:
-    """What a JVM says to one question, as it comes."""
+    """The answer of a JVM to one question, as it comes."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)

@@ -7,25 +7,20 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from powerband.store import disk_error, open_private
+from powerband.store import open_private, writing
 
 FLUSH_AFTER_S = 0.4
 
 
-class LineFile:
+class LineFile(contextlib.AbstractContextManager["LineFile", None]):
     """Lines are copied as they come, and handed to the kernel with the first one that comes 0.4 s after the last time:
     a killed run loses less than a second, and who follows the file sees it grow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._flushed_s = time.monotonic()
-        try:
+        with writing(path):
             self._file = open_private(path, "wb")
-        except OSError as error:
-            raise disk_error(path, error) from error
-
-    def __enter__(self) -> LineFile:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         try:
@@ -36,16 +31,12 @@ class LineFile:
                 self._file.close()
 
     def write(self, data: bytes) -> None:
-        try:
+        with writing(self._path):
             self._file.write(data)
-        except OSError as error:
-            raise disk_error(self._path, error) from error
         if time.monotonic() - self._flushed_s >= FLUSH_AFTER_S:
             self.flush()
 
     def flush(self) -> None:
         self._flushed_s = time.monotonic()
-        try:
+        with writing(self._path):
             self._file.flush()
-        except OSError as error:
-            raise disk_error(self._path, error) from error

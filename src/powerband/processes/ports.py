@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
@@ -39,11 +40,8 @@ def pick_ports(count: int) -> list[int]:
 def pick_udp_port() -> int:
     """A UDP port of 127.0.0.1 that nobody has bound. Raises MeasurementError where none is found."""
     for port in random.sample(_candidates(local_port_range()), 200):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
             return port
     raise MeasurementError("no free UDP port was found among 200 tried: close some servers")
 
@@ -63,10 +61,10 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def someone_listens(host: str, port: int, timeout_s: float = 0.25) -> bool:
-    """Whether a connection to the port is accepted."""
+def someone_listens(host: str, port: int) -> bool:
+    """Whether a connection to the port is accepted within 250 ms."""
     try:
-        socket.create_connection((host, port), timeout_s).close()
+        socket.create_connection((host, port), 0.25).close()
     except OSError:
         return False
     return True

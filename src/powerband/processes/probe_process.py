@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from powerband.base.errors import MeasurementError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
@@ -26,7 +25,7 @@ LAUNCH_TIMEOUT_S = 20.0
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64
-JVM_GONE_NS = 2_500_000_000  # JVMs tell of themselves once a second
+JVM_GONE_NS = 2_500_000_000  # each JVM is read once a second
 COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 
@@ -49,12 +48,12 @@ class RunningProbe:
 
     @property
     def pid(self) -> int:
-        """Of the process that all of the subject descends from."""
+        """The process that all of the subject descends from."""
         return self._process.pid
 
     def jvms(self) -> list[Jvm]:
-        """What each JVM of the subject last told of itself (the probe's `jvm` event), the latest last. Those that have
-        been silent while others told are gone."""
+        """The last `jvm` event of each JVM of the subject, the latest last; JVMs that were silent while others were
+        reported are gone."""
         latest: dict[int, Jvm] = {}
         for line in self._jvm_lines:
             told: Jvm = json.loads(line)
@@ -75,7 +74,7 @@ class RunningProbe:
             raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the subject in time")
 
     def facts(self) -> dict[str, Any]:
-        """What is known of the subject's life: the launched, exited and end events merged."""
+        """The subject's life as far as it is known: the launched, exited and end events merged."""
         events = (self.launched, self.exited, self.end)
         return {
             f"{event.type}_ns" if key == "at_ns" else key: value
@@ -126,10 +125,7 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
 
     Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
-    try:
-        process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
-    except OSError as error:
-        raise MeasurementError(f"cannot start the engine {binary}: {error.strerror}") from error
+    process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
     with orphans_adopted(lambda: (process.wait(0) or 0) < 0), process:
         probe = RunningProbe(process, lines, grace_s)
         process.send(spec)

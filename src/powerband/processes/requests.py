@@ -14,9 +14,8 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,7 +42,7 @@ class HttpAnswer:
     answered_ns: int
 
 
-class Client:
+class Client(AbstractContextManager["Client", None]):
     """A context manager over one connection to the host of `url`; a connection that has ended is opened again. The
     request is made over HTTP even if the url is a WebSocket's; certificates are not verified, as the engine does not.
 
@@ -54,10 +53,7 @@ class Client:
         self._body_bytes_max = body_bytes_max
         self._connection = _connection_to(url, pump)
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def send(self, step: Step) -> HttpAnswer:
@@ -183,8 +179,6 @@ class _Socket:
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes of one answer."""
-
     def __init__(self, source: _Socket) -> None:
         self._source = source
 

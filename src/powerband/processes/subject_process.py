@@ -96,7 +96,7 @@ class RunningSubject:
     counter: SubjectCounter | None = None
 
     def thread_names(self) -> dict[int, str]:
-        """Of JVMs: their threads' full names by thread id. Stops them for a moment: not while anything is measured."""
+        """The full names of JVM threads, by thread id. Stops the JVMs for a moment: not while anything is measured."""
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self) -> None:
@@ -124,16 +124,13 @@ def render(
     subject: Subject,
     setting: Setting,
     engine: Path,
-    port: int | None = None,
     given: Mapping[str, str] | None = None,
 ) -> Rendered:
-    """`port` None: picked where a template asks for one. `given`: what the other built-in placeholders stand for, ports
-    apart, found here where it is None. Raises ExperimentError where a template cannot be filled."""
+    """Ports are picked where a template asks for them. `given`: what the other built-in placeholders stand for, found
+    here where it is None. Raises ExperimentError where a template cannot be filled."""
     given = given_values(subject, engine) if given is None else dict(given)
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
-    if port is not None:
-        given["port"] = str(port)
     udp, unix = STATSD
     if udp in wanted:
         given[udp] = str(pick_udp_port())
@@ -159,7 +156,7 @@ def render(
         ),
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
-        own_port="port" in placeholders([subject.url]) or subject.counts is not None,
+        own_port="port" in placeholders([subject.url]),
         statsd_port=int(given[udp]) if udp in wanted else None,
         statsd_socket=given[unix] if unix in wanted else None,
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
@@ -207,15 +204,16 @@ def subject_up(
         found = {**(given_values(subject, engine) if given is None else given), **socket}
         for attempt in range(1, PORT_ATTEMPTS + 1):
             rendered = render(subject, setting, engine, given=found)
+            own_port = rendered.own_port or counter is not None
             check_command(rendered)
-            if not rendered.own_port and someone_listens(rendered.host, rendered.port):
+            if not own_port and someone_listens(rendered.host, rendered.port):
                 raise TrialFailed(
                     Code.PORT_IN_USE,
                     f"another program already listens on {rendered.host}:{rendered.port}: stop it, or let powerband "
                     "pick a free port by writing {port} in the command and in subject.url",
                 )
             files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
-            spec = probe_spec(subject, rendered, cpus, files.log, scraped)
+            spec = probe_spec(subject, rendered, cpus, files.log, scraped, counted=counter is not None)
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
                 if counter is not None:
@@ -224,7 +222,7 @@ def subject_up(
                 try:
                     _wait_ready(rendered, probe, files.log, pump, counter)
                 except PortTaken:
-                    if attempt < PORT_ATTEMPTS and rendered.own_port:
+                    if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
                 if counter is None:
@@ -280,7 +278,7 @@ def check_command(rendered: Rendered) -> None:
 def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
     """Raises TrialFailed(port_in_use) where the port belongs to a program that ran before the subject was started.
 
-    Nothing is said where the owner cannot be told: another machine's port, processes of another user, and programs that
+    Nothing is said where the owner is unknown: another machine's port, processes of another user, and programs that
     listen on behalf of the subject, such as a container's proxy."""
     if not is_loopback(rendered.host):
         return
@@ -316,7 +314,7 @@ def last_words(log_file: Path) -> str:
 
 
 def out_of_memory(subject: RunningSubject) -> str:
-    """Of a JVM that died of it: so, and what its heap was when it last told; empty where its log does not say so."""
+    """That a JVM died of it, and its last known heap, for a sentence; empty where its log does not say so."""
     if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
         return ""
     text = f": it ran out of memory ({said})"
@@ -339,11 +337,13 @@ def describe_exit(exited: Exited) -> str:
     return f"exit code {exited.exit_code}"
 
 
-def probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str]) -> ProbeSpec:
-    """What the probe of a trial is told: the command to launch, and what to read of it. `log` gets its output."""
+def probe_spec(
+    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str], *, counted: bool = False
+) -> ProbeSpec:
+    """Tells the probe of a trial which command to launch, and what to read of it. `log` gets the output; `counted`: the
+    subject drives itself."""
     page = rendered.metrics_url if scraped else None
-    counts = subject.counts is not None
-    every_ns = COUNTER_EVERY_NS if counts else SERIES_EVERY_NS
+    every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
         launch=Launch(
             name="subject",
@@ -357,9 +357,9 @@ def probe_spec(subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, 
         ),
         # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
         # as its counter is read, and without the events that make each switch dearer; its threads stay.
-        interval_ns=COUNTER_EVERY_NS if counts else SAMPLE_EVERY_NS,
-        exact_counts=not counts,
-        ports=() if counts else (rendered.port,),
+        interval_ns=COUNTER_EVERY_NS if counted else SAMPLE_EVERY_NS,
+        exact_counts=not counted,
+        ports=() if counted else (rendered.port,),
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
@@ -417,7 +417,7 @@ def _how_ready(rendered: Rendered) -> str:
 def ready_check(
     rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None
 ) -> Iterator[Callable[[float], bool]]:
-    """Yields a function that tells whether the subject is ready now, and takes as many seconds as it is given, or one
+    """Yields a function that says whether the subject is ready now, and takes as many seconds as it is given, or one
     where that is less. It raises what the pump raises."""
     if counter is not None:
         yield lambda left_s: counter.is_told

@@ -1,4 +1,4 @@
-"""What a subject is built with and where that goes: the values of `{java}`, `{folder}`, `{build}` and the like.
+"""The tools and folders of a subject's build: the values of `{java}`, `{folder}`, `{build}` and the like.
 
 In: a subject. Out: what these placeholders stand for, and the right to build, once for the same sources. What is built
 is kept below the cache folder, by a hash of all that it is made from, so that neither a checkout nor an installed
@@ -7,7 +7,6 @@ package is written to. The build itself is run by `opening.py`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,8 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from powerband.base.errors import MeasurementError
-from powerband.base.machine import cache_folder
+from powerband.base.machine import alone_in_cache, cache_folder
 from powerband.model.experiment import Subject
 from powerband.model.subjects import SERVICES, templates_of
 from powerband.model.templates import placeholders
@@ -28,7 +26,7 @@ _NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
-    """What the built-in placeholders stand for, as far as the subject uses them; ports are picked elsewhere.
+    """The values of the built-in placeholders, as far as the subject uses them; ports are picked elsewhere.
 
     Raises SubjectError where no JDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
@@ -56,35 +54,19 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
         build(given)
         return
     folder = Path(given["build"])
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = folder.with_name(f"{folder.name}.lock").open("w")
-    except OSError as error:
-        raise _unwritable(error) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone_in_cache(folder, "what subjects are built into is kept there"):
         if folder.is_dir():
             return
-        try:
-            for left in folder.parent.glob(f"{folder.name}.*/"):
-                shutil.rmtree(left, ignore_errors=True)
-            attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-            attempt.chmod(0o755)  # a subject may go on as another user
-            if build({**given, "build": str(attempt)}):
-                os.sync()  # after a power cut, there is a whole build or none
-                folder.unlink(missing_ok=True)
-                folder.symlink_to(attempt.name)
-            else:
-                shutil.rmtree(attempt, ignore_errors=True)
-        except OSError as error:
-            raise _unwritable(error) from error
-
-
-def _unwritable(error: OSError) -> MeasurementError:
-    return MeasurementError(
-        f"cannot write {error.filename}: {error.strerror}: what subjects are built into is kept there; set "
-        "XDG_CACHE_HOME to a folder that can be written"
-    )
+        for left in folder.parent.glob(f"{folder.name}.*/"):
+            shutil.rmtree(left, ignore_errors=True)
+        attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+        attempt.chmod(0o755)  # a subject may go on as another user
+        if build({**given, "build": str(attempt)}):
+            os.sync()  # after a power cut, there is a whole build or none
+            folder.unlink(missing_ok=True)
+            folder.symlink_to(attempt.name)
+        else:
+            shutil.rmtree(attempt, ignore_errors=True)
 
 
 def _build_folder(subject: Subject, jdk: Jdk | None) -> Path:

@@ -28,13 +28,10 @@ class BlockPlanner:
 
     @property
     def left(self) -> Mapping[Setting, str]:
-        """Settings that are no longer tried, with the reason."""
         return self._trials.left
 
     @property
     def planned_total(self) -> int:
-        """Number of trials in the run as far as known: finished, in flight and still to come, without further
-        retries."""
         return self._trials.told + self._trials.waiting + len(self._live) * (self._blocks - self._blocks_begun)
 
     @property
@@ -43,18 +40,15 @@ class BlockPlanner:
 
     @property
     def block_ended(self) -> bool:
-        """True if the last result received completed its block."""
         return self._trials.idle and self._trials.told > 0
 
     def ask(self) -> TrialSpec | None:
-        """The next trial; None when the plan is done."""
         if self._trials.idle and self._blocks_begun < self._blocks:
             self._trials.begin(self._blocks_begun, self._live)
             self._blocks_begun += 1
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
         self._trials.tell(result)
         if self._trials.idle and not self._trials.fits(len(self._live)):
             self._blocks = self._blocks_begun

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.stats.theory import closed_throughput_bound, mdc_response_s, mg1_response_s, mmc_response_s
+from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Experiment, Measure, Subject
@@ -117,7 +119,6 @@ def calibrate(
     *,
     quick: bool,
     directory: Path,
-    observer: Observer | None = None,
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Calibration:
@@ -125,10 +126,9 @@ def calibrate(
     called with a description of each measurement before it starts.
 
     Raises MeasurementError if no engine is found or the disk is full."""
-    own_stop = stop or StopRequest()
-    bench = _Bench(directory, observer or Observer(), own_stop)
     cases = _cases(quick)
-    try:
+    with closing(StopRequest()) if stop is None else nullcontext(stop) as own_stop:
+        bench = _Bench(directory, own_stop)
         starting("what a request takes")
         (alone,) = bench.run(_closed("one user", servers=1, users=1, think_s=0.0, seconds=3 if quick else 8))
         (busy,) = bench.run(_closed("one thread", servers=1, users=4, think_s=0.0, seconds=3 if quick else 8))
@@ -146,9 +146,6 @@ def calibrate(
                 break
             checks.append(_check(case, results, served, quick))
         return Calibration(SERVICE_S, served, tuple(checks), None, len(cases), interrupted=len(checks) < len(cases))
-    finally:
-        if stop is None:
-            own_stop.close()
 
 
 def _cases(quick: bool) -> list[_Case]:
@@ -265,14 +262,13 @@ def _too_coarse(deviation: float, half: float) -> str | None:
 
 def _usable(result: TrialResult) -> bool:
     """True if the trial is valid, or invalid only because the machine was not quiet."""
-    fatal = {problem.code for problem in result.problems if problem.fatal}
-    return result.status == "measured" and fatal <= DISTURBANCES
+    return result.status == "measured" and fatal_codes(result) <= DISTURBANCES
 
 
 def _disturbed(result: TrialResult, *, alone: bool) -> bool:
     """True if other programs disturbed the trial. Trials that run at the same time see each other as foreign programs,
     so `host_foreign` is ignored unless the trial ran `alone`."""
-    codes = {problem.code for problem in result.problems if problem.fatal}
+    codes = fatal_codes(result)
     return bool(codes if alone else codes - {"host_foreign"})
 
 
@@ -284,9 +280,8 @@ def _reason(results: Sequence[TrialResult]) -> str:
 class _Bench:
     """Runs cases as ordinary trials, several reference servers at a time if the CPU is nearly idle."""
 
-    def __init__(self, directory: Path, observer: Observer, stop: StopRequest) -> None:
+    def __init__(self, directory: Path, stop: StopRequest) -> None:
         self._directory = directory
-        self._observer = observer
         self._stop = stop
         self._number = 0
 
@@ -310,9 +305,7 @@ class _Bench:
         spec = TrialSpec(number, 0, attempt, Setting(()), seed=number)
         directory = TrialDir(self._directory / f"{number:04d}")
         made = _experiment(case, number)
-        # Trials that run at the same time must not share an observer that expects one trial at a time.
-        watching = self._observer if case.trials == 1 else Observer()
-        record = run_trial(made, spec, directory, steady=lambda _series: True, observer=watching, stop=self._stop)
+        record = run_trial(made, spec, directory, steady=lambda _series: True, observer=Observer(), stop=self._stop)
         return measure(directory, record, made)
 
 

@@ -64,8 +64,6 @@ class CapacityPlanner:
 
     @property
     def planned_total(self) -> int:
-        """Number of trials in the run: finished, in flight, and the most that may still come without further
-        retries."""
         ahead = 0 if self._ended else len(self._live) * (self._rounds - 1 - max(self._round, 0))
         if self._round < 0:
             ahead += len(self._live)
@@ -81,7 +79,6 @@ class CapacityPlanner:
         return self._pending is None and not self._queue and not self._retry and self._told > 0
 
     def ask(self) -> TrialSpec | None:
-        """The next trial; None when the plan is done."""
         assert self._pending is None, "the trial asked for last was not told"
         if not self._queue:
             self._queue, self._retry = self._retry, []
@@ -98,7 +95,6 @@ class CapacityPlanner:
         return self._pending
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told += 1

@@ -44,8 +44,8 @@ class Explorer:
         self._wanted = min(experiment.design.explore_trials, len(self._space.settings))
         self._retries_left = math.ceil(experiment.measure.retry_budget * self._wanted)
         self._load_seed = random.Random(f"{seed}/load/explore").getrandbits(48)
-        self._told: list[TrialResult] = []
-        self._tried = 0
+        self.told: list[TrialResult] = []
+        self.tried = 0  # settings, with or without success
         self._next: tuple[Setting, int] | None = None  # to be repeated
         self._pending: TrialSpec | None = None
 
@@ -59,42 +59,32 @@ class Explorer:
         return specs
 
     @property
-    def tried(self) -> int:
-        """Number of settings tried, with or without success."""
-        return self._tried
-
-    @property
-    def told(self) -> Sequence[TrialResult]:
-        return self._told
-
-    @property
     def spent_s(self) -> float:
         """Total time of the finished trials, as far as their records contain it."""
-        return sum(result.took_s or 0.0 for result in self._told)
+        return sum(result.took_s or 0.0 for result in self.told)
 
     @property
     def to_come(self) -> int:
         """Number of results still to come, without further repeats."""
         begun = self._pending is not None or self._next is not None
-        return begun + (0 if self._out_of_time() else self._wanted - self._tried - begun)
+        return begun + (0 if self._out_of_time() else self._wanted - self.tried - begun)
 
     def ask(self) -> TrialSpec | None:
         """The next trial; None when enough of the space has been explored."""
         assert self._pending is None, "the trial asked for last was not told"
         if self._next is None:
-            if self._tried >= self._wanted or self._out_of_time():
+            if self.tried >= self._wanted or self._out_of_time():
                 return None
             self._next = (self._space.propose(), 1)
         (setting, attempt), self._next = self._next, None
-        number = len(self._told) + 1
-        self._pending = TrialSpec(number, self._tried, attempt, setting, self._load_seed, Stage.EXPLORE)
+        number = len(self.told) + 1
+        self._pending = TrialSpec(number, self.tried, attempt, setting, self._load_seed, Stage.EXPLORE)
         return self._pending
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
-        self._told.append(result)
+        self.told.append(result)
         if result.status == "interrupted":
             self._next = (spec.setting, spec.attempt)
             return
@@ -103,7 +93,7 @@ class Explorer:
             self._retries_left -= 1
             self._next = (spec.setting, spec.attempt + 1)
             return
-        self._tried += 1
+        self.tried += 1
         self._space.learn(result, own=own)
 
     def finalists(self) -> list[Setting]:
@@ -111,20 +101,20 @@ class Explorer:
         objective; then those with the smallest violations. Settings without a measurement are excluded. At most
         `design.finalists`, and no more than can run two blocks and the confirmation within the budget, but at least
         two."""
-        return finalists(self._experiment, self._told, self._room())
+        return finalists(self._experiment, self.told, self._room())
 
     def _room(self) -> int:
         design = self._experiment.design
         if design.budget_ns is None or not self.spent_s:
             return design.finalists
-        trials = (design.budget_ns / 1e9 - self.spent_s) / (self.spent_s / len(self._told))
+        trials = (design.budget_ns / 1e9 - self.spent_s) / (self.spent_s / len(self.told))
         return max(2, min(design.finalists, int((trials - 2 * design.confirm) // 2)))
 
     def _out_of_time(self) -> bool:
         budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None or not self._told:
+        if budget_ns is None or not self.told:
             return False
-        return self.spent_s * (1 + 1 / len(self._told)) > BUDGET_SHARE * budget_ns / 1e9
+        return self.spent_s * (1 + 1 / len(self.told)) > BUDGET_SHARE * budget_ns / 1e9
 
 
 def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int | None = None) -> list[Setting]:

@@ -29,7 +29,6 @@ class ExploringRace:
 
     @property
     def planned_total(self) -> int:
-        """Number of trials finished, in flight, and at most still to come, without further retries."""
         if self._race is not None:
             return self._race.planned_total
         told = len(self._explorer.told)
@@ -62,7 +61,6 @@ class ExploringRace:
         return None if self._race is None else self._race.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
         (self._explorer if self._race is None else self._race).tell(result)
 
     def _begin_race(self) -> None:

@@ -17,7 +17,7 @@ from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.model.results import DAMAGED, Problem, TrialResult
-from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, disk_error, write_atomically
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, write_atomically, writing
 
 _SAID_MAX = 5
 
@@ -62,7 +62,11 @@ def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
             lost[number] = str(error)
         except NOT_AS_WRITTEN as error:
             lost[number] = f"its files are damaged, or another version wrote them ({type(error).__name__}: {error})"
-    results |= {number: _invalid(specs[number], why) for number, why in lost.items() if number in specs}
+    results |= {
+        number: result_of(specs[number], "failed", Problem(DAMAGED, why))
+        for number, why in lost.items()
+        if number in specs
+    }
     return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), _seen(run, lost))
 
 
@@ -71,10 +75,8 @@ def keep_seen(run: RunDir, finished: Finished) -> None:
     written."""
     if not finished.seen or not finished.lost:
         return
-    try:
+    with writing(run.seen):
         write_atomically(run.seen, json.dumps([result.to_json() for result in finished.seen.values()]))
-    except OSError as error:
-        raise disk_error(run.seen, error) from error
 
 
 def _seen(run: RunDir, lost: Mapping[int, str]) -> dict[int, TrialResult]:
@@ -91,14 +93,15 @@ def _seen(run: RunDir, lost: Mapping[int, str]) -> dict[int, TrialResult]:
         return found
 
 
-def _invalid(spec: TrialSpec, why: str) -> TrialResult:
+def result_of(spec: TrialSpec, status: str, *problems: Problem) -> TrialResult:
+    """The result of a trial that measured nothing."""
     return TrialResult(
         number=spec.number,
         block=spec.block,
         attempt=spec.attempt,
         setting=spec.setting,
-        status="failed",
-        problems=(Problem(DAMAGED, why),),
+        status=status,
+        problems=problems,
         metrics={},
         stage=spec.stage,
         rate_per_s=spec.rate_per_s,

@@ -57,15 +57,15 @@ class Forecast:
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
-    """The forecast of the whole run."""
     parts = _Parts.of(experiment)
-    expected = parts.total_ns(longest=False)
-    longest = round(parts.total_ns(longest=True) * (1 + experiment.measure.retry_budget))
+    trials = parts.trials(parts.blocks)
+    expected = round(parts.trial_ns * trials)
+    longest = round(round(parts.longest_trial_ns * trials) * (1 + experiment.measure.retry_budget))
     budget_ns = experiment.design.budget_ns
     if budget_ns is not None:
         expected, longest = min(expected, budget_ns), min(longest, budget_ns)
     return Forecast(
-        parts.explored + parts.raced * parts.blocks + parts.confirming,
+        trials,
         parts.explored,
         parts.raced,
         parts.blocks,
@@ -104,12 +104,8 @@ class _Parts:
             sum(_trial_ns(experiment, load, longest=True) for load in loads) / len(loads),
         )
 
-    def total_ns(self, *, longest: bool) -> int:
-        trial_ns = self.longest_trial_ns if longest else self.trial_ns
-        return round(trial_ns * (self.explored + self.raced * self.blocks + self.confirming))
-
-    def ns_of(self, blocks: int) -> int:
-        return round(self.trial_ns * (self.explored + self.raced * blocks + self.confirming))
+    def trials(self, blocks: int) -> int:
+        return self.explored + self.raced * blocks + self.confirming
 
     def blocks_within(self, budget_ns: int | None) -> int:
         if budget_ns is None:
@@ -134,7 +130,7 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     most = parts.blocks if race else None
     finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, most=most) if blocks >= 2 else None
     enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
-    margin_ns = None if enough is None else parts.ns_of(enough)
+    margin_ns = None if enough is None else round(parts.trial_ns * parts.trials(enough))
     return Reach(noise, blocks, finds, objective.margin, enough, margin_ns)
 
 

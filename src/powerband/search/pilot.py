@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +54,6 @@ class Pilot:
 
 def run_pilot(
     directory: Path,
-    observer: Observer | None = None,
     stop: StopRequest | None = None,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Pilot:
@@ -69,30 +69,22 @@ def run_pilot(
         load=Load(users=16, duration=PILOT_SECONDS * 10**9),
         measure=Measure(warmup_max=5_000_000_000),
     )
-    own_stop = stop or StopRequest()
     goodputs: list[float] = []
     invalid = 0
-    try:
+    with closing(StopRequest()) if stop is None else nullcontext(stop) as own_stop:
         for number in range(1, PILOT_TRIALS + PILOT_RETRIES + 1):
             if len(goodputs) == PILOT_TRIALS:
                 break
             starting(f"trial {len(goodputs) + 1} of {PILOT_TRIALS}")
             spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
-            record = run_trial(made, spec, trial, steady=_soon, observer=observer or Observer(), stop=own_stop)
+            record = run_trial(made, spec, trial, steady=lambda _series: True, observer=Observer(), stop=own_stop)
             result = measure(trial, record, made)
             if own_stop.requested:
                 return Pilot(len(goodputs), invalid, None, None, interrupted=True)
             if result.valid and result.metrics.get("goodput_per_s", 0) > 0:
                 goodputs.append(result.metrics["goodput_per_s"])
             invalid += not result.valid
-    finally:
-        if stop is None:
-            own_stop.close()
     return pilot_of(goodputs, invalid)
-
-
-def _soon(_series: object) -> bool:
-    return True
 
 
 def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:

@@ -17,6 +17,7 @@ from powerband.search.blocks import BlockPlanner
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import Explorer
 from powerband.search.exploring_race import ExploringRace
+from powerband.search.finished import result_of
 from powerband.search.race import RacePlanner
 
 
@@ -25,7 +26,8 @@ class Planner(Protocol):
 
     @property
     def planned_total(self) -> int:
-        """Number of trials in the run as far as known: finished, in flight, and at most still to come."""
+        """Number of trials in the run as far as known: finished, in flight, and at most still to come,
+        without further retries."""
 
     @property
     def block_ended(self) -> bool:
@@ -43,7 +45,6 @@ class Planner(Protocol):
 
 
 def planner_for(experiment: Experiment, seed: int) -> Planner:
-    """The planner for the experiment's design and objective."""
     if experiment.explores:
         return ExploringRace(experiment, seed)
     if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured
@@ -59,32 +60,9 @@ def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
     if experiment.explores:
         return Explorer(experiment, seed).blind_trials()
     planner = planner_for(experiment, seed)
-    if experiment.objective.is_capacity:
-        return _first_round(planner)
-    trials = []
-    while (spec := planner.ask()) is not None:
-        trials.append(spec)
-        planner.tell(_nothing_learnt(spec))
-    return trials
-
-
-def _first_round(planner: Planner) -> list[TrialSpec]:
     trials: list[TrialSpec] = []
+    # Trials of a capacity search that measured nothing are tried again; those of blocks are not.
     while (spec := planner.ask()) is not None and spec.attempt == 1:
         trials.append(spec)
-        planner.tell(_nothing_learnt(spec))
+        planner.tell(result_of(spec, "measured"))
     return trials
-
-
-def _nothing_learnt(spec: TrialSpec) -> TrialResult:
-    return TrialResult(
-        number=spec.number,
-        block=spec.block,
-        attempt=spec.attempt,
-        setting=spec.setting,
-        status="measured",
-        problems=(),
-        metrics={},
-        stage=spec.stage,
-        rate_per_s=spec.rate_per_s,
-    )

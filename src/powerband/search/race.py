@@ -51,7 +51,6 @@ class RacePlanner:
 
     @property
     def planned_total(self) -> int:
-        """Number of trials finished, in flight, and at most still to come, without further retries."""
         known = self._trials.told + self._trials.waiting
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
@@ -72,7 +71,6 @@ class RacePlanner:
 
     @property
     def block_ended(self) -> bool:
-        """True if the last result received completed its block."""
         return self._trials.idle and bool(self._results)
 
     def ask(self) -> TrialSpec | None:
@@ -82,7 +80,6 @@ class RacePlanner:
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
         self._trials.tell(result)
         self._results.append(result)
         if self._trials.idle and self._ended_by == "running":

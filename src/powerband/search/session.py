@@ -25,7 +25,7 @@ from powerband.processes.stop_request import StopRequest
 from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
-from powerband.store import RunDir, TrialRecord, disk_error, write_atomically
+from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.opening import build_subject, check_first_trial
 from powerband.trials.services import check_services, services_up
 from powerband.trials.trial import run_trial
@@ -101,8 +101,8 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
             results[spec.number] = result
             planner.tell(result)
             if planner.block_ended:
-                observer.analysed(_write_analysis(experiment, run, _sorted(results), planner.progress))
-    analysis = _write_analysis(experiment, run, _sorted(results), at_rest(planner.progress))
+                observer.analysed(_write_analysis(experiment, run, results, planner.progress))
+    analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis
 
@@ -155,11 +155,6 @@ def at_rest(progress: Progress) -> Progress:
     return replace(progress, race=replace(progress.race, ended_by="stopped"))
 
 
-def measured(experiment: Experiment, run: RunDir) -> list[TrialResult]:
-    """All recorded trials of a run, measured, in order of their numbers."""
-    return list(finished_trials(experiment, run).results.values())
-
-
 def _replay(run: RunDir, planner: Planner, finished: Finished) -> dict[int, TrialSpec]:
     """Passes the finished trials to the planner, in order, up to a lost one whose result nobody knows any more. Returns
     their specs by number. Raises UsageError if they are not of its plan."""
@@ -185,16 +180,12 @@ def _tell(run: RunDir, planner: Planner, ran: TrialSpec | None, result: TrialRes
     return spec
 
 
-def _sorted(results: Mapping[int, TrialResult]) -> list[TrialResult]:
-    return [results[number] for number in sorted(results)]
-
-
-def _write_analysis(experiment: Experiment, run: RunDir, results: list[TrialResult], progress: Progress) -> Analysis:
-    analysis = analyse(experiment, results, progress)
-    try:
+def _write_analysis(
+    experiment: Experiment, run: RunDir, results: Mapping[int, TrialResult], progress: Progress
+) -> Analysis:
+    analysis = analyse(experiment, [results[number] for number in sorted(results)], progress)
+    with writing(run.path):
         write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1, allow_nan=False))
-    except OSError as error:
-        raise disk_error(run.path, error) from error
     return analysis
 
 
@@ -204,7 +195,5 @@ def _mend_plan(run: RunDir) -> None:
         return
     text = run.plan.read_text()
     if text and not text.endswith("\n"):
-        try:
+        with writing(run.path):
             write_atomically(run.plan, text[: text.rfind("\n") + 1])
-        except OSError as error:
-            raise disk_error(run.path, error) from error

@@ -46,7 +46,6 @@ def run_load(
     stop: StopRequest,
     allow_hosts: Collection[str] = (),
     warmup_ns: int = 0,
-    cpus: tuple[int, ...] = (),
     seed: int = 0,
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
 ) -> LoadResult:
@@ -59,7 +58,6 @@ def run_load(
     load = _with_path(load, url)
     warmup_ns += kind_of_load(load).joining_ns(load)
     engine = find_engine()
-    interrupted = False
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
         stderr_file = Path(folder) / "engine.log"
         try:
@@ -69,7 +67,6 @@ def run_load(
                 seed=seed,
                 descriptor_limit=descriptor_limit(),
                 local_ports=local_ports(),
-                cpus=cpus,
                 allow_remote=host in allow_hosts,
                 warmup_ns=warmup_ns,
             )

@@ -27,7 +27,7 @@ from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
-from powerband.store import RunDir, TrialRecord, disk_error, open_private
+from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
 
 _LOOK_S = 60.0
@@ -69,10 +69,8 @@ def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
 
 def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
     """False where it was stopped. Whatever becomes of powerband, the build ends with it, with all that it forked."""
-    try:
+    with writing(run.build_log):
         open_private(run.build_log, "wb").close()
-    except OSError as error:
-        raise disk_error(run.build_log, error) from error
     launch = Launch(
         name="build",
         argv=tuple(render_text(subject, Setting(()), given, word) for word in words),
@@ -102,8 +100,8 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
 
 
 def _first_error(log: Path) -> str:
-    """What a build says from its first error on, as the end of a sentence: Maven, for one, ends with advice on itself.
-    Its last words where no line tells of an error."""
+    """The output of a build from its first error on, as the end of a sentence (Maven, for one, ends with advice on
+    itself); its last lines where no line names an error."""
     with log.open(errors="replace") as text:
         lines = [printable(line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
     first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)

@@ -111,7 +111,8 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
         initial_file.unlink()
         port = pick_port()
         argv = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
-        argv += _settings(listen_addresses="127.0.0.1", unix_socket_directories="", max_connections=_CONNECTIONS_MAX)
+        argv += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        argv += ["-c", f"max_connections={_CONNECTIONS_MAX}"]
         with open_private(log, "wb") as said:
             # No other thread runs while a run is opened, so that code before exec is safe.
             server = subprocess.Popen(
@@ -153,10 +154,6 @@ def find_binaries(environment: Mapping[str, str] | None = None, installed: Seque
 
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _settings(**settings: object) -> list[str]:
-    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
 
 def _version(folder: Path) -> list[int]:

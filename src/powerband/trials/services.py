@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from powerband.base.errors import SubjectError
 from powerband.loads import kind_of
-from powerband.model.experiment import Experiment, Service, Subject
+from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import Setting, format_level
 from powerband.model.subjects import link_of, values_of
 from powerband.processes.cpus import cpu_split
@@ -37,7 +38,7 @@ class Services:
     postgresql: Cluster | None = None
 
     def given(self, setting: Setting) -> dict[str, str]:
-        """What the built-in placeholders stand for, ports apart; those of services that the setting does not use are
+        """The values of the built-in placeholders, ports apart; those of services that the setting does not use are
         empty."""
         cluster = self._used_by(setting)
         if cluster is None:
@@ -67,8 +68,7 @@ class Services:
         """The link of a setting that uses one, until the block is left; meanwhile the calling thread is at its end A.
 
         Raises TrialFailed(link_failed)."""
-        service = self.subject.services.get("link")
-        if service is None or not uses(self.subject, service, setting):
+        if not uses(self.subject, "link", setting):
             yield None
             return
         delay_ns, rate = link_of(self.subject, setting)
@@ -76,24 +76,23 @@ class Services:
             yield link
 
     def _used_by(self, setting: Setting) -> Cluster | None:
-        service = self.subject.services.get("postgresql")
-        return self.postgresql if service is not None and uses(self.subject, service, setting) else None
+        return self.postgresql if uses(self.subject, "postgresql", setting) else None
 
 
-def uses(subject: Subject, service: Service, setting: Setting) -> bool:
-    """Whether a setting needs a service: every value that its `when` names is as it says."""
-    values = values_of(subject, setting, {})
-    return all(values.get(name) == format_level(level) for name, level in service.when.items())
+def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting) -> bool:
+    """Whether a setting needs a service: there is one of this name, and every value that its `when` names is as it
+    says."""
+    service, values = subject.services.get(name), values_of(subject, setting, {})
+    return service is not None and all(values.get(name) == format_level(level) for name, level in service.when.items())
 
 
 def check_services(experiment: Experiment) -> None:
     """Before anything is built or started: raises SubjectError where a setting uses a link and this machine cannot make
     one, or where it would be cut off from its database by it."""
     subject = experiment.subject
-    link, database = subject.services.get("link"), subject.services.get("postgresql")
-    users = [] if link is None else [setting for setting in experiment.settings() if uses(subject, link, setting)]
+    users = [setting for setting in experiment.settings() if uses(subject, "link", setting)]
     for setting in users:
-        if database is not None and uses(subject, database, setting):
+        if uses(subject, "postgresql", setting):
             raise SubjectError(
                 f"{setting.id} asks for a link and for PostgreSQL, which cannot be reached from the link's network "
                 "namespaces: let `when` of subject.services keep them apart"
@@ -106,9 +105,8 @@ def check_services(experiment: Experiment) -> None:
 def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> Iterator[Services]:
     """Those that any setting uses, until the run ends. `given`: what the subject's built-in placeholders stand for.
     Raises SubjectError where a service is missing or does not serve."""
-    subject, settings = experiment.subject, experiment.settings()
-    service = subject.services.get("postgresql")
-    users = [] if service is None else [setting for setting in settings if uses(subject, service, setting)]
+    subject = experiment.subject
+    users = [setting for setting in experiment.settings() if uses(subject, "postgresql", setting)]
     if not users:
         yield Services(subject, given)
         return

@@ -21,7 +21,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.model.warmup import WarmupSeries
 from powerband.processes.cpus import cpu_split
-from powerband.processes.engine_fleet import FleetInterval, find_engine
+from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.host import cpu_quota, usable_cores
@@ -78,8 +78,6 @@ def run_trial(
 
 
 class _Trial:
-    """The state of one trial while it runs."""
-
     def __init__(
         self,
         setup: TrialSetup,
@@ -144,7 +142,7 @@ class _Trial:
             warmup_ended_by=self.warmup_ended_by,
             engines=self.driver.summaries if self.driver else (),
             subject=self.probe.facts() if self.probe else {},
-            cpus=self.setup.cpus.to_json(),
+            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()},
             cpu_quota=cpu_quota(),
             control_cpu_ns=self.control_cpu_ns,
             **added,
@@ -200,7 +198,7 @@ class _Trial:
         loop = DriveLoop(
             pump,
             driver,
-            on_intervals=self._show,
+            on_intervals=lambda intervals: self.observer.interval(*over(intervals)),
             intervals_at_once=OBSERVE_EVERY_INTERVALS,
             check=subject.check_alive,
         )
@@ -270,9 +268,6 @@ class _Trial:
         if began_ns is not None:
             self.phases[phase] = began_ns
             self.observer.phase(phase)
-
-    def _show(self, intervals: list[FleetInterval]) -> None:
-        self.observer.interval(*over(intervals))
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def test_a_plan_from_its_first_request_to_its_end(stand: Any, tmp_path: Path) ->
     assert summary["window"]["outcomes"] == {"ok": 100}
     assert summary["measure_end_ns"] - summary["measure_start_ns"] == SECOND
     assert of.load.seen["ok"] == 200 == summary["total"]["outcomes"]["ok"]
-    assert of.load.facts()["java_version"] == 17
+    assert of.load.record()["jmeter"]["java_version"] == 17
     of.look(2_400)  # nothing more is said
 
 

@@ -54,7 +54,8 @@ def test_only_settings_that_say_so_use_it() -> None:
     service = Service(when={"database": "postgresql"})
     subject = Subject(name="s", command=("s", "{port}", "{database}"), services={"postgresql": service})
     h2, other = Setting((("database", "h2"),)), Setting((("database", "postgresql"),))
-    assert not uses(subject, service, h2) and uses(subject, service, other)
-    assert uses(subject, Service(), h2)
+    assert not uses(subject, "postgresql", h2) and uses(subject, "postgresql", other)
+    assert uses(subject.model_copy(update={"services": {"postgresql": Service()}}), "postgresql", h2)
+    assert not uses(subject, "link", other)
     unstarted = Services(subject, {"engine": "e", "postgresql_port": ""})
     assert unstarted.given(h2) == {"engine": "e", "postgresql_port": ""} and unstarted.watched(h2) == {}

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -96,7 +97,7 @@ def test_each_jvm_is_asked_for_what_lives_and_its_answer_is_kept(
     folder = TrialDir(tmp_path).snapshots
     assert snapshot_file(folder, "before", os.getpid()).read_text() == HISTOGRAM
     assert TrialDir(tmp_path).read_snapshots() == {(when, os.getpid()): HISTOGRAM for when in ("before", "after")}
-    assert json.loads(json.dumps(after.to_json()))["when"] == "after"
+    assert json.loads(json.dumps(asdict(after)))["when"] == "after"
 
 
 def test_one_that_refuses_or_is_gone_is_told_of_beside_one_that_answers(take: Callable[..., list[Snapshot]]) -> None:

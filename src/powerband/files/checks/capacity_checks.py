@@ -20,7 +20,7 @@ def check_capacity(root: Node, kind: LoadKind) -> Iterator[FileProblem]:
     objective = root.at("objective")
     conditions = objective.at("subject_to")
     written = conditions.items or ((conditions,) if isinstance(conditions.value, str) else ())
-    measured = [(condition, _metric_of(condition)) for condition in written]
+    measured = [(condition, metric_of(str(condition.value))) for condition in written]
     for condition, metric in measured:
         if metric == CAPACITY:
             yield condition.problem("capacity is what is searched for under conditions, and cannot be one")
@@ -72,9 +72,10 @@ def with_users(root: Node, kind: LoadKind) -> Node:
     return root.with_children({"load": load.with_children({"users": users})})
 
 
-def _metric_of(condition: Node) -> str | None:
+def metric_of(condition: str) -> str | None:
+    """The metric of a condition; None for a text that is none."""
     try:
-        return str(parse_constraint(str(condition.value))["metric"])
+        return str(parse_constraint(condition)["metric"])
     except ValueError:
         return None  # the model says so
 

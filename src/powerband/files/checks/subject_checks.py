@@ -64,7 +64,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
-    """The port that powerband picks stands in the url and is told to the server, or in neither."""
+    """The port that powerband picks stands in the url and reaches the server, or does neither."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))

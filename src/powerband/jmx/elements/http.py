@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 from powerband.jmx.encodings import codec_named
 from powerband.jmx.plan_findings import Findings, whole
-from powerband.jmx.tree import Element, Property
+from powerband.jmx.tree import Element
 from powerband.jmx.values import Unresolved, Values
 
 Headers = tuple[tuple[str, str], ...]
@@ -69,8 +69,6 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RequestTarget:
-    """The server that a plan addresses."""
-
     scheme: str
     host: str
     port: int
@@ -180,7 +178,11 @@ def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
     method = asked.text("HTTPSampler.method", "GET")
     if _METHOD.fullmatch(method) is None or method == "CONNECT":
         raise Unresolved(f"its method is {method!r}", "choose a method of HTTP in capital letters")
-    charset = _charset(asked.text("HTTPSampler.contentEncoding"))
+    encoding = asked.text("HTTPSampler.contentEncoding")
+    try:
+        charset = codec_named(encoding or "utf-8")
+    except LookupError:
+        raise Unresolved(f"its content encoding {encoding!r} is not known", "set UTF-8") from None
     arguments = _arguments(asked)
     target, path = _address(asked, _query(arguments, charset) if method in _IN_QUERY else "")
     body, content_type = _body(asked, method, arguments, charset)
@@ -200,14 +202,6 @@ def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
     )
 
 
-def _charset(name: str) -> str:
-    """The name of the codec; UTF-8 if none is given."""
-    try:
-        return codec_named(name or "utf-8")
-    except LookupError:
-        raise Unresolved(f"its content encoding {name!r} is not known", "set UTF-8") from None
-
-
 def _shown(charset: str) -> str:
     """The name that Java prints."""
     return {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "ascii": "US-ASCII"}.get(charset, charset.upper())
@@ -220,17 +214,14 @@ def _arguments(asked: _Asked) -> list[_Argument]:
         collection = None if listed is None else listed.find("Arguments.arguments")
         for item in () if collection is None else collection.items:
             if item.text_of("Argument.enabled", "true") != "false":
-                found.append(_argument(item, asked.values))
+                argument = _Argument(
+                    name=asked.values.resolve(item.text_of("Argument.name")),
+                    value=asked.values.resolve(item.text_of("Argument.value")),
+                    encodes=item.text_of("HTTPArgument.always_encode", "false").lower() == "true",
+                    equals=item.text_of("Argument.metadata"),
+                )
+                found.append(argument)
     return found
-
-
-def _argument(item: Property, values: Values) -> _Argument:
-    return _Argument(
-        name=values.resolve(item.text_of("Argument.name")),
-        value=values.resolve(item.text_of("Argument.value")),
-        encodes=item.text_of("HTTPArgument.always_encode", "false").lower() == "true",
-        equals=item.text_of("Argument.metadata"),
-    )
 
 
 def _query(arguments: Sequence[_Argument], charset: str) -> str:

@@ -254,15 +254,9 @@ def role_of(element: Element) -> Role | None:
 
 
 def advice_on(kind: str) -> Advice:
-    """The advice for a kind that is refused."""
     if kind in KNOWN:
         return _OTHER_PANEL
     if kind in REFUSED:
         return REFUSED[kind]
     simple = kind.rsplit(".", 1)[-1]
     return next((advice for word, advice in _BY_NAME if word in simple), _ELSE)
-
-
-def table() -> list[str]:
-    """The rows of the documentation's table."""
-    return [f"| {known.label} | `{kind}` | {known.how} |" for kind, known in KNOWN.items()]

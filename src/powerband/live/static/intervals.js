@@ -4,7 +4,7 @@ import { css, make } from "./format.js";
 
 /** Horizontal points with whiskers, for one run or for two; `points` have value, low, high and text, or are null;
  * `room`: the width of the whole, in pixels. */
-export function intervals(names, groups, room) {
+function intervals(names, groups, room) {
   const [ink, muted, rule, card] = ["--ink", "--muted", "--rule", "--card"].map(css);
   const shift = (i) => (groups.length === 1 ? 0 : i * 9 - 4.5);
   const label = { color: muted, fontSize: 12 };
@@ -30,6 +30,14 @@ export function intervals(names, groups, room) {
       renderItem: (params, api) => whisker(api, shift(g), group.colours[api.value(0)] ?? group.colours[0]),
     })),
   };
+}
+
+/** Draws these groups into an element of the page. */
+export function drawIntervals(box, names, groups) {
+  const chart = echarts.getInstanceByDom(box) ?? echarts.init(box, null, { renderer: "svg" });
+  chart.resize();
+  chart.setOption(intervals(names, groups, box.clientWidth), true);
+  box.dataset.drawn = "yes";
 }
 
 function whisker(api, dy, stroke) {

@@ -1,7 +1,7 @@
 // The settings, the best first: a table that has everything, and a picture of the first of them with their intervals.
 
 import { at, css, make } from "./format.js";
-import { intervals } from "./intervals.js";
+import { drawIntervals } from "./intervals.js";
 
 const DRAWN = 24;
 const NS = "http://www.w3.org/2000/svg";
@@ -89,10 +89,7 @@ function draw(run) {
   const box = at("ranking-chart");
   box.style.height = `${60 + 24 * known.length}px`;
   box.setAttribute("aria-label", `${run.objective} of the first ${known.length} settings with their intervals, as in the table`);
-  const chart = echarts.getInstanceByDom(box) ?? echarts.init(box, null, { renderer: "svg" });
-  chart.resize();
-  chart.setOption(intervals(known.map((setting) => setting.id), [{ name: run.objective, points: known, colours: known.map(colour) }], box.clientWidth), true);
-  box.dataset.drawn = "yes";
+  drawIntervals(box, known.map((setting) => setting.id), [{ name: run.objective, points: known, colours: known.map(colour) }]);
 }
 
 function colour(setting) {

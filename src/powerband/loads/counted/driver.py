@@ -16,7 +16,7 @@ from typing import Any
 from powerband.base.errors import did_you_mean
 from powerband.base.hosts import request_target
 from powerband.base.units import plural
-from powerband.loads.driver import DriverSetup, StandIn
+from powerband.loads.driver import StandIn
 from powerband.model.experiment import WorkCounter
 from powerband.model.load import Step
 from powerband.processes.engine_fleet import FleetInterval
@@ -43,26 +43,13 @@ class _Reading:
     value: float
 
 
-def counted_by(setup: DriverSetup) -> Counted:
-    """The counter of this trial's subject."""
-    trial = setup.trial
-    assert trial.experiment.subject.counts is not None
-    return Counted(
-        trial.experiment.subject.counts,
-        setup.events,
-        setup.pump,
-        warmup_ns=setup.warmup.driver_ns,
-        duration_ns=trial.load.duration_ns,
-    )
-
-
 class Counted(StandIn):
     """The driver of a self-driven subject, which works by itself: it only counts.
 
     `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
 
     begun_ns: int | None = None
-    """What the counter said before go does not count."""
+    """Readings before go do not count."""
 
     def __init__(
         self, counts: WorkCounter, events: LineFile, pump: Pump, *, warmup_ns: int | None, duration_ns: int
@@ -81,7 +68,7 @@ class Counted(StandIn):
         self.forget()
 
     def forget(self) -> None:
-        """What was read before the subject was started anew."""
+        """Forgets what was read before the subject was started anew."""
         self._last: _Reading | None = None
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
@@ -116,7 +103,7 @@ class Counted(StandIn):
             self._sent_names = tuple(event["values"])
             self._packets, self._malformed = event["packets"], event["malformed"]
             if self._on_page:
-                return  # the same counter, told at other moments
+                return  # the same counter at other moments
         found = [value for field, value in event["values"].items() if self._series.covers(field)]
         if found:
             # A page is made somewhere between being asked for and being there.
@@ -135,13 +122,12 @@ class Counted(StandIn):
             raise self._still("within the warm-up")
 
     def check_ended(self) -> None:
-        """The same of the whole run; and the counter must have moved within the window."""
+        """Raises TrialFailed as `check_begun`, and where the counter did not move within the window."""
         self.check_begun()
         if not any(summary["window"]["outcomes"]["ok"] for summary in self.summaries):
             raise self._still("within the measured window")
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         if not self.is_told:
             return self.missing()
         reason = f": {self._page_failed}" if self._page_failed else ""
@@ -181,7 +167,7 @@ class Counted(StandIn):
         )
 
     def _page_names(self) -> list[str]:
-        """What the page has, read once more by ourselves: the probe tells of the series asked for alone."""
+        """The series of the page, read once more here: the probe reports only the series asked for."""
         if self.page is None:
             return []
         try:

@@ -14,7 +14,6 @@ from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
-from powerband.readings.evidence import Evidence
 
 if TYPE_CHECKING:
     from powerband.loads.counted.driver import Counted
@@ -23,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class SelfDriven(LoadKind):
-    """No load: the program drives itself, and a counter says how much it does."""
-
     name = "counted"
     load_keys = LOAD_KEYS
     uses_url = False
     default_slo = None  # no requests, so no errors
     no_capacity = "a self-driven subject has no capacity, for no rate is offered: maximise goodput"
+    load, users = COUNTER, NO_USERS
+    sends_requests = False
+    steady_figures = "the rate"
+    check_experiment = staticmethod(check_counter)
+    stretch_metrics = staticmethod(counted_metrics)
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
         return check_self_driven(root)
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
         return with_stand_in(root)
-
-    def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
-        return check_counter(experiment, root)
 
     def has_metric(self, metric: str) -> bool:
         return not METRICS[metric].needs_load
@@ -55,19 +54,14 @@ class SelfDriven(LoadKind):
         return 0
 
     def counter(self, setup: DriverSetup) -> Counted:
-        from powerband.loads.counted.driver import counted_by
+        from powerband.loads.counted.driver import Counted
 
-        return counted_by(setup)
+        counts, duration_ns = setup.trial.experiment.subject.counts, setup.trial.load.duration_ns
+        assert counts is not None
+        return Counted(counts, setup.events, setup.pump, warmup_ns=setup.warmup.driver_ns, duration_ns=duration_ns)
 
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
         from powerband.loads.counted.driver import Counted
 
         assert isinstance(subject.counter, Counted), "subject_up was given the counter"
         return nullcontext(subject.counter)
-
-    load, users = COUNTER, NO_USERS
-    sends_requests = False
-    steady_figures = "the rate"
-
-    def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
-        return counted_metrics(evidence)

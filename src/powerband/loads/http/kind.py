@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class Http(LoadKind):
-    """Users or arrivals that send HTTP/1.1 requests: the kind of every load that is no other."""
-
     name = "http"
     local_url: ClassVar[str] = "http://127.0.0.1/"
 

@@ -18,7 +18,7 @@ from powerband.model.templates import placeholders
 
 LOAD_KEYS = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
 GIVEN = ("port", "host", "url")
-"""What a property may hold besides parameters and factors: where the subject listens."""
+"""Placeholders of a property besides parameters and factors: where the subject listens."""
 VARIABLE_KEYS = ("duration", "drain", "engine_threads")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OURS = ("jmeter.save.saveservice.", "sampleresult.", "jmeterengine.nongui.", "jmeterengine.force.")

@@ -47,7 +47,7 @@ STARTS_WITHIN_S = 60.0
 LATE_NS = 300_000_000
 """So long after a moment the results of what ended by then are in the file."""
 LEAVES_WITHIN_NS = 6_000_000_000
-"""After being told to leave its requests, JMeter waits 5 s for its threads."""
+"""After StopTestNow, JMeter waits 5 s for its threads."""
 CLOCK_SET_NS = 50_000_000
 _GRACE_NS = 2_000_000_000
 _WORDS_BYTES = 1 << 16
@@ -229,18 +229,16 @@ class JMeterLoad(StandIn):
         assert self._keeper.launched is not None
         return [self._keeper.launched.pid]
 
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Which JMeter it was, and what only its trial knows of its results."""
-        return {
+        facts = {
             "version": VERSION,
             "java": str(self._jmeter.jdk.home),
             "java_version": self._jmeter.jdk.version,
             "thread_groups": self._plan.thread_groups,
             "transactions_alone": self._account.transactions_alone,
         }
-
-    def record(self) -> dict[str, Any]:
-        return {"jmeter": self.facts()}
+        return {"jmeter": facts}
 
     def send(self, command: Wire) -> None:
         """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""
@@ -252,8 +250,8 @@ class JMeterLoad(StandIn):
             self._account.measure_ns = command.at_ns
 
     def look(self) -> None:
-        """Takes in what JMeter has told since, and ends it when its time is over. Raises TrialFailed where it is of no
-        more use."""
+        """Takes in new results of JMeter, and ends it when its time is over. Raises TrialFailed where it is of no more
+        use."""
         if self.finished:
             return
         now_ns, ended = time.monotonic_ns(), self._keeper.exited
@@ -296,7 +294,6 @@ class JMeterLoad(StandIn):
             )
 
     def overdue(self, what: str) -> TrialFailed:
-        """Why the trial does not go on."""
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
     def nothing(self, what: str) -> TrialFailed:
@@ -329,9 +326,8 @@ class JMeterLoad(StandIn):
                 self.phases.setdefault(phase, at_ns)
 
     def _end(self) -> None:
-        """All that could be told was told."""
         ended = self._keeper.exited
-        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone when it was told
+        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone before
             raise self._ended_early(ended)
         self._take(self._account.end())
         self._report(self._account.summary())
@@ -352,7 +348,7 @@ class JMeterLoad(StandIn):
         )
 
     def _tell(self, command: str) -> bool:
-        """Once, to the port on which JMeter listens for that; whether it was told now."""
+        """Sends a command once, to the port on which JMeter listens for it; True if it was sent now."""
         if command in self._told:
             return False
         self._told.add(command)
@@ -361,13 +357,13 @@ class JMeterLoad(StandIn):
         return True
 
     def _words(self) -> str:
-        """What it printed and logged last."""
+        """The end of its output and of its log."""
         return "\n".join(
             end_of(file, _WORDS_BYTES) for file in (self._directory.jmeter_output, self._directory.jmeter_log)
         )
 
     def _said(self) -> str:
-        """Where it told of an error, as the end of a sentence."""
+        """The errors that it reported, as the end of a sentence."""
         lines = [line for line in self._words().splitlines() if _ERROR.search(line) and " INFO " not in line]
         if not lines:
             return "; see jmeter.out and jmeter.log of the trial"

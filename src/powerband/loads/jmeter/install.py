@@ -6,20 +6,17 @@ publishes. Made once, whatever the number of runs; nothing is written anywhere e
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
 from powerband.base.logs import end_of
-from powerband.base.machine import cache_folder
+from powerband.base.machine import alone_in_cache, cache_folder
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.processes.locked_jars import LIST, wrong_jars
 
@@ -61,18 +58,13 @@ class JMeter:
         return self.home / "bin" / "ApacheJMeter.jar"
 
 
-def jmeter_jdk() -> Jdk:
-    """Raises SubjectError where there is none that JMeter works with."""
-    return find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
-
-
 def installed_jmeter() -> JMeter:
     """Fetched now, where it is not there yet. Raises SubjectError (no JDK), MeasurementError (no Maven, no network, a
     cache folder that cannot be written)."""
-    jdk = jmeter_jdk()
+    jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
     home = cache_folder() / f"jmeter-{VERSION}"
     if not _is_whole(home):
-        with _alone(home):
+        with alone_in_cache(home, "JMeter is kept there"):
             if not _is_whole(home):
                 _fetch(home, jdk)
     return JMeter(home, jdk)
@@ -83,34 +75,18 @@ def _is_whole(home: Path) -> bool:
     return (home / "bin" / "ApacheJMeter.jar").is_file()
 
 
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Nobody else fetches meanwhile."""
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        lock = home.with_name(f"{home.name}.lock").open("w")
-    except OSError as error:
-        raise _unwritable(error) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _fetch(home: Path, jdk: Jdk) -> None:
-    try:
-        with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
-            jars = Path(folder) / "jars"
-            _resolve(Path(folder), jars, jdk)
-            if wrong := wrong_jars(jars, HASHES):
-                raise MeasurementError(
-                    f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
-                    "keeps the mirror in your settings.xml"
-                )
-            _lay_out(jars, Path(folder) / "home")
-            shutil.rmtree(home, ignore_errors=True)
-            (Path(folder) / "home").rename(home)
-    except OSError as error:
-        raise _unwritable(error) from error
+    with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
+        jars = Path(folder) / "jars"
+        _resolve(Path(folder), jars, jdk)
+        if wrong := wrong_jars(jars, HASHES):
+            raise MeasurementError(
+                f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
+                "keeps the mirror in your settings.xml"
+            )
+        _lay_out(jars, Path(folder) / "home")
+        shutil.rmtree(home, ignore_errors=True)
+        (Path(folder) / "home").rename(home)
 
 
 def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
@@ -160,10 +136,3 @@ def _lay_out(jars: Path, home: Path) -> None:
     with zipfile.ZipFile(home / "lib" / "ext" / f"ApacheJMeter_config-{VERSION}.jar") as settings:
         settings.extractall(home, [name for name in settings.namelist() if name.startswith("bin/")])
     shutil.move(home / "lib" / f"ApacheJMeter-{VERSION}.jar", home / "bin" / "ApacheJMeter.jar")
-
-
-def _unwritable(error: OSError) -> MeasurementError:
-    return MeasurementError(
-        f"cannot write {error.filename}: {error.strerror}: JMeter is kept there; set XDG_CACHE_HOME to a folder that "
-        "can be written"
-    )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
-from powerband.loads.jmeter.measured import LOAD, USERS, corrected
+from powerband.loads.jmeter.measured import LOAD, USERS, with_own_cpu
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.templates import placeholders
 from powerband.processes.failures import Code
-from powerband.readings.evidence import Evidence
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
@@ -26,8 +23,6 @@ _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time
 
 
 class JMeterPlan(LoadKind):
-    """A JMeter plan, run by the real JMeter."""
-
     name = "jmeter"
     load_keys = LOAD_KEYS
     start_ns = 6_000_000_000  # its JVM starts, loads the plan and ends
@@ -35,15 +30,13 @@ class JMeterPlan(LoadKind):
         "capacity is searched for by offering one rate after another, and a plan has its own: take another objective "
         "(goodput, p99)"
     )
-
-    def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
-        return check_jmeter(root, subject)
+    load, users = LOAD, USERS
+    check_tree = staticmethod(check_jmeter)
+    check_to_run = staticmethod(check_plan)
+    corrected = staticmethod(with_own_cpu)
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
         return with_plan_keys(root)
-
-    def check_to_run(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
-        return check_plan(experiment, root)
 
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith(_BY_ITS_CLOCK):
@@ -65,8 +58,3 @@ class JMeterPlan(LoadKind):
         if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
             return False
         return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)
-
-    load, users = LOAD, USERS
-
-    def corrected(self, evidence: Evidence) -> Evidence:
-        return corrected(evidence)

@@ -21,7 +21,7 @@ THREADS_TOLERANCE = 0.02
 THREADS_FLOOR = 0.5
 
 
-def corrected(evidence: Evidence) -> Evidence:
+def with_own_cpu(evidence: Evidence) -> Evidence:
     """The evidence with the CPU of JMeter's processes, as the probe saw it, in place of the engines' own account."""
     trees = () if evidence.probe is None else evidence.probe.matching("engine")
     used = [cores for tree in trees if (cores := tree.cores(*evidence.window)) is not None]

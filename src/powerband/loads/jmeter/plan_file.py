@@ -1,4 +1,4 @@
-"""What must be known of a JMeter plan before it is run: that it is one, whom it loads, and which of its samples
+"""The facts of a JMeter plan that are needed before it is run: that it is one, whom it loads, and which of its samples
 stand for others. In: a .jmx file. Out: a `Plan`.
 
 Only what is written plainly is known: `${__P(name,default)}` with a property that is given, variables that the plan
@@ -39,7 +39,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction controller. `alone`: its sample is told in place of those within it ("Generate parent sample"), and
+    """A transaction controller. `alone`: its sample stands in place of those within it ("Generate parent sample"), and
     not beside them."""
 
     name: str
@@ -63,7 +63,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Plan:
-    """Of the elements that are enabled."""
+    """Enabled elements only."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
@@ -71,22 +71,21 @@ class Plan:
     variables: Mapping[str, str]
 
     def stands_alone(self, label: str) -> bool:
-        """Whether a transaction of this label is to be counted, since the samples within it are not told. Where it
-        cannot be told by its name, it is not: counting twice is worse."""
+        """Whether a transaction of this label is to be counted, since the samples within it are not reported. Where
+        its name leaves that open, it is not: counting twice is worse."""
         return {each.alone for each in self.transactions if each.is_called(label)} == {True}
 
     def value(self, text: str, properties: Mapping[str, str]) -> str | None:
         """A text of the plan with properties and variables filled in; None where it depends on something else."""
 
         def given(match: re.Match[str]) -> str:
-            return properties.get(match[1].strip(), "1" if match[2] is None else match[2])  # JMeter's own default
-
-        def given_long(match: re.Match[str]) -> str:
-            return properties.get(match[1].strip(), match[1].strip() if match[2] is None else match[2])
+            name = match[1].strip()
+            own_default = "1" if match.re is _PROPERTY else name  # JMeter's
+            return properties.get(name, own_default if match[2] is None else match[2])
 
         for _ in range(_DEPTH):
             before = text
-            text = _LONG_PROPERTY.sub(given_long, _PROPERTY.sub(given, text))
+            text = _LONG_PROPERTY.sub(given, _PROPERTY.sub(given, text))
             text = _VARIABLE.sub(lambda match: self.variables.get(match[1], match[0]), text)
             if text == before:
                 break

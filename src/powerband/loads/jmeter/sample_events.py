@@ -71,13 +71,9 @@ def outcome_of(sample: JtlSample) -> Outcome:
             if name.endswith(ending) and re.search(pattern, message):
                 return outcome
         return "bad_response"
-    if _is_status(sample.code) and int(sample.code) >= 400:
+    if re.fullmatch("[4-9][0-9][0-9]", sample.code):
         return "status_rejected"
     return "check_failed"
-
-
-def _is_status(code: str) -> bool:
-    return len(code) == 3 and code.isascii() and code.isdigit()
 
 
 class _Ended(NamedTuple):
@@ -104,7 +100,7 @@ class _Counted:
 
 @dataclass
 class _Window:
-    """What ended within the measured window, and what its edges cut."""
+    """Samples that ended within the measured window, and those that its edges cut."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     bytes_received: int = 0
@@ -129,12 +125,13 @@ class Account:
         self.transactions_alone = 0
         self.users_now = 0
         self.cut_ns: int | None = None
-        """When threads were told to leave their requests: what they say of these from then on is no server's answer."""
+        """When threads had to leave their requests: what they report of these from then on is no server's answer."""
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
         self._waiting: list[_Ended] = []
-        self._passed_ns = 0
+        self.passed_ns = 0
+        """Up to here intervals were given."""
         self._number = 0
         self._since_histogram: Counter[int] = Counter()
         self._total, self._cohort, self._window = _Counted(), _Counted(), _Window()
@@ -146,13 +143,8 @@ class Account:
         return None if self.measure_ns is None else self.measure_ns + self._duration_ns
 
     @property
-    def passed_ns(self) -> int:
-        """Up to here intervals were given."""
-        return self._passed_ns
-
-    @property
     def outcomes(self) -> Counter[str]:
-        """Of all samples that an interval held."""
+        """All samples that an interval held."""
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
@@ -169,7 +161,7 @@ class Account:
             self._waiting.append(_Ended(end_ns, start_ns, outcome, sample))
             self.last_end_ns = max(self.last_end_ns, end_ns)
         if self.begun_ns is None and self._waiting:
-            self.begun_ns = self._passed_ns = min(ended.start_ns for ended in self._waiting)
+            self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
 
     def advance(self, until_ns: int) -> Iterator[Interval]:
         """Each interval that ends by then; all that ended in it must have been added. Intervals end where the window
@@ -180,14 +172,14 @@ class Account:
             yield self._interval(end_ns)
 
     def _next_end_ns(self) -> int:
-        end_ns = self._passed_ns + INTERVAL_NS
+        end_ns = self.passed_ns + INTERVAL_NS
         for edge_ns in (self.measure_ns, self.measure_end_ns):
-            if edge_ns is not None and self._passed_ns < edge_ns < end_ns:
+            if edge_ns is not None and self.passed_ns < edge_ns < end_ns:
                 end_ns = edge_ns
         return end_ns
 
     def _interval(self, end_ns: int) -> Interval:
-        start_ns, self._passed_ns = self._passed_ns, end_ns
+        start_ns, self.passed_ns = self.passed_ns, end_ns
         self._number += 1
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
         ended, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -210,7 +202,7 @@ class Account:
             sent=len(ended),
             dropped=0,
             outcomes=dict(outcomes),
-            # Who is in flight is known once it has ended: by Little's law, of those that have.
+            # A request in flight is known once it has ended: by Little's law, of those that have.
             in_flight_now=round(in_system_ns / (end_ns - start_ns)),
             connections_now=0,
             users_now=self.users_now,
@@ -230,7 +222,7 @@ class Account:
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
 
     def _place(self, ended: _Ended) -> None:
-        """Of the run, of the requests intended in the window, of what ended in it."""
+        """Counts a sample to the run, to the requests intended in the window, and to those that ended in it."""
         end_ns, start_ns, outcome, sample = ended
         self._total.add(ended)
         if outcome == "ok":

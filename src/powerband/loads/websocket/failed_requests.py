@@ -73,19 +73,13 @@ def _counts_of_users(fleet: MergedFleet, crowd: Crowd) -> Iterator[tuple[str, in
 
 def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
     """Empty for a message, and for a join that failed as any request may."""
-    if kind == _NEVER_SENT:
-        return _USER_CAUSES[kind]
     if kind == f"{_LOST}closed":
         told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
         return f"the server closed the connection{f' with {told}' if told else ''}"
     if kind.startswith(_LOST):
-        reason = kind.removeprefix(_LOST)
-        return _USER_CAUSES.get(kind) or CAUSES.get(reason, "")
-    if not kind.startswith(_JOIN):
-        return ""
-    outcome = kind.removeprefix(_JOIN)
-    full = overflows >= 1 and outcome in MAY_OVERFLOW
-    return "" if full or outcome.startswith("status ") else _USER_CAUSES.get(kind, "")
+        return _USER_CAUSES.get(kind) or CAUSES.get(kind.removeprefix(_LOST), "")
+    full = overflows >= 1 and kind.startswith(_JOIN) and kind.removeprefix(_JOIN) in MAY_OVERFLOW
+    return "" if full else _USER_CAUSES.get(kind, "")
 
 
 def _close_code(code: str, count: int) -> str:

@@ -13,16 +13,14 @@ from powerband.loads.websocket.checks import check_websocket, with_websocket
 from powerband.loads.websocket.failed_requests import user_errors
 from powerband.loads.websocket.measured import USERS
 from powerband.model.experiment import Subject
-from powerband.model.results import ErrorKind
-from powerband.readings.evidence import Evidence
 
 
 class WebSocketUsers(Http):
-    """Users who each hold a WebSocket and send messages."""
-
     name = "websocket"
     beside_level: ClassVar = {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     users_join = True
+    users = USERS
+    errors = staticmethod(user_errors)
     no_capacity = (
         "capacity is the highest rate of requests that come and go, and a WebSocket load has users who stay: take "
         "another objective (goodput, p99) and let load.users or load.pace vary"
@@ -45,8 +43,3 @@ class WebSocketUsers(Http):
             raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
         websocket = Node({"headers": headers}, f"--url {url}")
         return {"websocket": websocket, "scenario": Node((Node(step, "--url"),), "--url")}
-
-    users = USERS
-
-    def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
-        return user_errors(evidence)

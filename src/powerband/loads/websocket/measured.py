@@ -13,10 +13,9 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.crowd import Crowd
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import RequestCounts
+from powerband.readings.fleet import MergedTimes, RequestCounts
 
 JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
-_QUANTILES = {"p50": 0.5, "p99": 0.99}
 # Joins that this machine could not begin, and how to mend it.
 _OWN = {
     "no_descriptors": "raise the limit (ulimit -n) or lower load.users",
@@ -42,10 +41,7 @@ USERS = Source("users", _metrics, _problems)
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
     """Joins, drops and deliveries. `total`: the messages of the whole run."""
-    if crowd.join_times.count:
-        yield "join_time_ns_mean", crowd.join_times.moment(1)
-        yield from ((f"join_time_ns_{name}", crowd.join_times.quantile(q)) for name, q in _QUANTILES.items())
-        yield "join_time_ns_max", crowd.join_times.maximum
+    yield from _times("join_time_ns", crowd.join_times)
     if ended := crowd.joined + crowd.failed:
         yield "join_error_rate", crowd.failed / ended
     if crowd.joined_mean is not None:
@@ -54,15 +50,18 @@ def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tu
     if crowd.joined:
         yield "drop_rate", crowd.dropped / crowd.joined
     yield "rejoins", float(crowd.rejoined)
-    if crowd.delivery_times.count:
-        yield "delivery_time_ns_mean", crowd.delivery_times.moment(1)
-        yield from ((f"delivery_time_ns_{name}", crowd.delivery_times.quantile(q)) for name, q in _QUANTILES.items())
-        yield "delivery_time_ns_max", crowd.delivery_times.maximum
+    yield from _times("delivery_time_ns", crowd.delivery_times)
     listens = load.websocket is not None and load.websocket.stamp_after is not None
     if listens and crowd.published_in_window and crowd.joined_mean:
         yield "delivered_share", crowd.delivered_in_window / (crowd.published_in_window * crowd.joined_mean)
     if load.websocket is not None and load.websocket.tally is not None:
         yield "tally_missing", float(total.sent - sum(crowd.tallies.values()))
+
+
+def _times(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
+    if times.count:
+        found = {"mean": times.moment(1), "p50": times.quantile(0.5), "p99": times.quantile(0.99), "max": times.maximum}
+        yield from ((f"{name}_{key}", value) for key, value in found.items())
 
 
 def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:

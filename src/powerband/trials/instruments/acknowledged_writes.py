@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -44,9 +44,6 @@ class Round:
     read_ns: int | None = None
     failed: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 class AcknowledgedWrites(Instrument):
     """Makes its rounds after the load, so that what is timed is the subject's own work."""
@@ -64,7 +61,7 @@ class AcknowledgedWrites(Instrument):
             self._rounds = check_acknowledged(self._asked, client, partial(_pause, subject, pump))
 
     def record(self) -> dict[str, Any]:
-        return {"acknowledged": tuple(row.to_json() for row in self._rounds)}
+        return {"acknowledged": tuple(asdict(row) for row in self._rounds)}
 
 
 def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[Round]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 from powerband.processes.subject_process import RunningSubject
-from powerband.store import disk_error, open_private, snapshot_file
+from powerband.store import open_private, snapshot_file, writing
 from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
@@ -44,9 +44,6 @@ class Snapshot:
     took_ns: int
     failed: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 class HeapSnapshots(Instrument):
     """Takes a snapshot of each JVM just before the measured window and just after it."""
@@ -66,7 +63,7 @@ class HeapSnapshots(Instrument):
         self._take("after", subject, pump)
 
     def record(self) -> dict[str, Any]:
-        return {"snapshots": tuple(snapshot.to_json() for snapshot in self._taken)}
+        return {"snapshots": tuple(asdict(snapshot) for snapshot in self._taken)}
 
     def _take(self, when: When, subject: RunningSubject, pump: Pump) -> None:
         self._announce("snapshot")
@@ -100,7 +97,7 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
     text = failed = ""
     try:
         with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
-            # In short steps, since a wait looks again only when something else has happened: how long it took is told.
+            # In short steps, since a wait looks again only when something else has happened: its length is recorded.
             while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
                 pass
             text = answer.text()
@@ -108,7 +105,11 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
         failed = str(error)
     took_ns = time.monotonic_ns() - begun_ns
     if not failed:
-        _write(snapshot_file(folder, when, pid), text)
+        path = snapshot_file(folder, when, pid)
+        with writing(path):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with open_private(path, "w") as file:
+                file.write(text)
     return Snapshot(when, pid, begun_ns, took_ns, failed)
 
 
@@ -127,12 +128,3 @@ def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout
         return done()
 
     return pump.wait(check, timeout_s)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with open_private(path, "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise disk_error(path, error) from error

@@ -1,4 +1,4 @@
-"""What an instrument is: an observation that a trial takes beside load and probe.
+"""Instruments: observations that a trial takes beside load and probe.
 
 A trial calls the hooks of each of its instruments at the moments that they name; an instrument has those that it needs.
 It keeps what it observed, and why it observed nothing, and adds that to the trial's record.
@@ -26,7 +26,7 @@ class Instrument:
         return nullcontext()
 
     def given(self) -> Mapping[str, str]:
-        """What placeholders of the subject's templates stand for, within `around_trial`."""
+        """Values of placeholders in the subject's templates, within `around_trial`."""
         return {}
 
     def when_ready(self, subject: RunningSubject) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from powerband.base.errors import MeasurementError, SubjectError
+from powerband.base.errors import SubjectError
 from powerband.processes.engine_process import EngineProcess, Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.subject_process import RunningSubject
@@ -46,11 +46,11 @@ class Link:
 
     @property
     def pid(self) -> int:
-        """Of the process that carries the packets, or holds the namespaces."""
+        """The process that carries the packets, or holds the namespaces."""
         return self._process.pid
 
     def given(self) -> dict[str, str]:
-        """What the placeholders of a link stand for."""
+        """The values of the placeholders of a link."""
         assert self.up is not None, "link_up yields it once it is up"
         a, b = self.up.a, self.up.b
         return {
@@ -120,14 +120,10 @@ class LinkInstrument(Instrument):
 @contextmanager
 def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) -> Iterator[Link]:
     """Makes the link, and moves the calling thread to end A until the block is left; then the link is gone, and has
-    told what it carried.
+    reported what it carried.
 
     Raises TrialFailed(link_failed), MeasurementError where the engine cannot be run."""
-    try:
-        process = EngineProcess([str(engine), "link"], stderr_file)
-    except OSError as error:
-        raise MeasurementError(f"cannot start the engine {engine}: {error.strerror}") from error
-    with process:
+    with EngineProcess([str(engine), "link"], stderr_file) as process:
         link = Link(process, spec)
         process.send(spec)
         pump.add(process, link.on_line, link.on_end)

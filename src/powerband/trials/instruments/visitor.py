@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,9 +41,6 @@ class Visit:
     at_ns: int
     took_ns: int | None
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def find_browser() -> str | None:
@@ -99,7 +96,7 @@ class BrowserVisitor(Instrument):
                 self._visits = visitor.visits()
 
     def record(self) -> dict[str, Any]:
-        return {"visits": tuple(visit.to_json() for visit in self._visits), "no_visitor": self._missing}
+        return {"visits": tuple(asdict(visit) for visit in self._visits), "no_visitor": self._missing}
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def test_a_trial_tells_what_grew(tmp_path: Path) -> None:
 
 
 def rounds(*visible: int | None, seen: int = 60) -> list[dict[str, Any]]:
-    return [Round(5_000, seen, delay, 1_000).to_json() for delay in visible]
+    return [asdict(Round(5_000, seen, delay, 1_000)) for delay in visible]
 
 
 def test_delays_are_of_those_that_were_seen_and_missing_ones_of_all() -> None:
@@ -171,7 +171,7 @@ def test_more_than_expected_is_not_less_than_none_missing() -> None:
 
 
 def test_nothing_read_is_no_metric_and_is_said() -> None:
-    failed = [Round(failed="POST /: status 500").to_json()] * 2
+    failed = [asdict(Round(failed="POST /: status 500"))] * 2
     assert acknowledged_metrics(failed, 10) == {}
     (problem,) = acknowledged_problems(failed, 10)
     assert problem.code == "acknowledged_failed" and not problem.fatal
