@@ -17,6 +17,7 @@ from pathlib import Path
 from fakes.disturbance import await_calm, disturbed_by
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
+from fakes.planted_real import REAL_CASES, REAL_HEALTHY
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
@@ -24,6 +25,7 @@ from powerband.model.results import TrialResult
 SETS: dict[str, tuple[Case, ...]] = {
     "confusion table": (*CASES, *HEALTHY),
     "held-out table": (*HELD_OUT, *HELD_OUT_HEALTHY),
+    "real servers' table": (*REAL_CASES, *REAL_HEALTHY),
 }
 ATTEMPTS = 2
 

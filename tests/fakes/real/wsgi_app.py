@@ -1,0 +1,43 @@
+"""A WSGI application with one planted limit, named by PLANT; LIMIT is its size. It runs on any WSGI server."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+PLANT, LIMIT = os.environ.get("PLANT", "sleep"), int(os.environ.get("LIMIT", "1"))
+SLOTS = threading.Semaphore(LIMIT)
+LOCK = threading.Lock()
+POOL = ThreadPoolExecutor(LIMIT)
+
+
+def spin(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def work():
+    if PLANT == "sleep":
+        time.sleep(0.02)
+    elif PLANT == "cpu":
+        spin(0.002)
+    elif PLANT == "semaphore":
+        with SLOTS:
+            time.sleep(0.02)
+    elif PLANT == "lock":
+        with LOCK:
+            time.sleep(0.001)
+    elif PLANT == "pool":
+        POOL.submit(time.sleep, 0.02).result()
+    elif PLANT == "fsync":
+        with LOCK, open(os.environ["JOURNAL"], "ab") as journal:
+            journal.write(b"x" * 4096)
+            journal.flush()
+            os.fsync(journal.fileno())
+
+
+def app(environ, start_response):
+    work()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    return [b"ok\n"]
