@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 PLANT, LIMIT = os.environ.get("PLANT", "sleep"), int(os.environ.get("LIMIT", "1"))
 SLOTS = threading.Semaphore(LIMIT)
@@ -31,7 +32,7 @@ def work():
     elif PLANT == "pool":
         POOL.submit(time.sleep, 0.02).result()
     elif PLANT == "fsync":
-        with LOCK, open(os.environ["JOURNAL"], "ab") as journal:
+        with LOCK, Path(os.environ["JOURNAL"]).open("ab") as journal:
             journal.write(b"x" * 4096)
             journal.flush()
             os.fsync(journal.fileno())
