@@ -70,6 +70,7 @@ class TuneOptions(TypedDict, total=False):
     confirm: int
     margin: float | str
     confidence: float | str
+    allow_unserved: float | str
     ready_http: str
     ready_log: str
     ready_timeout: str

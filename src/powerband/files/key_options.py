@@ -61,6 +61,7 @@ KEY_OPTIONS = {
         "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
     ),
     "--confirm": Option("design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3]"),
+    "--allow-unserved": Option("objective.allow_unserved", "SHARE", "Of users, without any answer.  [default: 1%]"),
     "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
     "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),
     "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),

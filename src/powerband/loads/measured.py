@@ -35,13 +35,13 @@ def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
     if fleet.cohort.scheduled:
-        yield "error_rate", 1 - fleet.cohort.ok / fleet.cohort.scheduled
+        yield "error_rate", 1 - (1 - unserved_share(evidence)) * fleet.cohort.ok / fleet.cohort.scheduled
         yield "dropped_rate", fleet.cohort.dropped / fleet.cohort.scheduled
     if fleet.total.scheduled:
         yield "run_error_rate", 1 - fleet.total.ok / fleet.total.scheduled
     if fleet.achieved_per_s > 0:
         yield "engine_cpu_ns_per_request", fleet.cpu_cores * SECOND_NS / fleet.achieved_per_s
-    yield from _time_metrics("response_time_ns", evidence.response)
+    yield from _response_metrics(evidence)
     yield from _time_metrics("service_time_ns", fleet.times("service_time_ns"))
     for name, times in (("send_lag_ns_p99", evidence.send_lag), ("connect_time_ns_p99", fleet.connect_times())):
         if times.count:
@@ -63,6 +63,38 @@ def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
         yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
 
 
+def unserved_users(evidence: Evidence) -> int | None:
+    """Users of a closed load whose one request was in flight from before the window until after its end: they were due,
+    and got nothing in all of it. Users who paused within it are none of them. None where a user may have several
+    requests in flight, and in an open load: whose requests those are is not known."""
+    load = evidence.load
+    return evidence.fleet.unanswered if load.users is not None and load.pipeline == 1 else None
+
+
+def unserved_share(evidence: Evidence) -> float:
+    """Unserved users as a share of those present, 0 to 1; 0 where they are not known."""
+    unserved = unserved_users(evidence)
+    if not unserved or evidence.fleet.users_mean <= 0:
+        return 0.0
+    return min(1.0, unserved / evidence.fleet.users_mean)
+
+
+def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Each unserved user counts for as many requests as a served one had, so that their share of the ranks is their
+    share of the users. They took the length of the window at least, which stands for their time; the mean is of
+    those that were answered, as Little's law wants it."""
+    times, share = evidence.response, unserved_share(evidence)
+    least_ns = evidence.fleet.window_s * SECOND_NS
+    for name, value in _time_metrics("response_time_ns", times):
+        q = {**QUANTILES, "max": 1.0}.get(name.removeprefix("response_time_ns_"))
+        if q is None or not share:
+            yield name, value
+        elif q > 1 - share:
+            yield name, max(least_ns, times.maximum)
+        else:
+            yield name, times.quantile(q / (1 - share))
+
+
 def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     """Users present, and how well Little's law holds for them. It says nothing of users with a pace, who send whether
     or not they were answered; nor of those who near the end of their requests have fewer in flight than they may."""
@@ -70,6 +102,9 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if load.users is None or fleet.users_mean <= 0:
         return
     yield "users_mean", fleet.users_mean
+    if (unserved := unserved_users(evidence)) is not None:
+        yield "users_unserved", float(unserved)
+        yield "users_unserved_share", unserved_share(evidence)
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
         yield "littles_law_deviation", abs(slots - _present_by_times(fleet)) / slots
@@ -161,16 +196,16 @@ def _present_by_times(fleet: MergedFleet) -> float:
 
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """A request that waits all through the window has neither an error nor a response time."""
+    """A request that waits all through the window has neither an outcome nor a response time of its own."""
     fleet, load = evidence.fleet, evidence.load
     if not fleet.unanswered or not fleet.ended:
         return
-    whose = f"{fleet.unanswered} requests were"
+    whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
     if load.users is not None and load.pipeline == 1:
-        whose = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were"
+        whose, shown = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were", ""
     yield Problem(
         "starved_users",
-        f"{whose} not answered once within the measured window, which error_rate and the response times do not show: "
+        f"{whose} not answered once within the measured window{shown}: "
         "the subject serves fewer connections than it was given (keep-alive may bind each to a thread), or the window "
         "is shorter than one response",
         fatal=False,

@@ -281,6 +281,7 @@ class Objective(Section):
     constraints: Constraints = Field(default=(), alias="subject_to")
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
+    allow_unserved: Share = 0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
 
     @property
     def is_capacity(self) -> bool:

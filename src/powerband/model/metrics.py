@@ -41,7 +41,8 @@ capacity_per_s | per_s | search | highest Poisson rate at which the constraints 
   objective only
 achieved_rate_per_s | per_s | load | requests that ended per second, whatever their outcome
 offered_rate_per_s | per_s | load | requests scheduled per second
-error_rate | ratio | load | share of requests that did not end ok (dropped work included)
+error_rate | ratio | load | share of requests that did not end ok (dropped work included;
+  users_unserved with as many as a served user had)
 run_error_rate | ratio | load | share of all requests since the start, warm-up included, that did not end ok; those
   without an answer when the drain was over are among them
 dropped_rate | ratio | load | share of scheduled work that was never sent (in-flight bound)
@@ -86,6 +87,10 @@ psi_cpu_share | ratio | probe | share of the time in which some task of the host
 psi_memory_share | ratio | probe | share of the time in which some task of the host waited for memory (PSI)
 psi_io_share | ratio | probe | share of the time in which some task of the host waited for a disk (PSI)
 users_mean | count | users | mean users present (closed model)
+users_unserved | count | users | users whose request was in flight through the whole window: they got no answer in it
+  (closed model, one request at a time)
+users_unserved_share | ratio | users | the same, as a share of the users present; it is part of error_rate, and of the
+  percentiles of the response time with at least the length of the window
 in_flight_mean | count | users | mean requests in flight, sampled
 littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed model)
 join_time_ns_mean | ns | users | from a WebSocket user's intended start to joined, mean; of all joins of the run
