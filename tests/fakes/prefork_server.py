@@ -1,5 +1,6 @@
 """An HTTP server of N processes, each of which serves one connection at a time until the client closes it: of more
 keep-alive connections than processes, the rest wait in the accept queue for ever. With 0 processes one serves all.
+"""
 
 from __future__ import annotations
 

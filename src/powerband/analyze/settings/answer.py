@@ -102,7 +102,7 @@ def _left_out(standing: Standing, setting: Setting) -> str:
     unserved, users = (standing.value(setting, name) for name in ("users_unserved", "users_mean"))
     if not unserved or not users:
         return ""
-    return f"{significant(unserved)} of {significant(users)} users were never served"
+    return f"{round(unserved, 1):,.9g} of {users:,.0f} users were never served"
 
 
 def _nearest(standing: Standing) -> SettingResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.model.metrics import METRICS, margin_words
@@ -227,18 +227,20 @@ def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
 
 
 def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
-    """The columns for which at least one setting has an estimate; that of users never served if one is not 0."""
+    """The columns for which at least one setting has an estimate to show."""
     noun = analysis.noun
     words = {"noun": noun, "short": noun[:3]}
     return tuple(
         MetricColumn(column.metric, column.heading.format(**words), column.short.format(**words))
         for column in COLUMNS
-        if any(
-            column.metric in row.estimates
-            and (column.metric != "users_unserved" or row.estimates[column.metric].value > 0)
-            for row in analysis.settings
-        )
+        if has_column(column.metric, [row.estimates for row in analysis.settings])
     )
+
+
+def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
+    """Whether a setting has an estimate of it; of users never served, one that is not 0."""
+    found = [estimates[metric] for estimates in settings if metric in estimates]
+    return bool(found) and (metric != "users_unserved" or any(estimate.value > 0 for estimate in found))
 
 
 def trial_counts(analysis: Analysis) -> str:
