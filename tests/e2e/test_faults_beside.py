@@ -98,7 +98,9 @@ def has_come(phase: str, runs: Path) -> bool:
 
 
 @pytest.mark.parametrize(("fault", "phase", "together"), CASES)
-def test_what_a_kill_does(base: Path, monkeypatch: pytest.MonkeyPatch, fault: Beside, phase: str, together: bool) -> None:
+def test_what_a_kill_does(
+    base: Path, monkeypatch: pytest.MonkeyPatch, fault: Beside, phase: str, *, together: bool
+) -> None:
     NEEDS.get(fault.victim, lambda: None)()
     parts, words = PARTS[fault.victim]
     temporary = base / "temporary"

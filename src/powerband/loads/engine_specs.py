@@ -52,8 +52,8 @@ def fleet_specs(
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
     `environment`: for headers that take a value from it. `descriptor_limit` of one process, `local_ports` of one
-    address. `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
-    connections."""
+    address. `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit,
+    port_limit) where even the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
     fleet = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)

@@ -64,8 +64,8 @@ class JMeter:
 
 
 def installed_jmeter(stop: StopRequest) -> JMeter:
-    """Fetched now, where it is not there yet; a request to stop ends that. Raises UserInterruptError, SubjectError (no JDK),
-    MeasurementError (no Maven, no network, a cache folder that cannot be written)."""
+    """Fetched now, where it is not there yet; a request to stop ends that. Raises UserInterruptError, SubjectError (no
+    JDK), MeasurementError (no Maven, no network, a cache folder that cannot be written)."""
     jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
     home = cache_folder() / f"jmeter-{VERSION}"
     if not _is_whole(home):
