@@ -44,7 +44,8 @@ def _faults() -> Iterator[Fault]:
     for guards in (("probe",), ("keeper",), ("probe", "keeper")):
         yield Fault(guards, PHASES, ("probe_failed",))
     for guard in ("probe", "keeper"):
-        yield Fault(("subject", guard), ("launch", *loaded), ("probe_failed",))
+        yield Fault(("subject", guard), ("launch",), ("probe_failed", "died_before_ready"))
+        yield Fault(("subject", guard), loaded, ("probe_failed", "died"))
         yield Fault(("subject", guard), ("stop",), ("probe_failed", MEASURED))
     yield Fault(("subject", "engine"), loaded, ("died", "engine_failed"))
     for guard in ("probe", "keeper"):
