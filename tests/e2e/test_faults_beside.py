@@ -40,12 +40,16 @@ measure: {{warmup: 600ms, repeats: 2, retries: 0, foreign_cpu_max: 1, steal_max:
 """
 PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
 PROPERTIES = 'host: "{host}", port: "{port}", users: "4", think_ms: "5"'
+LINK = (
+    "{link_delay: {type: duration, default: 1ms, help: one way}, "
+    "link_rate: {type: string, default: unlimited, help: bandwidth}}"
+)
 BUSY = (0, 5)  # a busy machine may make every trial invalid, which is not the matter here
 # What the experiment has of each victim, and by what its process is known.
 PARTS = {
     "build": ({"more": "build: [sh, -c, 'sleep 60; true']"}, "sleep 60"),
     "database": ({"more": "services: {postgresql: {when: {}}}", "used": "{postgresql_port}"}, "postgres -D"),
-    "link": ({"more": "services: {link: {when: {}}}"}, "powerband-engine link"),
+    "link": ({"more": f"services: {{link: {{when: {{}}}}}}\n  parameters: {LINK}"}, "powerband-engine link"),
     "JMeter": ({"load": f"jmeter: {PLAN}, properties: {{{PROPERTIES}}}"}, "org.apache.jmeter"),
     "live server": ({}, "powerband.live"),
     "browser": ({"more": 'visitor_url: "http://127.0.0.1:{port}/"', "measure": "visitor: true"}, "--user-data-dir"),
@@ -89,10 +93,9 @@ def has_come(phase: str, runs: Path) -> bool:
     """Whether the first trial is in this phase, or beyond it."""
     if phase == "":
         return True
-    trials = list(runs.glob("*/trials/0001"))
-    if phase == "launch" or not trials:
-        return bool(trials)
-    events = trials[0] / "events.jsonl"
+    if not (launched := list(runs.glob("*/trials/0001/subject.json"))) or phase == "launch":
+        return bool(launched)
+    events = launched[0].with_name("events.jsonl")
     said = events.read_text() if events.is_file() else ""
     return '"type":"summary"' in said if phase == "stop" else f'"phase":"{phase}"' in said
 
@@ -124,7 +127,8 @@ def test_what_a_kill_does(
     measured = [record.status for record in RunDir(path).records()].count("measured")
     left = list(temporary.iterdir())
     if together:
-        assert (powerband.returncode, measured) == (-9, 0)
+        # Late on a busy machine, the trial was over.
+        assert powerband.returncode == -9 and measured <= (phase in ("drain", "stop"))
         assert bool(left) == (fault.left != "nothing"), left
         if left:
             assert subprocess.run([*command[:3], "resume", str(path)], cwd=base, check=False).returncode in BUSY

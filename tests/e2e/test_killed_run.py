@@ -17,6 +17,7 @@ from powerband.loads.jmeter.install import VERSION
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
+PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
 EXPERIMENT = """
 name: killed
 subject:
@@ -66,6 +67,6 @@ def test_a_fetch_of_jmeter_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "bin" / "mvn").write_text("#!/bin/sh\n(trap '' TERM; sleep 601) & setsid sleep 602 & wait\n")
     (tmp_path / "bin" / "mvn").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    (tmp_path / "plan.jmx").write_text("<jmeterTestPlan><hashTree/></jmeterTestPlan>")
-    kill_once_there_is("sleep 602", tmp_path, load=f"jmeter: {tmp_path / 'plan.jmx'}")
+    properties = '{host: "{host}", port: "{port}", users: "4", think_ms: "5"}'
+    kill_once_there_is("sleep 602", tmp_path, load=f"jmeter: {PLAN}, properties: {properties}")
     assert not (cache_folder() / f"jmeter-{VERSION}").exists()

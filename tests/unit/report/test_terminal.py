@@ -155,7 +155,7 @@ def test_a_terminal_shows_the_blocks_of_a_race() -> None:
 def test_what_a_terminal_obeys_is_not_printed() -> None:
     out = io.StringIO()
     console = Terminal(file=out, width=80, force_terminal=True, color_system="standard")
-    console.print(Group(Text("pool-\x1b]0;title\x07\x1b[2J1\x9b2J\u202e", style="red"), "plain\x1b[8m"))
+    console.print(Group(Text("pool-\x1b]0;title\x07\x1b[2J1\x9b2J\u202e", style="red"), Text("plain\x1b[8m")))
     with LiveView(console) as view:
         view.note("thread \x1b[1;1Hname")
     assert "\x1b[31mpool-1\x1b[0m\nplain\n" in out.getvalue() and "thread name\n" in out.getvalue()
