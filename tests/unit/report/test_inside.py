@@ -37,10 +37,8 @@ def test_what_a_damaged_file_leaves_out_is_told(tmp_path: Path) -> None:
     directory = run.trial(1)
     write_trial(directory, record_of(spec({"threads": 1}), Figures()), Figures())
     analysis = analyse_run(of, run)
-    told = (
-        'id="inside-title">From inside</h2><p class="lead">Not shown: the files of a trial are not as powerband wrote'
-    )
+    told = 'id="inside-title">From inside</h2><p class="lead">Not shown: the files of a trial are not as'
     assert told not in write_report(run, analysis).read_text()
     lines = directory.probe.read_text()
-    directory.probe.write_text(lines.replace('"pools"', '"p00ls"'))
+    directory.probe.write_text(lines.replace('"tree"', '"tr33"'))
     assert told in write_report(run, analysis).read_text()
