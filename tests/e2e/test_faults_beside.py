@@ -35,7 +35,7 @@ subject:
   stop: {{grace: 800ms}}
   {more}
 factors: {{aa: [1]}}
-load: {{{load}, duration: 2s}}
+load: {{{load}, duration: 1s}}
 measure: {{warmup: 600ms, repeats: 2, retries: 0, foreign_cpu_max: 1, steal_max: 1, {measure}}}
 """
 PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
