@@ -35,6 +35,7 @@ _FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it ar
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files alone, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_CURES = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "raise fs.file-max"}
 
 NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors raised while reading a file that is valid JSON, but not what this version writes."""
@@ -434,7 +435,7 @@ def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None =
 def disk_error(path: Path, error: OSError) -> MeasurementError:
     """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or in none."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
-    cure = "make it writable" if error.errno in _CLOSED else "free some space"
+    cure = "make it writable" if error.errno in _CLOSED else _CURES.get(error.errno or 0, "free some space")
     advice = (
         f"{cure}, or set TMPDIR to a folder with room"
         if run is None

@@ -20,6 +20,7 @@ from powerband.readings.evidence import Evidence, Source
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
 
 
@@ -72,7 +73,7 @@ class LoadKind:
 
     # --- driving a trial; a driver is imported when a trial opens it -------------------------------------------------
 
-    def prepare(self, experiment: Experiment) -> None:
+    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
         """Fetches and checks what every trial needs, once before a run. Raises PowerbandError."""
 
     def engine_threads(self, load: Load) -> int:

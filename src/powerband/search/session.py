@@ -26,7 +26,7 @@ from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
-from powerband.trials.opening import build_subject, check_first_trial
+from powerband.trials.opening import build_subject, check_environment, check_first_trial
 from powerband.trials.services import check_services, services_up
 from powerband.trials.trial import run_trial
 
@@ -69,7 +69,8 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     _mend_plan(run)
     planned = run.planned()
     check_services(experiment)
-    kind_of(experiment).prepare(experiment)
+    check_environment(experiment)
+    kind_of(experiment).prepare(experiment, stop)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
     with services_up(experiment, run, given) as services:
 

@@ -17,8 +17,9 @@ from powerband.base.logs import printable
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting
+from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
-from powerband.model.templates import placeholders
+from powerband.model.templates import headers_sent, placeholders
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
@@ -36,6 +37,16 @@ _LOG_LINES_MAX = 100_000
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 
 
+def check_environment(experiment: Experiment) -> None:
+    """Raises SubjectError or UsageError where a value is to come from powerband's own environment, and is not there."""
+    headers_sent(((name, text or "") for name, text in pairs_of(experiment, "headers")), os.environ)
+    if unset := [name for name, text in experiment.subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
+
+
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
     """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it. A build that fills
     `{build}` is run once for the same sources, whatever the number of runs. `again`: a run is gone on with, whose
@@ -43,11 +54,6 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
-    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
-        raise SubjectError(
-            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
-            f"(subject.env.{unset[0]} has no value): export it first"
-        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ def engines_up(setup: DriverSetup, subject: RunningSubject) -> AbstractContextMa
     specs = fleet_specs(
         trial.load,
         url=url,
+        environment=os.environ,
         seed=trial.spec.seed,
         descriptor_limit=descriptor_limit(),
         local_ports=local_ports(),

@@ -15,6 +15,7 @@ from powerband.processes.failures import Code
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject
 
 
@@ -43,10 +44,10 @@ class JMeterPlan(LoadKind):
             return "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
         return None
 
-    def prepare(self, experiment: Experiment) -> None:
+    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
         from powerband.loads.jmeter.driver import prepare_plan
 
-        prepare_plan(experiment)
+        prepare_plan(experiment, stop)
 
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
         from powerband.loads.jmeter.driver import jmeter_up
