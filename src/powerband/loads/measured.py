@@ -15,7 +15,7 @@ from powerband.base.units import format_duration
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes
+from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
 
 LITTLE_TOLERANCE = 0.02
 LAG_FLOOR_NS = 1_000_000
@@ -35,7 +35,7 @@ def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
     if fleet.cohort.scheduled:
-        yield "error_rate", 1 - (1 - unserved_share(evidence)) * fleet.cohort.ok / fleet.cohort.scheduled
+        yield "error_rate", _error_rate(evidence)
         yield "dropped_rate", fleet.cohort.dropped / fleet.cohort.scheduled
     if fleet.total.scheduled:
         yield "run_error_rate", 1 - fleet.total.ok / fleet.total.scheduled
@@ -63,20 +63,29 @@ def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
         yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
 
 
-def unserved_users(evidence: Evidence) -> int | None:
-    """Users of a closed load whose one request was in flight from before the window until after its end: they were due,
-    and got nothing in all of it. Users who paused within it are none of them. None where a user may have several
-    requests in flight, and in an open load: whose requests those are is not known."""
-    load = evidence.load
-    return evidence.fleet.unanswered if load.users is not None and load.pipeline == 1 else None
+def _error_rate(evidence: Evidence) -> float:
+    """The share of requests that did not end ok; where users were left out, at least the share that would be theirs if
+    each had as many requests as a served user: 1 - (1 - u) ok / scheduled, of served users' requests."""
+    cohort, left_out = evidence.fleet.cohort, _unserved(evidence)
+    by_requests = 1 - cohort.ok / cohort.scheduled
+    if left_out is None or not left_out.users:
+        return by_requests
+    of_served = max(cohort.ok, cohort.scheduled - left_out.requests, 1)
+    return max(by_requests, 1 - (1 - unserved_share(evidence)) * cohort.ok / of_served)
+
+
+def _unserved(evidence: Evidence) -> Unserved | None:
+    """Users of a closed load who were due and got no `ok` answer in the whole window; who paused within it is none of
+    them. None in an open load, which has no users, and where the generator does not tell."""
+    return evidence.fleet.unserved if evidence.load.users is not None else None
 
 
 def unserved_share(evidence: Evidence) -> float:
     """Unserved users as a share of those present, 0 to 1; 0 where they are not known."""
-    unserved = unserved_users(evidence)
-    if not unserved or evidence.fleet.users_mean <= 0:
+    left_out = _unserved(evidence)
+    if left_out is None or evidence.fleet.users_mean <= 0:
         return 0.0
-    return min(1.0, unserved / evidence.fleet.users_mean)
+    return min(1.0, left_out.users / evidence.fleet.users_mean)
 
 
 def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -102,8 +111,8 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if load.users is None or fleet.users_mean <= 0:
         return
     yield "users_mean", fleet.users_mean
-    if (unserved := unserved_users(evidence)) is not None:
-        yield "users_unserved", float(unserved)
+    if (left_out := _unserved(evidence)) is not None:
+        yield "users_unserved", float(left_out.users)
         yield "users_unserved_share", unserved_share(evidence)
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
@@ -196,20 +205,23 @@ def _present_by_times(fleet: MergedFleet) -> float:
 
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """A request that waits all through the window has neither an outcome nor a response time of its own."""
-    fleet, load = evidence.fleet, evidence.load
-    if not fleet.unanswered or not fleet.ended:
+    """A request that waits all through the window has neither an outcome nor a response time of its own; nor have those
+    a time that fail."""
+    fleet, left_out = evidence.fleet, _unserved(evidence)
+    if left_out is not None and left_out.users:
+        whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""
+    elif left_out is None and fleet.unanswered:
+        whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
+    else:
         return
-    whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
-    if load.users is not None and load.pipeline == 1:
-        whose, shown = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were", ""
-    yield Problem(
-        "starved_users",
-        f"{whose} not answered once within the measured window{shown}: "
-        "the subject serves fewer connections than it was given (keep-alive may bind each to a thread), or the window "
-        "is shorter than one response",
-        fatal=False,
-    )
+    if fleet.window_outcomes.get("ok", 0):
+        yield Problem(
+            "starved_users",
+            f"{whose} not answered once within the measured window{shown}: the subject serves fewer connections than "
+            "it was given (keep-alive may bind each to a thread), refuses some, or the window is shorter than one "
+            "response",
+            fatal=False,
+        )
 
 
 def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

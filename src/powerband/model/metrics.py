@@ -87,8 +87,8 @@ psi_cpu_share | ratio | probe | share of the time in which some task of the host
 psi_memory_share | ratio | probe | share of the time in which some task of the host waited for memory (PSI)
 psi_io_share | ratio | probe | share of the time in which some task of the host waited for a disk (PSI)
 users_mean | count | users | mean users present (closed model)
-users_unserved | count | users | users whose request was in flight through the whole window: they got no answer in it
-  (closed model, one request at a time)
+users_unserved | count | users | users who got no ok answer in the whole window though one was due: a request was in
+  flight all through it, or failed and was tried again in vain (closed model)
 users_unserved_share | ratio | users | the same, as a share of the users present; it is part of error_rate, and of the
   percentiles of the response time with at least the length of the window
 in_flight_mean | count | users | mean requests in flight, sampled

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
+from fakes.trials import Figures, experiment, failed_record, record_of, spec, summary, write_trial
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.experiment import Measure
@@ -208,6 +208,27 @@ def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_
     assert result.metrics["response_time_ns_p50"] >= Figures().window_s * 1e9, (
         "half of the users waited all through the window"
     )
+
+
+@pytest.mark.parametrize(("failed", "expected"), [(7, 0.5), (8000, 0.5), (24_000, 0.75)])
+def test_users_who_get_only_errors_weigh_as_many_as_they_are_at_least(
+    failed: int, expected: float, tmp_path: Path
+) -> None:
+    """5 of 10 users; 8,000 requests of the others are answered."""
+    figures = Figures(users=10, refused=5, failed=failed, goodput_per_s=800, response_ns=3_125_000)
+    metrics = measured(tmp_path, figures).metrics
+    assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (5, 0.5)
+    assert metrics["error_rate"] == pytest.approx(expected, abs=0.001)
+    assert metrics["response_time_ns_p99"] >= Figures().window_s * 1e9
+
+
+def test_of_a_generator_that_does_not_tell_nothing_is_said(tmp_path: Path) -> None:
+    figures = Figures(users=64, starved=56, goodput_per_s=800)
+    told = summary(figures)["window"]
+    window = {key: value for key, value in told.items() if not key.startswith("users_unserved")}
+    result = measured(tmp_path, replace(figures, summary={"window": window}))
+    assert "users_unserved" not in result.metrics and result.metrics["error_rate"] == 0
+    assert "starved_users" in codes(result)
 
 
 def test_percentiles_are_ranked_over_all_users(tmp_path: Path) -> None:
