@@ -39,8 +39,10 @@ def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "sources_of", lambda kind: tuple(map(whatever_the_machine_does, real(kind))))
 
 
-def raced(folder: Path, processes: list[int], load: dict[str, Any], **objective: Any) -> powerband.Run:
-    command = [sys.executable, str(FAKES / "prefork_server.py"), "{port}", "{n}"]
+def raced(
+    folder: Path, processes: list[int], load: dict[str, Any], how: str = "hold", **objective: Any
+) -> powerband.Run:
+    command = [sys.executable, str(FAKES / "prefork_server.py"), "{port}", "{n}", how]
     case: dict[str, Any] = {
         "name": "unserved",
         "subject": {"command": command},
@@ -64,6 +66,48 @@ def test_a_server_that_holds_8_of_64_connections_is_never_the_answer(tmp_path: P
     assert value(row, "response_time_ns_p99") >= 1.4e9
     assert run.answer.kind is AnswerKind.NONE_FEASIBLE
     assert "56 of 64 users were never served" in run.answer.sentences[0]
+
+
+@pytest.mark.parametrize("how", ["descriptors", "queue", "refuse"])
+def test_whoever_is_kept_waiting_not_let_in_or_only_refused_is_left_out(how: str, tmp_path: Path) -> None:
+    """A descriptor limit, an accept queue that is full (connects time out) and a server that answers 503."""
+    run = raced(tmp_path, [8], {"users": 64, "think": "20ms", "connect_timeout": "300ms"}, how)
+    (row,) = run.analysis.settings
+    assert value(row, "users_unserved") == pytest.approx(56, abs=1)
+    assert value(row, "error_rate") >= 55 / 64 - 0.01
+    assert value(row, "response_time_ns_p99") >= 1.4e9
+    assert run.answer.kind is AnswerKind.NONE_FEASIBLE
+    assert " of 64 users were never served" in run.answer.sentences[0]
+
+
+def test_users_with_several_requests_in_flight_are_left_out_as_well(tmp_path: Path) -> None:
+    run = raced(tmp_path, [8], {"users": 64, "pipeline": 3, "think": "20ms"})
+    (row,) = run.analysis.settings
+    assert value(row, "users_unserved") == pytest.approx(56)
+    assert value(row, "error_rate") == pytest.approx(56 / 64, abs=0.01)
+
+
+@pytest.mark.parametrize(("how", "left_out"), [("first:3", 9), ("count", 0)])
+def test_websocket_users_whose_messages_have_no_answer_are_left_out(how: str, left_out: int, tmp_path: Path) -> None:
+    case: dict[str, Any] = {
+        "name": "unserved",
+        "subject": {
+            "command": [sys.executable, str(FAKES / "websocket_server.py"), "{port}", how],
+            "url": "ws://127.0.0.1:{port}/",
+        },
+        "load": {
+            "users": 12,
+            "think": "20ms",
+            "duration": "1500ms",
+            "drain": "200ms",
+            "scenario": [{"message": "hello", "expect": "count"}],
+        },
+        "measure": {"warmup": "500ms", "repeats": 1, "foreign_cpu_max": "100%", "steal_max": "100%"},
+    }
+    run = powerband.run(case, runs=tmp_path)
+    (row,) = run.analysis.settings
+    assert value(row, "users_unserved") == pytest.approx(left_out)
+    assert value(row, "error_rate") == pytest.approx(left_out / 12, abs=0.01)
 
 
 def test_beside_a_server_of_all_it_does_not_lead(tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
-"""An HTTP server of N processes, each of which serves one connection at a time until the client closes it: of more
-keep-alive connections than processes, the rest wait in the accept queue for ever. With 0 processes one serves all.
+"""An HTTP server that serves N keep-alive connections at a time: `prefork_server.py PORT N HOW`; with N = 0
+all of them.
+
+`hold` (the default) has N processes, each of which serves one connection until the client closes it: the rest wait in
+the accept queue for ever. `queue`: the same with a queue of four, so that most cannot even connect. `descriptors`: one
+process whose descriptors suffice for N connections. `refuse`: one process that answers the others with 503.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import selectors
 import signal
 import socket
 import sys
+import time
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+REFUSAL = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno"
 END = b"\r\n\r\n"
 
 
@@ -26,33 +33,50 @@ def hold(listener: socket.socket) -> None:
                 continue
 
 
-def share(listener: socket.socket) -> None:
-    """Serves all connections in turn."""
+def share(listener: socket.socket, welcome: int | None = None) -> None:
+    """Serves all connections in turn; `welcome`: as many, and refuses what the others ask for."""
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
+    guests: set[socket.socket] = set()
     while True:
         for key, _ in selector.select():
             peer = key.fileobj
             assert isinstance(peer, socket.socket)
             if peer is listener:
-                selector.register(listener.accept()[0], selectors.EVENT_READ)
+                try:
+                    selector.register(listener.accept()[0], selectors.EVENT_READ)
+                except OSError:
+                    time.sleep(0.001)
                 continue
             try:
                 received = peer.recv(65_536)
                 if received:
-                    peer.sendall(ANSWER * received.count(END))
+                    if welcome is None or len(guests) < welcome:
+                        guests.add(peer)
+                    heard = welcome is None or peer in guests
+                    peer.sendall((ANSWER if heard else REFUSAL) * received.count(END))
                     continue
             except OSError:
                 pass
+            guests.discard(peer)
             selector.unregister(peer)
             peer.close()
 
 
-def main(port: int, processes: int) -> None:
-    """`processes` 0: one that shares itself among all connections."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=256)
-    if not processes:
-        share(listener)
+def spare_descriptors(connections: int) -> None:
+    """Lets this process open as many descriptors more, and the selector's."""
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    most = lowest_free + 1 + connections
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def main(port: int, processes: int, how: str = "hold") -> None:
+    listener = socket.create_server(("127.0.0.1", port), backlog=4 if how == "queue" else 256)
+    if how == "descriptors" and processes:
+        spare_descriptors(processes)
+    if not processes or how in ("descriptors", "refuse"):
+        share(listener, processes if how == "refuse" and processes else None)
     children = []
     for _ in range(processes):
         if (child := os.fork()) == 0:
@@ -70,4 +94,4 @@ def main(port: int, processes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
