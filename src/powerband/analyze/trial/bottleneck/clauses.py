@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.base.units import significant, with_article
+from powerband.base.units import format_duration, significant, with_article
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -33,6 +34,12 @@ def verdict(
     filled in and `more` added; or `advice`, where the figures ask for another one."""
     general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
     return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
+
+
+def slots_served(slots: Slots) -> str:
+    """`serves 4 at once, 20 ms each, at most 197/s`: the forecast for any number of users."""
+    each = format_duration(slots.alone_ns)
+    return f"serves {count(slots.value)} at once, {each} each, at most {per_second(slots.most_per_s)}"
 
 
 def cpu_used(scene: Scene) -> str:

@@ -219,6 +219,8 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
+    if scene.tried is not None and not scene.tried.outgoing:
+        return None  # nobody is called over TCP: what holds the requests is in the server
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
