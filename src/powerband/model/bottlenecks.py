@@ -65,8 +65,8 @@ class BottleneckName(StrEnum):
     HIDDEN_LIMIT = (
         "hidden_limit", "a semaphore or a connection pool inside the server is the limit", "hidden limit",
         (262, 40, 50),
-        "find what lets only so many in at once (a semaphore, a connection pool, a limit in the server's settings) and "
-        "raise it: no thread shows it",
+        "find what lets only so many in at once (a semaphore, a connection pool, a limit in the server's settings), "
+        "and raise it",
     )  # fmt: skip
     ACCEPT_BACKLOG = (
         "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),

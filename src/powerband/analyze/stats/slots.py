@@ -20,6 +20,8 @@ ERROR_MOST = 1 / math.sqrt(30)
 # Twice the users get more where the gain is above this, noise apart. Servers at their limit got 0.79 to 1.12 times as
 # much, those that were not about 2.
 MORE_GAIN = 1.15
+LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
+ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
 ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of them
 
 
@@ -58,8 +60,13 @@ class Slots:
 
     @property
     def limited(self) -> bool:
-        """Twice the users got no more, and there are slots for only a part of the users: the others wait."""
-        return self.gain <= MORE_GAIN and self.high < ALL_SHARE * self.users
+        """There are slots for only a part of the users, so that the others wait; and twice as many got not clearly
+        more, and nothing like twice as much."""
+        return not self.more_is_served and self.gain < LIMITED_GAIN and self.high < ALL_SHARE * self.users
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.limited and self.value < ONE_AT_A_TIME
 
     @property
     def enough(self) -> bool:

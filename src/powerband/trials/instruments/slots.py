@@ -33,6 +33,7 @@ from powerband.wire.specs import Drain
 # All of it takes 3 s at most, and two as a rule.
 LOOK_NS = 800_000_000
 DRAIN_NS = 300_000_000  # what is left then is the server's, which is about to be stopped
+CPU_WANTED = 1.0  # of them, used or waited for: other programs may take what the server lacks
 CPU_FULL = 0.80  # of the CPUs that the server may use: then they are the limit, and slots mean nothing
 
 
@@ -69,8 +70,9 @@ class SlotLooks(Instrument):
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
         users = self._setup.load.users
         assert users is not None, "only such loads are looked at"
-        if (used := self._cpu_used()) >= CPU_FULL:
-            self._found = {"cpu_used": used}
+        used, wanted = self._cpu()
+        if used >= CPU_FULL or wanted >= CPU_WANTED:
+            self._found = {"cpu_used": used, "cpu_wanted": wanted}
             return
         self._announce("slots")
         try:
@@ -85,23 +87,26 @@ class SlotLooks(Instrument):
     def record(self) -> dict[str, Any]:
         return {"slots": self._found}
 
-    def _cpu_used(self) -> float:
-        """The share of its CPUs that the server used while it was loaded, or where others may run there too, that was
-        in use at all; 0 where the probe cannot tell."""
+    def _cpu(self) -> tuple[float, float]:
+        """The share of its CPUs that the server used while it was loaded, or where the engine runs there too, that was
+        in use at all; and that share with the threads that waited for a CPU. 0 where the probe cannot tell."""
         samples = read_probe(self._setup.directory.read_probe())
         tree = None if samples is None else samples.trees.get("subject")
         if samples is None or tree is None:
-            return 0.0
+            return 0.0, 0.0
         window = (self._loaded_until_ns - self._setup.load.duration_ns, self._loaded_until_ns)
         own = self._setup.cpus.subject
         cpus = float(len(own) or sum(map(len, usable_cores())))
         quota = cpu_quota()
-        used = (tree.cores(*window) or 0.0) / (min(cpus, quota) if quota else cpus)
+        cpus = min(cpus, quota) if quota else cpus
+        used = (tree.cores(*window) or 0.0) / cpus
+        waited = (tree.growth("run_wait_ns", *window) or 0.0) / (window[1] - window[0]) / cpus
         if own and not set(own) & set(self._setup.cpus.engine):
-            return used
+            return used, used + waited
         parts = [samples.host.growth(f"cpu_{kind}_ns", *window) for kind in ("busy", "idle", "steal")]
         busy, everything = parts[0] or 0.0, sum(part or 0.0 for part in parts)
-        return max(used, busy / everything) if everything else used
+        in_use = max(used, busy / everything) if everything else used
+        return in_use, in_use + waited
 
     def _look(self, plan: _Plan, users: int, subject: RunningSubject, pump: Pump) -> list[Summary]:
         """Raises TrialFailed."""

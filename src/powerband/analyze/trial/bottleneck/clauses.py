@@ -37,9 +37,10 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """`serves 4 at once, 20 ms each, at most 197/s`: the forecast for any number of users."""
+    """`serves 4 at once, 20 ms each, at most 197/s`: the forecast for any number of users. Slots are whole; what a
+    request does outside of them adds a part of one."""
     each = format_duration(slots.alone_ns)
-    return f"serves {count(slots.value)} at once, {each} each, at most {per_second(slots.most_per_s)}"
+    return f"serves {max(1, round(slots.value)):,} at once, {each} each, at most {per_second(slots.most_per_s)}"
 
 
 def cpu_used(scene: Scene) -> str:

@@ -75,7 +75,6 @@ FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that th
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
-ONE_AT_A_TIME = 1.5  # slots: fewer are one
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
@@ -368,13 +367,13 @@ def _hidden_limit(scene: Scene) -> Bottleneck | None:
     evidence = [
         slots_served(slots),
         f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
-        cpu_used(scene),
+        f"no thread shows what the others wait for, and {cpu_used(scene)}",
     ]
     advice = ""
     if outgoing:
-        evidence[2] = f"it has {outgoing:,} connections of its own open, and {evidence[2]}"
+        evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
         advice = "look for a connection pool or a semaphore of this size; or what it calls serves no more at once"
-    elif slots.value < ONE_AT_A_TIME:
+    elif slots.one_at_a_time:
         advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
 
