@@ -4,7 +4,7 @@ In: answers, seconds and the spread of the service time. Out: `Slots`. Little's 
 the queuing formula L = lambda W") with one user who never pauses gives X(1) = 1 / S, S the time that one request takes;
 with n users X(n) = k / S, where k <= n are served at once (utilisation law of Denning and Buzen 1978). So
 k = X(n) / X(1), and no distribution is assumed. More users show whether k is a limit: where it is, X(2n) = X(n).
-Pure. Not here: when it is measured (`trials/instruments/slots.py`). Method and doubts: docs/methods/slots.md.
+Pure. Not here: when it is measured (`trials/instruments/slot_looks.py`). Method and doubts: docs/methods/slots.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of th
 
 
 @dataclass(frozen=True)
-class Look:
+class UsersServed:
     """What `users` users, who never pause, got: `answers` in `seconds`."""
 
     users: int
@@ -78,7 +78,7 @@ class NotExactError(Exception):
     """The looks do not suffice; the message says why."""
 
 
-def estimate_slots(alone: Look, loaded: Look, doubled: Look, variation: float) -> Slots:
+def estimate_slots(alone: UsersServed, loaded: UsersServed, doubled: UsersServed, variation: float) -> Slots:
     """`variation`: the squared coefficient of variation of one user's service times.
 
     The answers of one slot are a renewal process, whose count has the variance count x variation (Cox 1962, "Renewal
@@ -111,5 +111,5 @@ def estimate_slots(alone: Look, loaded: Look, doubled: Look, variation: float) -
     )
 
 
-def _relative_variance(look: Look, variation: float) -> float:
+def _relative_variance(look: UsersServed, variation: float) -> float:
     return (max(variation, 0.0) * look.answers + 1 / 6) / look.answers**2

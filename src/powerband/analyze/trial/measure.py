@@ -18,8 +18,8 @@ from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
-from powerband.analyze.trial.slots import SLOTS
 from powerband.analyze.trial.steady import window_is_steady
+from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
 from powerband.loads.kind import LoadKind

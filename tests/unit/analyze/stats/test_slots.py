@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from powerband.analyze.stats.slots import Look, NotExactError, Slots, estimate_slots
+from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
 
 SERVICE_S = 0.02
 Service = Callable[[random.Random], float]
@@ -22,7 +22,7 @@ def exponential(generator: random.Random) -> float:
     return generator.expovariate(1 / SERVICE_S)
 
 
-def served(servers: int, users: int, seconds: float, service: Service, seed: int) -> tuple[Look, float]:
+def served(servers: int, users: int, seconds: float, service: Service, seed: int) -> tuple[UsersServed, float]:
     """Users who never pause before so many servers; the look begins after 0.3 s. Also the squared coefficient of
     variation of the service times."""
     generator = random.Random(seed)
@@ -37,7 +37,7 @@ def served(servers: int, users: int, seconds: float, service: Service, seed: int
         heapq.heappush(ends, end + took)
     mean = sum(times) / len(times)
     variation = sum((each - mean) ** 2 for each in times) / len(times) / mean**2
-    return Look(users, answers, seconds), variation
+    return UsersServed(users, answers, seconds), variation
 
 
 def estimated(servers: int, users: int, service: Service, seed: int) -> Slots:
@@ -75,7 +75,7 @@ def test_a_pool_just_as_large_as_the_users_is_enough_for_them_and_for_no_more() 
 
 
 def test_the_forecast() -> None:
-    slots = estimate_slots(Look(1, 50, 1.0), Look(64, 1000, 5.0), Look(128, 200, 1.0), 0.0)
+    slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 1000, 5.0), UsersServed(128, 200, 1.0), 0.0)
     assert (slots.value, slots.alone_ns, slots.most_per_s, slots.gain) == pytest.approx((4.0, 20e6, 200.0, 1.0))
     assert slots.low < 4 < slots.high
 
@@ -83,20 +83,20 @@ def test_the_forecast() -> None:
 @pytest.mark.parametrize(
     ("alone", "variation", "why"),
     [
-        (Look(1, 9, 1.6), 0.0, "9 answers in 1.6 s, and 10 are the least"),
-        (Look(1, 29, 1.6), 1.0, "29 answers in 1.6 s, whose times vary too much"),
+        (UsersServed(1, 9, 1.6), 0.0, "9 answers in 1.6 s, and 10 are the least"),
+        (UsersServed(1, 29, 1.6), 1.0, "29 answers in 1.6 s, whose times vary too much"),
     ],
 )
-def test_too_few_answers_are_refused(alone: Look, variation: float, why: str) -> None:
+def test_too_few_answers_are_refused(alone: UsersServed, variation: float, why: str) -> None:
     with pytest.raises(NotExactError, match=why):
-        estimate_slots(alone, Look(64, 1000, 5), Look(128, 200, 1), variation)
+        estimate_slots(alone, UsersServed(64, 1000, 5), UsersServed(128, 200, 1), variation)
 
 
 def test_users_without_an_answer_are_refused() -> None:
     with pytest.raises(NotExactError, match="128 users got no answer"):
-        estimate_slots(Look(1, 50, 1), Look(64, 1000, 5), Look(128, 0, 1), 0.0)
+        estimate_slots(UsersServed(1, 50, 1), UsersServed(64, 1000, 5), UsersServed(128, 0, 1), 0.0)
 
 
 def test_fewer_answers_suffice_where_they_hardly_vary() -> None:
-    slots = estimate_slots(Look(1, 16, 1.6), Look(64, 200, 5), Look(128, 32, 0.8), 0.01)
+    slots = estimate_slots(UsersServed(1, 16, 1.6), UsersServed(64, 200, 5), UsersServed(128, 32, 0.8), 0.01)
     assert slots.value == pytest.approx(4) and slots.high / slots.low < 1.2

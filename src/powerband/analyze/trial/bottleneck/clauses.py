@@ -30,8 +30,8 @@ def verdict(
     more: str = "",
     advice: str = "",
 ) -> Bottleneck:
-    """The first three clauses are the evidence: more prove no more. The advice is the table's, with `noun` and `pool`
-    filled in and `more` added; or `advice`, where the figures ask for another one."""
+    """The first three clauses are the evidence: more prove no more (slots are added in `rules.py`). The advice is the
+    table's, with `noun` and `pool` filled in and `more` added; or `advice`, where the figures ask for another one."""
     general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
     return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from powerband.analyze.stats.slots import NotExactError
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
-from powerband.analyze.trial.slots import Tried, tried_of
+from powerband.analyze.trial.tried_slots import Tried, tried_of
 from powerband.loads import kind_of
 from powerband.model.load import Load
 from powerband.model.results import Problem

@@ -38,7 +38,7 @@ CPU_FULL = 0.80  # of the CPUs that the server may use: then they are the limit,
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Length:
     """A look settles first. It lasts `LOOK_NS`, then until it has so many answers, but no longer than `most_ns`."""
 
     settles_ns: int
@@ -46,8 +46,8 @@ class _Plan:
     answers: int
 
 
-_ALONE = _Plan(50_000_000, 1_600_000_000, 30)  # nobody stands before the one user
-_DOUBLED = _Plan(300_000_000, LOOK_NS, 0)  # new users connect, and threads start for them
+_ALONE = _Length(50_000_000, 1_600_000_000, 30)  # nobody stands before the one user
+_DOUBLED = _Length(300_000_000, LOOK_NS, 0)  # new users connect, and threads start for them
 
 
 class SlotLooks(Instrument):
@@ -108,7 +108,7 @@ class SlotLooks(Instrument):
         in_use = max(used, busy / everything) if everything else used
         return in_use, in_use + waited
 
-    def _look(self, plan: _Plan, users: int, subject: RunningSubject, pump: Pump) -> list[Summary]:
+    def _look(self, plan: _Length, users: int, subject: RunningSubject, pump: Pump) -> list[Summary]:
         """Raises TrialFailed."""
         setup = self._setup
         least_ns = min(LOOK_NS, setup.load.duration_ns)

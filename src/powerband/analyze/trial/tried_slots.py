@@ -1,4 +1,4 @@
-"""The slots of one trial: the two looks of its record (`trials/instruments/slots.py`) beside its measured window.
+"""The slots of one trial: the two looks of its record (`trials/instruments/slot_looks.py`) beside its measured window.
 
 In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were refused or failed. The arithmetic is in
 `analyze/stats/slots.py`, what is concluded from it in `bottleneck/`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from powerband.analyze.stats.slots import Look, NotExactError, Slots, estimate_slots
+from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, merge_fleet
@@ -40,8 +40,8 @@ def tried_of(evidence: Evidence) -> Tried | None:
     return Tried(slots, look.rate_per_s, record["outgoing"])
 
 
-def _look(fleet: MergedFleet, users: int) -> Look:
-    return Look(users, round(fleet.goodput_per_s * fleet.window_s), fleet.window_s)
+def _look(fleet: MergedFleet, users: int) -> UsersServed:
+    return UsersServed(users, round(fleet.goodput_per_s * fleet.window_s), fleet.window_s)
 
 
 def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
