@@ -6,10 +6,11 @@ In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
+from powerband.analyze.trial.processes import host_metrics
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, merge_fleet
@@ -32,12 +33,23 @@ def tried_of(evidence: Evidence) -> Tried | None:
     alone, doubled = merge_fleet(record["alone"]), merge_fleet(record["doubled"])
     if alone is None or doubled is None:
         raise NotExactError("no answer came in time")
+    _check_undisturbed(evidence, (alone, doubled))
     times = alone.times("response_time_ns")
     mean = times.moment(1)
     variation = times.moment(2) / mean**2 - 1 if mean else 0.0
     look = _look(doubled, 2 * users)
     slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
     return Tried(slots, look.rate_per_s, record["outgoing"])
+
+
+def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
+    """A second is short: what other programs take of it is taken from one look and not from the other."""
+    if evidence.probe is None or evidence.host_cpus is None:
+        return
+    for look in looks:
+        share = dict(host_metrics(evidence.probe, look)).get("host_foreign_cores", 0.0) / evidence.host_cpus
+        if share > evidence.experiment.measure.foreign_cpu_max:
+            raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
 
 
 def _look(fleet: MergedFleet, users: int) -> UsersServed:
