@@ -82,7 +82,8 @@ class TrialRecord:
     together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
     JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
     matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
-    `link`: the link between two network namespaces and its traffic; empty without one.
+    `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
+    summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
     `jmeter`: the JMeter driver's record of its JVM.
     """
 
@@ -106,6 +107,7 @@ class TrialRecord:
     snapshots: tuple[Mapping[str, Any], ...] = ()
     link: Mapping[str, Any] = field(default_factory=dict)
     jmeter: Mapping[str, Any] = field(default_factory=dict)
+    slots: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def origin_ns(self) -> int:

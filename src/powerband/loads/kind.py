@@ -92,6 +92,10 @@ class LoadKind:
         """Yields the driver once it can go; on leaving, its processes have ended. Raises TrialFailed."""
         raise NotImplementedError
 
+    def counts_slots(self, load: Load) -> bool:
+        """Whether looks with other numbers of users tell how many requests are served at once."""
+        return False
+
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """Whether a trial whose load failed with this code shows that all others fail like it."""
         return False

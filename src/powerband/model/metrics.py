@@ -28,7 +28,7 @@ class Metric:
         return self.name in _OF_A_LOAD or (self.source in _LOAD_SOURCES and self.name not in _OF_A_COUNTER)
 
 
-_LOAD_SOURCES = ("load", "users", "burst")
+_LOAD_SOURCES = ("load", "users", "burst", "slots")
 _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  # from other sources
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
@@ -139,9 +139,16 @@ jvm_threads_live_max | count | jvm | most live Java threads at once
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
 jvm_live_bytes | bytes | heap | what lives on the heap right after the window (measure.snapshots)
 jvm_live_growth_bytes | bytes | heap | the same, less what lived right before the window
+slots | count | slots | requests that the server serves at once: the rate of all users over that of one user alone
+  (closed HTTP load without pauses, first trial of a setting, server's CPUs less than 80 % used)
+slots_{low,high} | count | slots | * end of its 95 % interval
+alone_time_ns_mean | ns | slots | how long a request of one user alone takes, mean
+doubled_users_rate_per_s | per_s | slots | requests answered rightly per second with twice the users
+doubled_users_gain | ratio | slots | that rate over the one of the measured window: near 1 where more load gets
+  no more
 bench_cpu_cores | cores | trial | CPU seconds per second of the bench itself: control plane and probes, engine apart
 """
-_WORDS = {"p50": "median", "p999": "p99.9", "max": "maximum"}
+_WORDS = {"low": "lower", "high": "upper", "p50": "median", "p999": "p99.9", "max": "maximum"}
 
 
 def _metrics() -> Iterator[Metric]:

@@ -57,7 +57,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """`evidence`: the two or three figures that prove it, each a clause with its number; `advice`: the remedy."""
+    """`evidence`: the two to four figures that prove it, each a clause with its number; `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]

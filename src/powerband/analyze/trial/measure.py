@@ -19,6 +19,7 @@ from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
 from powerband.analyze.trial.steady import window_is_steady
+from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
 from powerband.loads.kind import LoadKind
@@ -54,7 +55,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
     of_subject = (PROBE, POOLS, JVMS, HEAP, OWN)
-    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, TRIAL, LOG)
+    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:

@@ -48,6 +48,9 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "link_",
         "rate_counter_",
         "bar_",
+        "slots",
+        "alone_",
+        "doubled_",
     )
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
