@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.settings.constraints import shortfall
+from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
 from powerband.analyze.settings.why import why
@@ -33,7 +34,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return (first, f"{second} {_explored(standing, named=False)}".rstrip())
     chosen = decision.chosen
     assert chosen is not None
-    first = f"Use {chosen.id}: {_figure(standing, chosen)}."
+    first = f"Use {chosen.id}: {_figure(standing, chosen)}{holds_for(standing, chosen)}."
     sure = (_how_sure(standing, decision), _raced(standing), _explored(standing, named=True))
     return (first, " ".join(filter(None, sure)), why(standing, chosen))
 
@@ -71,12 +72,19 @@ def _raced(standing: Standing) -> str:
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
+    where = holds_for(standing, nearest.setting)
     second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
     rest = [clause for clause in (_failed(standing),) if clause]
     if standing.experiment.objective.is_capacity:
         rest.append("loosen the condition or change what the server does, for fewer requests will not help")
-        return (f"No setting meets {_wanted(standing)} at any rate.", f"{'; '.join([second, *rest])}.")
-    return (f"No setting meets {_wanted(standing)}.", f"{'; '.join([second, *rest])}.")
+        return (
+            f"No setting meets {_wanted(standing)} at any rate{where}.",
+            f"{'; '.join([second, *rest])}.",
+        )
+    return (
+        f"No setting meets {_wanted(standing)}{where}.",
+        f"{'; '.join([second, *rest])}.",
+    )
 
 
 def _wanted(standing: Standing) -> str:
@@ -101,7 +109,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     leader = standing.leader
     if leader is None:
         return _none_seen(standing)
-    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_figure(standing, leader)}."
+    figure = f"{_figure(standing, leader)}{holds_for(standing, leader)}"
+    first = f"Not enough data to name a setting: {leader.id} looks best so far, {figure}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
