@@ -213,7 +213,9 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     """A generator without a CPU sends and reads late, which the times of a closed load do not show."""
     fleet, waited = evidence.fleet, metrics.get("engine_run_wait_cores")
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
-    if not evidence.pinned and not shares_well(server, generator):
+    # Where powerband shares the CPUs of its own accord, a server that takes nearly all of them is why.
+    meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
+    if not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (it used {server:.2f}, the engine {generator:.2f} of them)" if known else ""
         yield Problem(

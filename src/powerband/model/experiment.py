@@ -296,11 +296,12 @@ class Pinning(Frozen):
     probe: str | None = None
 
 
-def _server_cpus(value: int | str) -> int | str:
+def _server_cpus(value: Any) -> Any:
     if isinstance(value, str):
-        known = value in ("auto", "all") or (re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) and not value.isdigit())
+        known = value in ("auto", "all")
+        known |= re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) is not None and not value.isdigit()
     else:
-        known = not isinstance(value, bool) and value >= 1
+        known = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if not known:
         raise ValueError("write auto, all, a number of CPUs (2), or a list of them (0-1, 0,2)")
     return value
@@ -309,11 +310,11 @@ def _server_cpus(value: int | str) -> int | str:
 class HostUse(Frozen):
     """The allocation of this machine's CPUs. `pinning` `off`: nothing is pinned; lists: exactly so; `auto`: by `cpus`.
 
-    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours (`search/cpus.py`),
+    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours (`search/cpu_choice.py`),
     else disjoint sets. `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`)."""
 
     pinning: Literal["auto", "off"] | Pinning = "auto"
-    cpus: Annotated[int | str, AfterValidator(_server_cpus)] = "auto"
+    cpus: Annotated[int | str, BeforeValidator(_server_cpus)] = "auto"
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

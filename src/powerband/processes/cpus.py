@@ -30,7 +30,7 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
     one of its own. A core is never shared between subject and engine, SMT siblings included; where two CPUs are all
     there is and both are siblings of one core, each side gets one of them. Whether a server gets all CPUs instead is
-    decided once a run, in `search/cpus.py`.
+    decided once a run, in `search/cpu_choice.py`.
     Raises ExperimentError for CPUs that this machine does not have."""
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):

@@ -23,7 +23,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
-from powerband.search.cpus import CpuChoice
+from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from powerband.analyze.settings.standing import Standing
-from powerband.base.units import joined, significant
+from powerband.base.units import joined
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
@@ -34,7 +34,7 @@ def holds_for(standing: Standing, setting: Setting) -> str:
 def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     one = cpus.machine == 1
     if cpus.server < cpus.machine:
-        return f"on {significant(cpus.server)} of {_machines(cpus)}"
+        return f"on {cpus.server:.3g} of {_machines(cpus)}"
     used = standing.value(setting, "engine_cpu_cores") if cpus.shared else None
     load = "" if used is None else f" (the load took {used / cpus.machine:.1%} of {'it' if one else 'them'})"
     return f"on {'the only CPU' if one else f'all {cpus.machine} CPUs'} of this machine{load}"
@@ -47,7 +47,7 @@ def cpus_kept(experiment: Experiment, cpus: CpuUse | None) -> Iterator[str]:
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
     yield (
-        f"{joined(counting)} may be right for {significant(cpus.server)} of {_machines(cpus)} only: the others were "
+        f"{joined(counting)} may be right for {cpus.server:.3g} of {_machines(cpus)} only: the others were "
         "kept from the server, and with more CPUs more may be better; --cpus all (host.cpus: all) gives it all of them"
     )
 
