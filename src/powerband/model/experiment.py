@@ -310,8 +310,8 @@ def _server_cpus(value: Any) -> Any:
 class HostUse(Frozen):
     """The allocation of this machine's CPUs. `pinning` `off`: nothing is pinned; lists: exactly so; `auto`: by `cpus`.
 
-    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours (`search/cpu_choice.py`),
-    else disjoint sets. `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`)."""
+    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours, else disjoint sets
+    (`search/cpu_choice.py`). `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`)."""
 
     pinning: Literal["auto", "off"] | Pinning = "auto"
     cpus: Annotated[int | str, BeforeValidator(_server_cpus)] = "auto"
