@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, record_of, write_trial
+from fakes.tuned import tune_experiment
 from powerband.model.cpu_use import CpuUse, shares_well
-from powerband.model.experiment import Experiment, HostUse
+from powerband.model.experiment import Experiment, HostUse, Service
+from powerband.model.load import Load
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Problem, TrialResult
 from powerband.processes.cpus import cpu_split
@@ -144,3 +146,18 @@ def test_where_cpus_were_kept_from_the_server_the_answer_says_so(tmp_path: Path)
     stop.close()
     assert analysis.answer.sentences[0].endswith("with 10 users that never pause, on 1 of this machine's 2 CPUs.")
     assert analysis.warnings[0].startswith("threads may be right for 1 of this machine's 2 CPUs only")
+
+
+def test_the_option_of_tune_is_the_key_of_a_file() -> None:
+    for text, cpus in (("2", 2), ("all", "all"), ("0-1", "0-1"), ("0,1", "0,1")):
+        made = tune_experiment(["server", "{port}", "{n}"], ["n=1,2"], options={"--cpus": text})
+        assert made.host == HostUse(cpus=cpus)
+
+
+def test_a_database_or_a_plan_of_jmeter_keeps_cpus_of_its_own() -> None:
+    made = experiment()
+    database = made.subject.model_copy(update={"services": {"postgresql": Service()}})
+    others = ({"subject": database}, {"load": Load(jmeter="plan.jmx")})
+    for other in (made.model_copy(update=changes) for changes in others):
+        choice = CpuChoice(other)
+        assert not choice.again(a_result()) and choice.experiment is other
