@@ -24,9 +24,9 @@ TOO_LATE = "generator_"
 class CpuChoice:
     """`experiment`: the one to run the next trial with. `results`: what a resumed run has.
 
-    Trials begin on disjoint sets. The first that was measured, whatever other programs did meanwhile, decides: if its
-    server `shares_well`, it is measured again on all CPUs, and so are all later ones. If the generator then comes too
-    late, and no other program is to blame, sets stay disjoint and the trial is measured once more."""
+    Trials begin on disjoint sets. The first valid one decides: if its server `shares_well`, it is measured again on all
+    CPUs, and so are all later ones. If the generator then comes too late, and no other program is to blame, sets stay
+    disjoint and the trial is measured once more."""
 
     def __init__(self, experiment: Experiment, results: Iterable[TrialResult] = ()) -> None:
         self._asked = experiment
@@ -49,13 +49,13 @@ class CpuChoice:
             return False
         codes = fatal_codes(result)
         if not self.shared:
-            if result.cpus.shared or codes - MACHINE_CODES:  # one CPU: there is nothing to choose
-                self._decided = result.cpus.shared or result.valid
-                return False
+            self._decided = result.valid
             metrics = result.metrics
-            self.shared = shares_well(metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores"))
-            self._decided = not self.shared
-            return self.shared
+            dear = shares_well(metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores"))
+            if not result.valid or result.cpus.shared or not dear:  # shared already: there is one CPU
+                return False
+            self.shared, self._decided = True, False
+            return True
         if any(code.startswith(TOO_LATE) for code in codes) and not codes & MACHINE_CODES:
             self.shared, self._decided = False, True
             return True

@@ -73,9 +73,10 @@ def test_a_generator_that_comes_too_late_gets_its_cpus_back() -> None:
     assert choice.experiment.host == HostUse() and not choice.again(a_result())
 
 
-def test_other_programs_neither_keep_it_from_deciding_nor_take_it_back() -> None:
+def test_a_trial_that_other_programs_spoilt_decides_nothing_and_takes_nothing_back() -> None:
     choice = CpuChoice(experiment())
-    assert choice.again(a_result("host_foreign"))
+    assert not choice.again(a_result("host_foreign")) and not choice.shared
+    assert choice.again(a_result())
     assert not choice.again(a_result("generator_starved", "host_foreign", shared=True)) and choice.shared
 
 
