@@ -78,7 +78,8 @@ class TrialRecord:
     `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server
     has ended), as far as they were reached. `engines`: one `summary` event per engine process (see
     protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
-    they arrived. `cpus`: CPU lists of server, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them
+    they arrived. `cpus`: CPU lists of server, engine and probe (empty: any), and of
+    the `machine`: all that powerband may use. `cpu_quota`: CPUs that a cgroup allows all of them
     together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
     JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
     matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.

@@ -77,6 +77,7 @@ class TuneOptions(TypedDict, total=False):
     stop_signal: str
     stop_grace: str
     env: Mapping[str, str | None]
+    cpus: int | str
     cwd: str
     seed: int
     counts: str

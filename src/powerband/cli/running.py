@@ -76,7 +76,7 @@ _SERVER = "SERVER AND ARGUMENTS"
     metavar="NAME[=VALUE]",
     help="Added to the server's environment; filled in too. Without a value: from your own.",
 )
-@key_options("--cwd", "--name")
+@key_options("--cpus", "--cwd", "--name")
 @seed_option
 @runs_option
 @view_options

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from powerband.base.units import format_duration
+from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
@@ -258,11 +259,16 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
 def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, remedy: str) -> Iterator[Problem]:
     """A generator without a CPU sends and reads late, which the times of a closed load do not show."""
     fleet, waited = evidence.fleet, metrics.get("engine_run_wait_cores")
-    if not evidence.pinned:
+    server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
+    # Where powerband shares the CPUs of its own accord, a server that takes nearly all of them is why.
+    meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
+    if not evidence.pinned and not meant:
+        known = server is not None and generator is not None
+        used = f" (it used {server:.2f}, the engine {generator:.2f} of them)" if known else ""
         yield Problem(
             "not_pinned",
-            "subject and engine shared CPUs: each took time from the other; where there are two CPUs or more, leave "
-            "host.pinning on",
+            f"subject and engine shared CPUs{used}: each took time from the other; where there are two CPUs or more, "
+            "leave host.pinning on, or keep some from the server (--cpus, host.cpus)",
             fatal=False,
         )
     if not waited or not fleet.threads or not evidence.response.count:

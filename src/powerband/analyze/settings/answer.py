@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
+from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
 from powerband.analyze.settings.why import why
@@ -72,14 +73,15 @@ def _raced(standing: Standing) -> str:
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
+    where = holds_for(standing, nearest.setting)
     second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
     rest = [clause for clause in (_failed(standing),) if clause]
     if standing.experiment.objective.is_capacity:
         rest.append("loosen the condition or change what the server does, for fewer requests will not help")
-        return (f"No setting meets {_wanted(standing)} at any rate.", f"{'; '.join([second, *rest])}.")
+        return (f"No setting meets {_wanted(standing)} at any rate{where}.", f"{'; '.join([second, *rest])}.")
     left_out = _left_out(standing, nearest.setting)
     told = f": at {nearest.setting.id} {left_out}" if left_out else ""
-    return (f"No setting meets {_wanted(standing)}{told}.", f"{'; '.join([second, *rest])}.")
+    return (f"No setting meets {_wanted(standing)}{where}{told}.", f"{'; '.join([second, *rest])}.")
 
 
 def _wanted(standing: Standing) -> str:
@@ -93,8 +95,9 @@ def _in_force(standing: Standing) -> tuple[Constraint, ...]:
 
 
 def _told(standing: Standing, setting: Setting) -> str:
-    """The objective's figure, and who was left out of it."""
-    return "; ".join(filter(None, (_figure(standing, setting), _left_out(standing, setting))))
+    """The objective's figure, for what it holds, and who was left out of it."""
+    figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
+    return "; ".join(filter(None, (figure, _left_out(standing, setting))))
 
 
 def _left_out(standing: Standing, setting: Setting) -> str:

@@ -10,6 +10,7 @@ from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, w
 from powerband.loads.jmeter.measured import LOAD, USERS, with_own_cpu
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
 from powerband.model.templates import placeholders
 from powerband.processes.failures import Code
 
@@ -38,6 +39,12 @@ class JMeterPlan(LoadKind):
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
         return with_plan_keys(root)
+
+    def may_share_cpus(self, experiment: Experiment) -> bool:
+        return False  # a JVM of its own, which costs more than a generator that only sends
+
+    def load_words(self, load: Load) -> str:
+        return "under the JMeter plan"
 
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith(_BY_ITS_CLOCK):
