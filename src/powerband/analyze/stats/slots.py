@@ -20,6 +20,7 @@ ERROR_MOST = 1 / math.sqrt(30)
 # Twice the users get more where the gain is above this, noise apart. Servers at their limit got 0.79 to 1.12 times as
 # much, those that were not about 2.
 MORE_GAIN = 1.15
+MOST_SHARE = 0.5
 LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
 ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
 ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of them
@@ -71,7 +72,13 @@ class Slots:
     @property
     def enough(self) -> bool:
         """Each user has a slot: none of them waits for another."""
-        return self.high >= ALL_SHARE * self.users and self.value >= 1
+        return self.high >= ALL_SHARE * self.users
+
+    @property
+    def load_is_limit(self) -> bool:
+        """More users would get more, and most of those there are have a slot. Where few have one and twice as many got
+        clearly more all the same, the looks contradict each other."""
+        return self.enough or (self.more_is_served and self.high >= MOST_SHARE * self.users)
 
 
 class NotExactError(Exception):

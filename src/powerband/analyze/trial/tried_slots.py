@@ -47,7 +47,8 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
     if evidence.probe is None or evidence.host_cpus is None:
         return
     for look in looks:
-        share = dict(host_metrics(evidence.probe, look)).get("host_foreign_cores", 0.0) / evidence.host_cpus
+        foreign = dict(host_metrics(evidence.probe, look)).get("host_foreign_cores", 0.0)
+        share = min(1.0, foreign / evidence.host_cpus)
         if share > evidence.experiment.measure.foreign_cpu_max:
             raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
 

@@ -74,6 +74,12 @@ def test_a_pool_just_as_large_as_the_users_is_enough_for_them_and_for_no_more() 
     assert slots.enough and not slots.limited and not slots.more_is_served
 
 
+def test_looks_that_contradict_each_other_name_neither_the_load_nor_a_limit() -> None:
+    """Few slots, and yet twice the users got 1.6 times as much: something else took part of one look."""
+    slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 2000, 5.0), UsersServed(128, 640, 1.0), 0.0)
+    assert slots.more_is_served and not slots.limited and not slots.load_is_limit
+
+
 def test_the_forecast() -> None:
     slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 1000, 5.0), UsersServed(128, 200, 1.0), 0.0)
     assert (slots.value, slots.alone_ns, slots.most_per_s, slots.gain) == pytest.approx((4.0, 20e6, 200.0, 1.0))

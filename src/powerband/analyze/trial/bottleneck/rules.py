@@ -334,7 +334,7 @@ def _none(scene: Scene) -> Bottleneck | None:
     """Nothing is short, and more load was tried: twice the users got clearly more, or there is a slot for each user.
     Where it was not tried, or requests are turned away, or threads have or want most of the CPUs that the load engine
     needs as well, no name is better than this one."""
-    if scene.tried is None or not (scene.tried.slots.more_is_served or scene.tried.slots.enough):
+    if scene.tried is None or not scene.tried.slots.load_is_limit:
         return None
     if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
         return None
