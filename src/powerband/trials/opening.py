@@ -162,8 +162,8 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}: this server cannot start. "
-        f"Once that is mended, `powerband resume {run.path}`"
+        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}: this server cannot "
+        f"start. Once that is mended, `powerband resume {run.path}`"
     )
 
 
