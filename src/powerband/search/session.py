@@ -28,7 +28,7 @@ from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
-from powerband.trials.opening import build_subject, check_environment, check_first_trial
+from powerband.trials.opening import build_subject, check_environment, check_first_starts, check_first_trial
 from powerband.trials.services import check_services, services_up
 from powerband.trials.trial import run_trial
 
@@ -88,6 +88,7 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
             record = trial(made, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services)
             if _is_first(spec, results.values()):
                 check_first_trial(experiment, record, run)
+            check_first_starts(experiment, record, run)
             if record.status == "interrupted" and spec.number < finished.last:
                 directory.record.unlink()
                 return None

@@ -6,6 +6,7 @@ The build's output goes to `build.log` of the run directory. Not here: whether a
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ from powerband.wire.specs import Launch
 _LOOK_S = 60.0
 _GRACE_NS = 1_000_000_000
 _LOG_LINES_MAX = 100_000
+STARTS = 3
+"""Starts that must fail in one way before a server is held to be one that cannot start."""
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 
 
@@ -139,3 +142,33 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
     return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
+
+
+def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
+    """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
+    `record` is of, died before it was ready for the same cause (numbers apart), at STARTS different settings or at all
+    where there are fewer. The records of these trials are removed, so that `powerband resume` starts anew."""
+    if record.failure is None or record.failure.code != Code.DIED_BEFORE_READY:
+        return
+    revision = record.spec.setting.as_dict().get(REVISION)
+    so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
+    settings = math.prod(len(levels) for name, levels in experiment.factors.items() if name != REVISION)
+    tried = {each.spec.setting for each in so_far}
+    if len(so_far) < STARTS or len(tried) < min(STARTS, settings):
+        return
+    if any(each.failure is None or _cause(each) != _cause(record) for each in so_far):
+        return
+    for each in reversed(so_far):
+        run.trial(each.spec.number).record.unlink()
+    where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
+    raise SubjectError(
+        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}: this server cannot "
+        f"start. Once that is mended, `powerband resume {run.path}`"
+    )
+
+
+def _cause(record: TrialRecord) -> tuple[str, str]:
+    """What two failures have in common if their cause is the same: the numbers in a message (ports, times, levels,
+    the trial's folder) are not."""
+    assert record.failure is not None
+    return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)
