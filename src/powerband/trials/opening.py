@@ -27,7 +27,7 @@ from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
+from powerband.processes.subject_process import KILLED, LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
 from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
@@ -147,8 +147,9 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
     `record` is of, died before it was ready for the same cause (numbers apart), at STARTS different settings or at all
-    where there are fewer. The records of these trials are removed, so that `powerband resume` starts anew."""
-    if record.failure is None or record.failure.code != Code.DIED_BEFORE_READY:
+    where there are fewer. A signal is no cause of its own. The records of these trials are removed, so that `powerband
+    resume` starts anew."""
+    if record.failure is None or record.failure.code != Code.DIED_BEFORE_READY or KILLED in record.failure.message:
         return
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
@@ -162,8 +163,8 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}: this server cannot "
-        f"start. Once that is mended, `powerband resume {run.path}`"
+        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}, and nothing was "
+        f"measured. Once that is mended, `powerband resume {run.path}`"
     )
 
 
