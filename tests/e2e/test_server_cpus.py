@@ -69,6 +69,7 @@ def test_by_default_two_processes_serve_more_than_one_and_a_half_times_as_much_a
     assert rate(analysis.trials, 2) > FACTOR * rate(analysis.trials, 1)
 
 
+@pytest.mark.long
 def test_on_one_cpu_they_do_not_and_the_answer_says_that_it_was_one(tmp_path: Path) -> None:
     analysis = undisturbed_race(tmp_path, HostUse(cpus=1))
     count = len(os.sched_getaffinity(0))

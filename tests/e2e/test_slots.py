@@ -10,7 +10,7 @@ import pytest
 
 from fakes.disturbance import FOREIGN_CORES_MAX
 from fakes.needs import without
-from fakes.stand import FAKES, MS, TrialDir, experiment, reference, run_one
+from fakes.stand import FAKES, MS, TrialDir, Watcher, always_steady, experiment, reference, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Measure, Ready, Subject
@@ -19,6 +19,7 @@ from powerband.model.plan import TrialSpec
 from powerband.model.results import TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.store import TrialRecord
+from powerband.trials.trial import run_trial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -27,6 +28,7 @@ ATTEMPTS = 3
 FOREIGN_MAX = FOREIGN_CORES_MAX / (os.cpu_count() or 1)
 LONGEST_NS = 3_000 * MS
 B = BottleneckName
+LONG = pytest.mark.long
 
 
 def python(how: str, slots: int, seconds: float) -> Subject:
@@ -53,14 +55,14 @@ def tried(subject: Subject, users: int, folder: Path) -> tuple[TrialRecord, Tria
         pytest.param(
             reference("--threads", "4", "--wait", "20ms"), 64, 4, {B.POOL_TOO_SMALL}, id="a pool of 4"
         ),
-        pytest.param(python("threads", 4, 0.02), 64, 4, {B.HIDDEN_LIMIT}, id="threads before a semaphore"),
+        pytest.param(python("threads", 4, 0.02), 64, 4, {B.HIDDEN_LIMIT}, id="threads before a semaphore", marks=LONG),
         pytest.param(python("loop", 4, 0.02), 64, 4, {B.HIDDEN_LIMIT}, id="a semaphore on an event loop"),
-        pytest.param(python("loop", 1, 0.02), 32, 1, {B.HIDDEN_LIMIT}, id="a lock on an event loop"),
-        pytest.param(python("threads", 1, 0.02), 64, 1, {B.LOCK}, id="a lock that threads wait for"),
+        pytest.param(python("loop", 1, 0.02), 32, 1, {B.HIDDEN_LIMIT}, id="a lock on an event loop", marks=LONG),
+        pytest.param(python("threads", 1, 0.02), 64, 1, {B.LOCK}, id="a lock that threads wait for", marks=LONG),
         pytest.param(
             reference(*["--model", "fixed", "--threads", "48", "--downstream-kind", "tcp"],
                       *["--downstream-limit", "4", "--downstream-wait", "10ms"]),
-            48, 4, {B.DOWNSTREAM}, id="a database that serves 4",
+            48, 4, {B.DOWNSTREAM}, id="a database that serves 4", marks=LONG,
         ),
     ],
 )  # fmt: skip
@@ -83,6 +85,7 @@ def test_the_load_is_the_limit_where_twice_the_users_get_more(tmp_path: Path) ->
     assert "twice its 16 users are served" in result.bottleneck.evidence[-1]
 
 
+@pytest.mark.crowded
 def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
     case = experiment(
         reference("--model", "fixed", "--threads", "4", "--cpu", "2ms"), Load(users=16, duration_ns=MS * 900)
@@ -93,6 +96,7 @@ def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
     assert "slots" not in measure(TrialDir(tmp_path / "0001"), record, case).metrics
 
 
+@pytest.mark.crowded
 def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) -> None:
     case = experiment(
         reference("--model", "fixed", "--threads", "4", "--wait", "300ms"),
@@ -105,6 +109,7 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
     assert "one user alone got" in next(each.message for each in result.problems if each.code == "no_slots")
 
 
+@pytest.mark.crowded
 def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_same(tmp_path: Path) -> None:
     """It ends at the seventh connection at once: the load has four users."""
     code = (
@@ -113,7 +118,7 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
         " protocol_version='HTTP/1.1'\n"
         " def do_GET(self):\n"
         "  if threading.active_count()>7: os._exit(3)\n"
-        "  threading.Event().wait(.005); self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')\n"
+        "  threading.Event().wait(.05); self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')\n"
         " def log_message(self,*a): pass\n"
         "ThreadingHTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()"
     )
@@ -124,10 +129,8 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
     assert "ended by itself" in record.slots["failed"]
 
 
+@pytest.mark.crowded
 def test_only_the_first_block_is_looked_at(tmp_path: Path) -> None:
-    from fakes.stand import Watcher, always_steady
-    from powerband.trials.trial import run_trial
-
     case = experiment(reference("--wait", "5ms"))
     spec = TrialSpec(number=1, block=1, attempt=1, setting=case.settings()[0], seed=7)
     with StopRequest.on_signals() as stop:
