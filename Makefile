@@ -2,6 +2,8 @@
 UV ?= $(or $(shell command -v uv),.tools/bin/uv)
 RUN = $(UV) run --frozen
 ENGINE = .venv/bin/powerband-engine
+# Tests start Python a thousand times: without its byte code each start compiles every file anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # absent: tool, component of rustup, Debian package. A check may be left out on a machine that lacks it, never in CI.
 absent = echo "skipped: no $(1) here (rustup component add $(2), or Debian's package $(3))" >&2; \

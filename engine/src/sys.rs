@@ -58,8 +58,8 @@ pub fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: lib
     Ok(())
 }
 
-/// Reads an option of the level SOL_SOCKET; returns the number of bytes written. `T` is a plain number.
-pub fn socket_option<T: Copy>(fd: RawFd, option: libc::c_int, value: &mut [T]) -> io::Result<usize> {
+/// Reads an option of the level SOL_SOCKET; returns the number of bytes written.
+pub fn socket_option(fd: RawFd, option: libc::c_int, value: &mut [u32]) -> io::Result<usize> {
     let mut length = size_of_val(value) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to the slice, and any bytes are a number.
     checked(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, value.as_mut_ptr().cast(), &raw mut length) })?;
@@ -161,6 +161,11 @@ pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
 pub fn shut_down_writing(fd: RawFd) {
     // SAFETY: shutdown takes no pointers; it fails only where the peer has gone, which is as good.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Writes everything in one `send`. Errors: `WouldBlock` where the peer of a nonblocking socket does not read.
+pub fn write_at_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
+    if write(fd, bytes)? < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
 }
 
 /// Writes everything, also to a nonblocking socket. A peer that reads nothing for `WRITE_NS_MAX` is an error.

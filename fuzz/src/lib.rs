@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+#[path = "../../engine/src/clock.rs"]
+pub mod clock;
 pub mod contract;
 pub mod load;
 pub mod probe;

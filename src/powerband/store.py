@@ -35,6 +35,7 @@ _FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it ar
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files alone, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_CURES = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "raise fs.file-max"}
 
 NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors raised while reading a file that is valid JSON, but not what this version writes."""
@@ -77,11 +78,13 @@ class TrialRecord:
     `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server
     has ended), as far as they were reached. `engines`: one `summary` event per engine process (see
     protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
-    they arrived. `cpus`: CPU lists of server, engine and probe. `cpu_quota`: CPUs that a cgroup allows all of them
+    they arrived. `cpus`: CPU lists of server, engine and probe (empty: any), and of
+    the `machine`: all that powerband may use. `cpu_quota`: CPUs that a cgroup allows all of them
     together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
     JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
     matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
-    `link`: the link between two network namespaces and its traffic; empty without one.
+    `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
+    summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
     `jmeter`: the JMeter driver's record of its JVM.
     """
 
@@ -105,6 +108,7 @@ class TrialRecord:
     snapshots: tuple[Mapping[str, Any], ...] = ()
     link: Mapping[str, Any] = field(default_factory=dict)
     jmeter: Mapping[str, Any] = field(default_factory=dict)
+    slots: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def origin_ns(self) -> int:
@@ -434,7 +438,7 @@ def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None =
 def disk_error(path: Path, error: OSError) -> MeasurementError:
     """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or in none."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
-    cure = "make it writable" if error.errno in _CLOSED else "free some space"
+    cure = "make it writable" if error.errno in _CLOSED else _CURES.get(error.errno or 0, "free some space")
     advice = (
         f"{cure}, or set TMPDIR to a folder with room"
         if run is None

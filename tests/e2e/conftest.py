@@ -15,6 +15,13 @@ __all__ = ["browser", "look", "shared_pages", "visit", "watch"]
 _BEFORE = pytest.StashKey[dict[str, float]]()
 
 
+@pytest.fixture(autouse=True)
+def quick_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where JVMs live for seconds, their slower compiler costs more than it gains. Tests that measure have both."""
+    if request.node.get_closest_marker("crowded"):
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_BEFORE] = cpu_times()
 

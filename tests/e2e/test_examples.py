@@ -17,7 +17,12 @@ from fakes.needs import need_jdk, need_node
 from fakes.pages import ROOT, commands
 from fakes.smoke import CALM, LATE, exit_code
 
-pytestmark = [pytest.mark.long, pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.e2e,
+    pytest.mark.crowded,
+    pytest.mark.usefixtures("engine", "no_process_left"),
+]
 
 SHORT = ("--duration", "3s", "--warmup", "3s", "--repeats", "1", "--order", "blocks", "--format", "json")
 

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.heard import Log, listening
 from fakes.plans import argument, assertion, data, defaults, element, group, headers, plan, sampler, timer
-from fakes.real_jmeter import need_jmeter
+from fakes.real_jmeter import real_jmeter
 from powerband.cli import invoke
 from powerband.files.experiment_file import load_experiment
 from powerband.jmx.importing import import_plan
@@ -112,7 +112,7 @@ def _ending(load: Load) -> Load:
 
 @pytest.mark.long
 def test_the_engine_sends_what_jmeter_sends(tmp_path: Path, stop: StopRequest) -> None:
-    jmeter = need_jmeter()
+    jmeter = real_jmeter()
     file = tmp_path / "plan.jmx"
     file.write_text(everything())
     (tmp_path / "rows.csv").write_text('row,city\n1,"Seoul, Mapo"\n2,London\n')
@@ -127,7 +127,7 @@ def test_the_engine_sends_what_jmeter_sends(tmp_path: Path, stop: StopRequest) -
 
 def test_the_shop_is_asked_alike(tmp_path: Path, stop: StopRequest) -> None:
     """The example, with two rounds of one user in place of its crowd."""
-    jmeter = need_jmeter()
+    jmeter = real_jmeter()
     text = (ROOT / "examples" / "shop.jmx").read_text()
     for old, new in (
         ('loops">-1<', 'loops">2<'), ('scheduler">true<', 'scheduler">false<'), ("ramp_time\">10<", "ramp_time\">0<"),

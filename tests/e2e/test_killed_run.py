@@ -1,4 +1,4 @@
-"""SIGKILL of powerband while something else than a trial's subject runs: the build, the browser."""
+"""SIGKILL of powerband while something else than a trial's subject runs: a build, a fetch, the browser."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from pathlib import Path
 import pytest
 
 from conftest import MARK, marked_processes
-from fakes.needs import need_browser
+from fakes.needs import need_browser, need_jdk
 from powerband.base.machine import cache_folder
+from powerband.loads.jmeter.install import VERSION
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
+PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
 EXPERIMENT = """
 name: killed
 subject:
   command: ["{{engine}}", serve, --port, "{{port}}", {used}]
   {more}
 factors: {{aa: [1]}}
-load: {{users: 2, duration: 60s}}
+load: {load}
 measure: {{warmup: 100ms, repeats: 1, visitor: {visitor}}}
 """
 
 
-def kill_once_there_is(name: str, folder: Path, more: str, *, used: str = "", visitor: str = "false") -> None:
+def kill_once_there_is(
+    name: str, folder: Path, more: str = "", *, used: str = "", visitor: str = "false", load: str = "users: 2"
+) -> None:
     """Starts a run, and kills powerband alone as soon as this program has been started."""
     file = folder / "killed.yaml"
-    file.write_text(EXPERIMENT.format(more=more, used=used, visitor=visitor))
+    file.write_text(EXPERIMENT.format(more=more, used=used, visitor=visitor, load=f"{{{load}, duration: 60s}}"))
     command = [sys.executable, "-m", "powerband", "run", str(file), "--runs", str(folder)]
     mark = f"{MARK}={os.environ[MARK]}"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as powerband:
@@ -54,3 +58,15 @@ def test_a_build_ends_and_is_not_taken_for_done(tmp_path: Path, monkeypatch: pyt
 def test_a_browser_ends(tmp_path: Path) -> None:
     need_browser()
     kill_once_there_is("--headless=new", tmp_path, 'visitor_url: "http://127.0.0.1:{port}/"', visitor="true")
+
+
+def test_a_fetch_of_jmeter_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_jdk()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mvn").write_text("#!/bin/sh\n(trap '' TERM; sleep 601) & setsid sleep 602 & wait\n")
+    (tmp_path / "bin" / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    properties = '{host: "{host}", port: "{port}", users: "4", think_ms: "5"}'
+    kill_once_there_is("sleep 602", tmp_path, load=f"jmeter: {PLAN}, properties: {properties}")
+    assert not (cache_folder() / f"jmeter-{VERSION}").exists()

@@ -1,4 +1,4 @@
-"""What is not the subject's fault: engine or probe gone, a full disk, too few descriptors, no engine at all."""
+"""What is not the subject's fault: engine or probe gone, a full disk, too few descriptors or processes, no engine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fakes.needs import without
 from fakes.stand import FAKES, MS, Watcher, experiment, reference, run_one, short_load
 from fakes.tmpfs import tmpfs
-from powerband.base.errors import MeasurementError
+from powerband.base.errors import MeasurementError, SubjectError
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.failures import Code
 from powerband.processes.ports import pick_port
@@ -154,6 +157,52 @@ def test_a_file_that_may_not_grow_ends_the_run_and_finished_trials_are_kept(tmp_
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
     refused(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
     assert [record.status for record in RunDir.open(folder).records()] == ["measured"]
+
+
+@contextmanager
+def few_processes(most: int) -> Iterator[list[str]]:
+    """The beginning of a command that has so many processes and threads at most, with all that it starts."""
+    hierarchy = Path("/sys/fs/cgroup/pids" if Path("/sys/fs/cgroup/pids").is_dir() else "/sys/fs/cgroup")
+    group = hierarchy / f"powerband-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text(str(most))
+    except OSError as error:
+        without(f"no group of processes can be made here: {error}")
+    try:
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        group.rmdir()  # refused while a process is left in it
+
+
+@contextmanager
+def few_files(most: int) -> Iterator[list[str]]:
+    yield ["prlimit", f"--nofile={most}"]
+
+
+@pytest.mark.parametrize(
+    "limited", [partial(few_files, 8), partial(few_files, 12), partial(few_processes, 3), partial(few_processes, 6)],
+    ids=["8 files", "12 files", "3 processes", "6 processes"],
+)  # fmt: skip
+def test_what_the_system_refuses_is_said_and_the_run_goes_on_later(
+    limited: Callable[[], AbstractContextManager[list[str]]], tmp_path: Path
+) -> None:
+    powerband = [sys.executable, "-m", "powerband"]
+    tune = ("tune", "-P", "threads=1", "--duration", "300ms", "--warmup", "100ms", "--repeats", "1", "--users", "2")
+    server = ("--", "{engine}", "serve", "--port", "{port}", "--threads", "{threads}")
+    with limited() as prefix:
+        done = subprocess.run(
+            [*prefix, *powerband, *tune, "--runs", str(tmp_path), *server],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode in (MeasurementError.exit_code, SubjectError.exit_code), done.stderr
+    assert "Traceback" not in done.stderr and "defect" not in done.stderr
+    (run,) = tmp_path.glob("*-tune")
+    # A failed trial is kept with its reason; one that was not even begun is gone on with.
+    assert all(record.failure is not None and record.failure.message for record in RunDir.open(run).records())
+    resumed = subprocess.run([*powerband, "resume", str(run)], capture_output=True, text=True, timeout=120, check=False)
+    assert resumed.returncode in (0, MeasurementError.exit_code, SubjectError.exit_code), resumed.stderr
+    assert RunDir.open(run).records()
 
 
 def test_a_descriptor_limit_of_256_is_passed_by_a_fleet(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "stop"]
     assert watcher.intervals and all(mean is None for _, mean, _ in watcher.intervals)
     assert record.warmup_ended_by == "steady"
-    assert record.cpus == {"subject": [], "engine": [], "probe": []}
+    assert record.cpus["subject"] == record.cpus["engine"] == record.cpus["probe"] == []
     assert record.last_words["done"] > 1000 and record.last_words["lost"] == 0
     (summary,) = record.engines
     window_s = (summary["measure_end_ns"] - summary["measure_start_ns"]) / 1e9

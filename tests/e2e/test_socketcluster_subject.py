@@ -92,6 +92,7 @@ def test_socketcluster_concurrency(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.crowded
 def test_a_browser_among_the_users_is_answered(tmp_path: Path) -> None:
     """Each of its visits checks what the server answered. The warm-up leaves it time to start on a busy machine."""
     need_browser()

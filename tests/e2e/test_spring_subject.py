@@ -12,7 +12,7 @@ from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, need_postgresql
 from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +20,7 @@ def tools() -> None:
     need_jdk(maven=True)
 
 
+@pytest.mark.crowded
 def test_spring_executor(tmp_path: Path) -> None:
     """Writes that sleep for two seconds come faster than the core's 4 threads can do them, and never fill the queue:
     the share of threads in use is core / max."""
@@ -48,6 +49,7 @@ def test_spring_sync_async(watch: Watch) -> None:
     check_dashboard("spring", [seen], others)
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 def test_requests_on_virtual_threads_are_not_bound_by_tomcat_max(tmp_path: Path) -> None:
     """8 users whose writes each hold a connection to the database for two seconds: two at a time on Tomcat's own
@@ -71,6 +73,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
     assert found["async"]["response_time_ns_p50"] < 0.5 * found["sync"]["response_time_ns_p50"]
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("load", "setting", "exception"),
@@ -93,12 +96,14 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
     assert metrics["error_rate"] > 0 and metrics["app_failed_per_s"] > 0
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
     found = measured_by(run("spring-accept-count", tmp_path, "--set", "factors.accept_count=[100]"), "accept_count")
     assert found[100]["burst_accept_overflows"] > 0
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 def test_postgresql_in_the_place_of_h2(tmp_path: Path) -> None:
     need_postgresql()

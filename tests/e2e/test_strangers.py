@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -23,6 +27,7 @@ from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_ports, someone_listens
 from powerband.processes.probe_process import probe_up
 from powerband.processes.stop_request import StopRequest
+from powerband.wire.message import encode
 from powerband.wire.specs import Launch, ProbeSpec
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_process_left")]
@@ -158,3 +163,24 @@ def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> Non
     path.unlink()
     assert "Finalizer" in thread_names([jvm]).values()
     assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_one_who_may_not_count_exactly_reports_no_count(engine: Path) -> None:
+    """Context switches of ended threads are known to perf alone, which the kernel does not permit to everybody."""
+    permitted = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 2
+    counted = {}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        binary = Path(shutil.copy(engine, folder))
+        binary.chmod(0o755)
+        for user in (0, NOBODY):
+            launch = Launch(name="subject", argv=("sleep", "60"), log_file=f"{folder}/log-{user}")
+            with subprocess.Popen([binary, "probe"], stdin=PIPE, stdout=PIPE, user=user, cwd="/") as probe:
+                assert probe.stdin is not None and probe.stdout is not None
+                probe.stdin.write(encode(ProbeSpec(launch=launch, interval_ns=50_000_000)))
+                probe.stdin.flush()
+                sample = next(line for line in map(json.loads, probe.stdout) if line["type"] == "sample")
+                probe.stdin.close()
+            (counted[user],) = (tree["context_switches"] for tree in sample["trees"] if tree["name"] == "subject")
+    assert counted[0] is not None and (counted[NOBODY] is not None) == permitted, counted

@@ -42,7 +42,7 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
     watcher = Watcher()
     record = run_one(experiment(reference("--wait", "2ms")), tmp_path, watcher=watcher)
     assert (record.status, record.failure) == ("measured", None)
-    assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "stop"]
+    assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "slots", "stop"]
     assert any(rate > 0 and mean and mean >= 2 * MS for rate, mean, _ in watcher.intervals)
 
     order = ["launched", "ready", "go", "measure", "drain", "end", "stopped"]
@@ -77,17 +77,21 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
     assert "listening on" in directory.log.read_text()
 
 
+def machine_cpus() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
 def test_subject_and_engine_are_pinned_as_asked(tmp_path: Path) -> None:
     case = experiment(scripted("serve"), host=HostUse(pinning=Pinning(subject="0", engine="0")))
     record = run_one(case, tmp_path)
     assert (record.status, record.failure) == ("measured", None)
-    assert record.cpus == {"subject": [0], "engine": [0], "probe": [0]}
+    assert record.cpus == {"subject": [0], "engine": [0], "probe": [0], "machine": machine_cpus()}
 
 
 def test_nothing_is_pinned_when_that_is_off(tmp_path: Path) -> None:
     record = run_one(experiment(scripted("serve"), host=HostUse(pinning="off")), tmp_path)
     assert (record.status, record.failure) == ("measured", None)
-    assert record.cpus == {"subject": [], "engine": [], "probe": []}
+    assert record.cpus == {"subject": [], "engine": [], "probe": [], "machine": machine_cpus()}
 
 
 def test_a_warm_up_that_is_never_steady_ends_at_its_limit(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def _faults() -> Iterator[Fault]:
     for guards in (("probe",), ("keeper",), ("probe", "keeper")):
         yield Fault(guards, PHASES, ("probe_failed",))
     for guard in ("probe", "keeper"):
-        yield Fault(("subject", guard), ("launch", *loaded), ("probe_failed",))
+        yield Fault(("subject", guard), ("launch",), ("probe_failed", "died_before_ready"))
+        yield Fault(("subject", guard), loaded, ("probe_failed", "died"))
         yield Fault(("subject", guard), ("stop",), ("probe_failed", MEASURED))
     yield Fault(("subject", "engine"), loaded, ("died", "engine_failed"))
     for guard in ("probe", "keeper"):
@@ -57,12 +58,12 @@ def _faults() -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What SIGKILL does of a process that is no part of every trial, in words, and as a test sees it. `code`:
-    powerband's exit code; `said`: part of what it says; `kept`: of two trials, how many are measured. `left`: what is
-    left behind where powerband is killed with it."""
+    """What SIGKILL does of a process that is no part of every trial, in words, and as a test sees it. `phases`: of the
+    first of two trials; none: before it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many
+    trials are measured. `left`: what is left behind where powerband is killed with it."""
 
     victim: str
-    phase: str
+    phases: tuple[str, ...]
     becomes: str
     reported: str
     code: int
@@ -72,16 +73,19 @@ class Beside:
 
     @property
     def words(self) -> str:
-        return "all trials; the run goes on" if self.kept == 2 else "all finished trials; `powerband resume` goes on"
+        if self.code == 0:
+            return "all trials; the run goes on"
+        return "all finished trials; `powerband resume` goes on"
 
 
 BESIDE = (
-    Beside("build", "before the first", "does not begin", "exit code 4",
-           4, "the subject's build failed", 0),
-    Beside("database", "any", "has a server without database; no other begins", "exit code 4",
+    Beside("build", (), "does not begin", "exit code 4", 4, "the subject's build failed", 0),
+    Beside("database", PHASES, "has a server without database; no other begins", "exit code 4",
            4, "`powerband resume` starts a new one", 1, "the database's folder in TMPDIR, until `powerband resume`"),
-    Beside("live server", "any", "counts; the page is gone", "the browser says so", 0),
-    Beside("browser", "measure", "counts, with the visits until then", "nothing", 0),
+    Beside("link", PHASES, "fails (`link_failed`)", "with its reason", 0, kept=1),
+    Beside("JMeter", ("warmup", "measure"), "fails (`jmeter_failed`)", "exit code 5", 5, "JMeter", 0),
+    Beside("live server", PHASES, "counts; the page is gone", "the browser says so", 0),
+    Beside("browser", ("measure",), "counts, with the visits until then", "nothing", 0),
 )  # fmt: skip
 FAULTS = tuple(_faults())
 CASES = tuple((fault, phase) for fault in FAULTS for phase in fault.phases)
@@ -151,11 +155,15 @@ HEADS = ("killed (`kill -9`)", "in phase", "the trial", "reported", "kept", "lef
 def table() -> Iterator[tuple[str, ...]]:
     """The rows of the table in docs/reference/failures.md."""
     for fault in FAULTS:
-        phases = "any" if fault.phases == PHASES else ", ".join(fault.phases)
-        yield fault.name, phases, *_outcome(fault), "nothing"
+        yield fault.name, _phases(fault.phases), *_outcome(fault), "nothing"
     for each in BESIDE:
-        yield each.victim, each.phase, each.becomes, each.reported, each.words, "nothing"
-        yield f"{each.victim} and {CONTROL}", each.phase, *_outcome(FAULTS[-1]), each.left
+        phases = _phases(each.phases)
+        yield each.victim, phases, each.becomes, each.reported, each.words, "nothing"
+        yield f"{each.victim} and {CONTROL}", phases, *_outcome(FAULTS[-1]), each.left
+
+
+def _phases(phases: tuple[str, ...]) -> str:
+    return "any" if phases == PHASES else ", ".join(phases) or "before the first"
 
 
 def _outcome(fault: Fault) -> tuple[str, str, str]:

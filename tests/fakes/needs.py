@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from typing import NoReturn
 
 import pytest
 
 from powerband.base.errors import MeasurementError, SubjectError
-from powerband.loads.jmeter.install import installed_jmeter
+from powerband.loads.jmeter.install import JMeter, installed_jmeter
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.jdk import find_jdk
+from powerband.processes.stop_request import StopRequest
 from powerband.trials.instruments.link import check_link
 from powerband.trials.instruments.visitor import find_browser
 from powerband.trials.postgresql import find_binaries
@@ -34,10 +36,11 @@ def need_jdk(*, maven: bool = False) -> None:
         without("no Maven (mvn) here: install Debian's package maven")
 
 
-def need_jmeter() -> None:
+def need_jmeter() -> JMeter:
     """The real one, fetched where it is not there yet."""
     try:
-        installed_jmeter()
+        with closing(StopRequest()) as stop:
+            return installed_jmeter(stop)
     except (MeasurementError, SubjectError) as error:
         without(str(error))
 

@@ -108,11 +108,10 @@ CASES: tuple[Case, ...] = (
     Case("lock: cached", "--model cached --lock 3ms", users(40), B.LOCK),
     Case("lock: burns", f"{FIXED} 16 --lock 2ms --lock-kind burn", users(16), B.LOCK),
     Case("lock: a thread for each", f"{EACH} --lock 2ms --cpu 100us", users(48), B.LOCK),
-    Case("downstream: 4 permits", f"{FIXED} 32 --downstream-limit 4 --downstream-wait 10ms", users(48), B.DOWNSTREAM),
-    Case(
-        "downstream: a thread for each", f"{EACH} --downstream-limit 8 --downstream-wait 20ms", users(64), B.DOWNSTREAM
-    ),
-    Case("downstream: event loop", f"{LOOP} --downstream-limit 4 --downstream-wait 10ms", users(48), B.DOWNSTREAM),
+    # Permits of the server itself; what they stand for is called over no connection.
+    Case("hidden: 4 permits", f"{FIXED} 32 --downstream-limit 4 --downstream-wait 10ms", users(48), B.HIDDEN_LIMIT),
+    Case("hidden: a thread for each", f"{EACH} --downstream-limit 8 --downstream-wait 20ms", users(64), B.HIDDEN_LIMIT),
+    Case("hidden: event loop", f"{LOOP} --downstream-limit 4 --downstream-wait 10ms", users(48), B.HIDDEN_LIMIT),
     Case(
         "downstream: a slow database",
         f"{FIXED} 48 --downstream-kind tcp --downstream-limit 4 --downstream-wait 10ms",

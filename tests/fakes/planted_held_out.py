@@ -70,10 +70,10 @@ HELD_OUT: tuple[Case, ...] = (
     Case("lock: CPU outside of it", f"{CACHED} --lock 6ms --cpu 1ms", users(18), B.LOCK),
     # 3 / 15 ms = 200/s; 20 threads could have 20 / 15.4 ms = 1299/s.
     Case(
-        "downstream: 3 permits, CPU",
+        "hidden: 3 permits, CPU",
         f"{FIXED} 20 --cpu 400us --downstream-limit 3 --downstream-wait 15ms",
         users(20),
-        B.DOWNSTREAM,
+        B.HIDDEN_LIMIT,
     ),
     # 6 / 30 ms = 200/s of the 260/s that are offered; 30 threads could have 1000/s.
     Case(
@@ -84,10 +84,10 @@ HELD_OUT: tuple[Case, ...] = (
     ),
     # 8 / 25 ms = 320/s, at 0.16 of the CPU.
     Case(
-        "downstream: three loops",
+        "hidden: three loops",
         f"{LOOP} --instances 3 --cpu 500us --downstream-limit 8 --downstream-wait 25ms",
         users(60),
-        B.DOWNSTREAM,
+        B.HIDDEN_LIMIT,
     ),
     # 5 / 20 ms = 250/s; every user has a thread.
     Case(
@@ -219,7 +219,7 @@ SAMPLE_NAMES = (
     "CPU: random",
     "crowd: 120, CPU and waits",
     "lock: bounded",
-    "downstream: 3 permits, CPU",
+    "hidden: 3 permits, CPU",
     "loop: two block downstream",
     "CPU at half, random",
     "bursts on a pool",

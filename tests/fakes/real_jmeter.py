@@ -6,9 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakes.needs import without
-from powerband.base.errors import MeasurementError, SubjectError
-from powerband.loads.jmeter.install import installed_jmeter
+from fakes.needs import need_jmeter
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,6 @@ class RealJMeter:
         return done.stdout
 
 
-def need_jmeter() -> RealJMeter:
-    try:
-        found = installed_jmeter()
-    except (MeasurementError, SubjectError) as error:
-        without(str(error))
+def real_jmeter() -> RealJMeter:
+    found = need_jmeter()
     return RealJMeter(found.home, found.jdk.java)

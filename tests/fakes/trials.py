@@ -57,6 +57,8 @@ class Figures:
     dropped: int = 0
     starved: int = 0
     """Users that began to wait as the window began, and get no answer within it."""
+    refused: int = 0
+    """Users all of whose requests fail: `failed` are theirs."""
     engine_wait: float = 0.01
     """Thread-seconds per second that the engine waits for a CPU."""
     subject_cores: float = 0.5
@@ -93,6 +95,8 @@ def summary(figures: Figures) -> dict[str, Any]:
         "carried_in_ns_sum": 0,
         "carried_out_ns_sum": round(figures.starved * share * window_ns),
         "unanswered": round(figures.starved * share),
+        "users_unserved": round((figures.starved + figures.refused) * share),
+        "users_unserved_requests": round(figures.failed * share) if figures.refused else 0,
     }
     cpu_ns = round(figures.thread_share * window_ns)
     return {

@@ -1,8 +1,9 @@
 """A scripted WebSocket server for tests: `websocket_server.py PORT HOW`. Takes the small frames of a load, no more.
 
 `count` answers each message with how many it has received; `miscount` says one less for every tenth; `drop:N` closes a
-connection at its Nth message, with code 1011; `refuse` answers the opening handshake with 403; `broadcast` sends each
-message to everybody. GET /health is answered in each of them.
+connection at its Nth message, with code 1011; `first:N` answers the messages of the first N connections alone;
+`refuse` answers the opening handshake with 403; `broadcast` sends each message to everybody. GET /health is answered in
+each of them.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 class Server:
     def __init__(self, how):
         self.how, _, number = how.partition(":")
-        self.drop_at = int(number or 0)
+        self.drop_at = int(number or 0) if self.how == "drop" else 0
+        self.answered = int(number or 0) if self.how == "first" else None
+        self.joined = 0
         self.received = 0
         self.everybody = set()
 
@@ -44,6 +47,8 @@ class Server:
 
     async def converse(self, reader, writer):
         mine = 0
+        self.joined += 1
+        heard = self.answered is None or self.joined <= self.answered
         while True:
             opcode, payload = await frame(reader)
             if opcode == CLOSE:
@@ -51,7 +56,7 @@ class Server:
                 return
             if opcode == PING:
                 send(writer, PONG, payload)
-            if opcode != TEXT:
+            if opcode != TEXT or not heard:
                 continue
             mine += 1
             self.received += 1

@@ -251,6 +251,13 @@ pub struct Window {
     pub carried_out_ns_sum: u64,
     /// Requests intended before the window and still without an answer when it ended.
     pub unanswered: u64,
+    /// Users (closed model) who had no `ok` answer within the window although a request of theirs was in flight all through
+    /// it, or failed in it and was tried again in vain. Open model: 0.
+    #[serde(default)]
+    pub users_unserved: Option<u64>,
+    /// The requests of the cohort that are theirs.
+    #[serde(default)]
+    pub users_unserved_requests: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -44,8 +44,8 @@ fn begin_connect(to: &SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
 
 /// The pending error of a socket (0: none), and clears it.
 pub fn socket_error(fd: i32) -> Errno {
-    let mut pending = [0i32];
-    socket_option(fd, libc::SO_ERROR, &mut pending).map_or_else(code, |_| pending[0])
+    let mut pending = [0u32];
+    socket_option(fd, libc::SO_ERROR, &mut pending).map_or_else(code, |_| pending[0] as Errno)
 }
 
 #[inline]

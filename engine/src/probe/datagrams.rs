@@ -111,8 +111,8 @@ fn remove_if_stale(path: &Path) -> Result<(), String> {
 fn enlarge_buffer(fd: RawFd) -> u64 {
     let enlarge = |option| set_option(fd, libc::SOL_SOCKET, option, BUFFER_BYTES);
     let _ = enlarge(libc::SO_RCVBUFFORCE).or_else(|_| enlarge(libc::SO_RCVBUF));
-    let mut bytes: [libc::c_int; 1] = [0];
-    socket_option(fd, libc::SO_RCVBUF, &mut bytes).map_or(0, |_| bytes[0].max(0) as u64)
+    let mut bytes = [0u32];
+    socket_option(fd, libc::SO_RCVBUF, &mut bytes).map_or(0, |_| bytes[0].into())
 }
 
 /// The kernel's counter of dropped datagrams (Linux 4.12).

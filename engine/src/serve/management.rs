@@ -8,20 +8,22 @@ use std::sync::Arc;
 use super::models::listener::accept_each;
 use super::request::http::{self, LAST_ANSWER, Parsed, ReplyForm};
 use super::request::service::Service;
+use crate::clock::now_ns;
 use crate::sys;
 
-/// A client that sends nothing for this long is disconnected.
+/// A client whose request is not here after this long is disconnected.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
-    accept_each("management-1", listener, false, 0, move |socket| answer(&service, &socket))
+    accept_each("management-1", listener, true, 0, move |socket| answer(&service, &socket))
 }
 
 fn answer(service: &Service, socket: &OwnedFd) {
     let mut input = Vec::new();
     let mut buffer = [0u8; 4096];
     let mut out = Vec::new();
-    while out.is_empty() && sys::wait_readable(socket, PATIENCE_NS) {
+    let deadline_ns = now_ns() + PATIENCE_NS;
+    while out.is_empty() && sys::wait_readable(socket, deadline_ns.saturating_sub(now_ns())) {
         let Ok(n @ 1..) = sys::read(socket.as_raw_fd(), &mut buffer) else { return };
         input.extend_from_slice(&buffer[..n]);
         match http::parse(&input) {

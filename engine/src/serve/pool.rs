@@ -8,7 +8,7 @@
 //! thread may be the one that ends. A queue of 0 is a `SynchronousQueue`: it takes a task only if a thread waits for one.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -215,7 +215,10 @@ impl<T: Send + 'static> Pool<T> {
         state.now.active -= usize::from(has_first);
         state.now.rejected += 1;
         let task = seat.take().or_else(|| state.queue.pop_back());
-        eprintln!("powerband-engine serve: the system refuses thread number {}: {error}", state.now.threads + 1);
+        let number = state.now.threads + 1;
+        drop(state);
+        // `eprintln!` would panic where nobody reads the other end any more.
+        let _ = writeln!(io::stderr(), "powerband-engine serve: the system refuses thread number {number}: {error}");
         task.map_or(Submitted::Accepted, Submitted::Aborted)
     }
 

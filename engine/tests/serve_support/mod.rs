@@ -37,9 +37,16 @@ pub fn command(args: &[&str]) -> Command {
 impl Server {
     /// Starts a server on free ports and waits until it listens.
     pub fn start(args: &[&str]) -> Server {
+        Server::start_with(args, |_| ())
+    }
+
+    /// As `start`, with a command that `change` has changed.
+    pub fn start_with(args: &[&str], change: impl FnOnce(&mut Command)) -> Server {
         let mut all = vec!["--port", "0", "--management-port", "0"];
         all.extend(args);
-        let mut child = command(&all).stdout(Stdio::piped()).spawn().expect("the engine starts");
+        let mut command = command(&all);
+        change(&mut command);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the engine starts");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut next = || lines.next().expect("a line on stdout");
         let mut line = next();

@@ -70,12 +70,14 @@ class TuneOptions(TypedDict, total=False):
     confirm: int
     margin: float | str
     confidence: float | str
+    allow_unserved: float | str
     ready_http: str
     ready_log: str
     ready_timeout: str
     stop_signal: str
     stop_grace: str
     env: Mapping[str, str | None]
+    cpus: int | str
     cwd: str
     seed: int
     counts: str

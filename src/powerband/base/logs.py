@@ -10,6 +10,18 @@ from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
 _LAST_WORDS_BYTES = 1 << 16
+_JAVA_CAUSE = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
+_DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
+_PANIC = re.compile(
+    r"^(?:panic: |fatal error: )[^\n]+|^(?:thread '[^'\n]*'(?: \(\d+\))? panicked at )[^\n]+(?:\n[^\n]+)?", re.MULTILINE
+)
+_RUBY = re.compile(r"^\S+:\d+:in [^\n]+ \([A-Z][\w:]*\)$", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"^(?:Exception in thread \"[^\"\n]*\" |PHP |Uncaught )?(?:[\w.$\\]*(?:Error|Exception)\b|Fatal error:)[^\n]*",
+    re.MULTILINE,
+)
+_ERROR_LINE = re.compile(r"^[^\n]*\b(?:error|fatal|exception)\b[^\n]*", re.IGNORECASE | re.MULTILINE)
 _LOOK_BYTES = 8 << 20
 _OVERLAP_BYTES = 1 << 16
 _PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])")
@@ -75,6 +87,33 @@ def out_of_memory(text: str) -> str:
     """A JVM's out-of-memory message; empty if there is none."""
     said = _OUT_OF_MEMORY.search(text)
     return said[0] if said else ""
+
+
+def cause_in(text: str) -> str:
+    """The line of a log that says why its program ended: the innermost exception of a Java or Python chain, the panic
+    of Go or Rust, the error of Node, Ruby or PHP, else the first line that names an error; empty if there is none.
+
+    Forms: Throwable.printStackTrace (`Caused by:`, innermost last), Python's traceback module (`direct cause`,
+    innermost first), the Go runtime's `panic:` and `fatal error:`."""
+    if caused := _JAVA_CAUSE.findall(text):
+        return str(caused[-1]).strip()
+    if raised := _python_cause(text):
+        return raised
+    for pattern in (_PANIC, _RUBY, _EXCEPTION, _ERROR_LINE):
+        if found := pattern.search(text):
+            return " ".join(found[0].split())
+    return ""
+
+
+def _python_cause(text: str) -> str:
+    """Of the last chain of tracebacks the exception that the others were raised from."""
+    found = list(_PYTHON.finditer(text))
+    if not found:
+        return ""
+    at = len(found) - 1
+    while at > 0 and _DIRECT_CAUSE in text[found[at - 1].end() : found[at].start()]:
+        at -= 1
+    return found[at][1].strip()
 
 
 def final_figures(log: Path, pattern: str | None) -> dict[str, float]:

@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from powerband.base.errors import EXIT_DEFECT, EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
+from powerband.base.logs import printable
 from powerband.base.version import __version__
 from powerband.cli.calibration import calibrate
 from powerband.cli.experiment_commands import check, list_command, plan
@@ -109,10 +110,9 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _shown(text: str) -> str:
-    """Without the middle of a very long word, and without characters that a terminal obeys: messages name what stands
-    in files and options, whatever that is."""
-    plain = "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
-    return _LONG_WORD.sub(r"\1...\2", plain)
+    """Without the middle of a very long word, and without what a terminal obeys: messages name what stands in files and
+    options, whatever that is."""
+    return _LONG_WORD.sub(r"\1...\2", printable(text))
 
 
 def _ending(error: BaseException) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError
-from powerband.cli.options import print_analysis, print_json
+from powerband.cli.options import print_analysis, print_json, progress, say
 
 if TYPE_CHECKING:
     from powerband.analyze.runs.changes import RunComparison
@@ -64,19 +64,19 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
     elif output == "md":
         from powerband.report.documents.markdown import render_changes as render_markdown
 
-        click.echo(render_markdown(found, run), nl=False)
+        say(render_markdown(found, run))
     elif output in ("csv", "parquet"):
         from powerband.report.tables.export import export_to_stdout
         from powerband.report.tables.rows import changes_table
 
         export_to_stdout(changes_table(found), output)
     else:
-        from rich.console import Console
         from rich.text import Text
 
+        from powerband.report.terminal.console import Terminal
         from powerband.report.wording.comparison import render_comparison
 
-        console = Console()
+        console = Terminal()
         console.print(render_comparison(found))
         if page is not None:
             console.print(Text(f"\nReport: {page}"), soft_wrap=True)
@@ -85,7 +85,7 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
     if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
         return EXIT_OK
     if output != "text":
-        click.echo(f"powerband: {found.sentence}", err=True)
+        progress(f"powerband: {found.sentence}")
     return MeasurementError.exit_code
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from powerband.base.errors import MeasurementError, UsageError
+from powerband.base.logs import printable
 from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
@@ -88,7 +89,14 @@ def in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 request_options = in_order(
     click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]"),
-    click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Added to each request."),
+    click.option(
+        "-H",
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="'NAME: VALUE'",
+        help="Added to each request; {env:NAME} in VALUE is a variable of your own.",
+    ),
     click.option("--body", metavar="TEXT", help="Body of each request."),
     click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again."),
     click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated."),
@@ -147,7 +155,12 @@ def duration_of(option: str, text: str) -> int:
 
 def progress(text: str) -> None:
     """A line for people who wait."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
+
+
+def say(text: str) -> None:
+    """Lines on stdout that may hold what a server said."""
+    click.echo(printable(text), nl=False)
 
 
 def print_json(value: Any) -> None:
@@ -178,15 +191,14 @@ def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: s
     elif output == "md":
         from powerband.report.documents.markdown import render_markdown
 
-        click.echo(render_markdown(analysis, run), nl=False)
+        say(render_markdown(analysis, run))
     elif output in ("csv", "parquet"):
         from powerband.report.tables.export import export_to_stdout
         from powerband.report.tables.rows import trials_table
 
         export_to_stdout(trials_table(analysis, run.path.resolve().name), output)
     else:
-        from rich.console import Console
-
+        from powerband.report.terminal.console import Terminal
         from powerband.report.terminal.text import print_answer
 
-        print_answer(Console(), analysis, page)
+        print_answer(Terminal(), analysis, page)

@@ -68,7 +68,7 @@ _SERVER = "SERVER AND ARGUMENTS"
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--margin", "--confidence"),
-    *("--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
+    *("--allow-unserved", "--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
 )
 @click.option(
     "--env",
@@ -76,7 +76,7 @@ _SERVER = "SERVER AND ARGUMENTS"
     metavar="NAME[=VALUE]",
     help="Added to the server's environment; filled in too. Without a value: from your own.",
 )
-@key_options("--cwd", "--name")
+@key_options("--cpus", "--cwd", "--name")
 @seed_option
 @runs_option
 @view_options

@@ -21,6 +21,7 @@ from powerband.cli.options import (
     print_json,
     progress,
     request_options,
+    say,
 )
 from powerband.files.key_options import KEY_OPTIONS
 
@@ -87,7 +88,7 @@ def load(
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
         crowd = crowd_of(result.summaries, (), fleet)
-        print_json(load_document(fleet, crowd)) if output == "json" else click.echo(load_text(fleet, crowd))
+        print_json(load_document(fleet, crowd)) if output == "json" else say(f"{load_text(fleet, crowd)}\n")
     if result.interrupted:
         return UserInterruptError.exit_code
     # A server that answered nothing rightly has failed, as it would have in a trial.

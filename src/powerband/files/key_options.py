@@ -61,6 +61,7 @@ KEY_OPTIONS = {
         "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
     ),
     "--confirm": Option("design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3]"),
+    "--allow-unserved": Option("objective.allow_unserved", "SHARE", "Of users, without any answer.  [default: 1%]"),
     "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
     "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),
     "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),
@@ -68,6 +69,11 @@ KEY_OPTIONS = {
     "--ready-timeout": Option("subject.ready.timeout", "TIME", "How long getting ready may take.  [default: 30s]"),
     "--stop-signal": Option("subject.stop.signal", "NAME", "What asks the server to stop.  [default: TERM]"),
     "--stop-grace": Option("subject.stop.grace", "TIME", "How long it may take to stop.  [default: 5s]"),
+    "--cpus": Option(
+        "host.cpus", "N|all|LIST",
+        "CPUs of the server: a number, all, or a list (0-1).  [default: all where its requests cost ten times the "
+        "load's, else what the load leaves]",
+    ),
     "--cwd": Option("subject.cwd", "DIR", "Where the server is started."),
     "--name": Option("name", "NAME", "Names the run.  [default: tune]"),
     "--seed": Option("design.seed", "INTEGER", "Seed of every random choice.  [default: drawn, and recorded]"),

@@ -16,7 +16,7 @@ from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
 from powerband.report.wording.standings import metric_name
-from powerband.report.wording.words import COLUMNS, NARROW
+from powerband.report.wording.words import COLUMNS, NARROW, has_column
 
 _COLUMNS = [(column.metric, column.short) for column in COLUMNS if column.metric in NARROW]
 Row = dict[str, Any]
@@ -103,5 +103,5 @@ def _setting(setting: SettingState, state: RunState) -> Row:
 
 
 def _present(metric: str, state: RunState) -> bool:
-    """True if `metric` is not the objective and at least one setting has an estimate of it."""
-    return metric != state.objective and any(metric in setting.estimates for setting in state.settings)
+    """True if `metric` is not the objective and at least one setting has an estimate that the tables show."""
+    return metric != state.objective and has_column(metric, [setting.estimates for setting in state.settings])

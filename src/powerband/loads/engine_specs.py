@@ -7,13 +7,16 @@ descriptors that one process may open, and the connections that one pair of addr
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from ipaddress import IPv4Address, ip_address
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
 from powerband.base.hosts import http_url, request_target
 from powerband.model.load import Distribution, Load, Step
+from powerband.model.templates import headers_sent
 from powerband.model.websocket import dialect_named
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
@@ -37,6 +40,7 @@ def fleet_specs(
     load: Load,
     *,
     url: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
     seed: int,
     descriptor_limit: int,
     local_ports: int = LOCAL_PORTS,
@@ -47,9 +51,9 @@ def fleet_specs(
 ) -> list[wire.LoadSpec]:
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
-    `descriptor_limit` of one process, `local_ports` of one address. `warmup_ns` None: until the command, at most
-    `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where even the largest fleet cannot hold the
-    connections."""
+    `environment`: for headers that take a value from it. `descriptor_limit` of one process, `local_ports` of one
+    address. `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit,
+    port_limit) where even the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
     fleet = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
@@ -67,10 +71,12 @@ def fleet_specs(
                     tls=wire.Tls(insecure=load.tls_insecure, ca_file=load.tls_ca_file),
                     allow_remote=allow_remote,
                 ),
-                scenario=tuple(_step(step, paced=load.pace is not None) for step in load.scenario),
+                scenario=tuple(_step(step, environment, paced=load.pace is not None) for step in load.scenario),
                 model=model,
                 connection=wire.ConnectionPolicy(
-                    keep_alive=load.keep_alive, pipeline=load.pipeline, websocket=_websocket(load, request_target(url))
+                    keep_alive=load.keep_alive,
+                    pipeline=load.pipeline,
+                    websocket=_websocket(load, request_target(url), environment),
                 ),
                 timeouts=wire.Timeouts(connect_ns=load.connect_timeout_ns, request_ns=load.timeout_ns),
                 phases=wire.Phases(
@@ -183,12 +189,12 @@ def _share(total: int, index: int, engines: int) -> int:
     return total // engines + (1 if index < total % engines else 0)
 
 
-def _step(step: Step, *, paced: bool) -> wire.Step:
+def _step(step: Step, environment: Mapping[str, str], *, paced: bool) -> wire.Step:
     return wire.Step(
         name=step.name,
         method=step.method,
         path=step.path,
-        headers=step.headers,
+        headers=headers_sent(step.headers, environment),
         body=step.body,
         message=None if step.message is None else _MESSAGE.validate_python(step.message.model_dump(), strict=False),
         answered=step.answered,
@@ -197,14 +203,20 @@ def _step(step: Step, *, paced: bool) -> wire.Step:
     )
 
 
-def _websocket(load: Load, path: str) -> wire.WebSocket | None:
+def _websocket(load: Load, path: str, environment: Mapping[str, str]) -> wire.WebSocket | None:
     """`path`: of the url, for the handshake."""
     of = load.websocket
     if of is None:
         return None
     match = wire.MatchByOrder() if of.match == "order" else wire.MatchById(after=of.match.id_after)
     same = of.model_dump(exclude={"path", "dialect", "match"})
-    given = {**same, "path": of.path or path, "dialect": dialect_named(of.dialect), "matching": match}
+    given = {
+        **same,
+        "headers": headers_sent(of.headers, environment),
+        "path": of.path or path,
+        "dialect": dialect_named(of.dialect),
+        "matching": match,
+    }
     return wire.WebSocket.model_validate(given, strict=False)
 
 

@@ -10,16 +10,18 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
+from powerband.base.units import duration_text, format_value, plural
 from powerband.base.yaml_document import Node
 from powerband.loads.failed_requests import error_kinds
 from powerband.loads.measured import LOAD, USERS, stretch_metrics
 from powerband.model.experiment import Experiment, Subject
-from powerband.model.load import Load
+from powerband.model.load import Load, mean_ns
 from powerband.model.results import ErrorKind
 from powerband.readings.evidence import Evidence, Source
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
 
 
@@ -72,12 +74,33 @@ class LoadKind:
 
     # --- driving a trial; a driver is imported when a trial opens it -------------------------------------------------
 
-    def prepare(self, experiment: Experiment) -> None:
+    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
         """Fetches and checks what every trial needs, once before a run. Raises PowerbandError."""
 
     def engine_threads(self, load: Load) -> int:
         """The threads for which CPUs are set aside; 0: the subject has all CPUs to itself."""
         return load.engine_threads
+
+    def may_share_cpus(self, experiment: Experiment) -> bool:
+        """Whether the server may get all CPUs, the load's among them, where its requests cost much more than ours. Not
+        where something else of the bench needs CPUs in each trial: a link's thread, a browser, a database that was
+        given its own CPUs before the first trial."""
+        return not experiment.subject.services and not experiment.measure.visitor
+
+    def load_words(self, load: Load) -> str:
+        """The load as the end of a sentence: `with 64 users that never pause`, `at 500/s`; empty: it cannot be said."""
+        if load.rate_per_s is not None:
+            return f"at {format_value(load.rate_per_s, 'per_s')}"
+        if load.users is None:
+            return ""
+        users, one = plural(load.users, "user"), load.users == 1
+        pause, sends = ("pauses", "sends") if one else ("pause", "send")
+        if load.pace is not None:
+            return f"with {users} that {sends} every {duration_text(mean_ns(load.pace))}"
+        pauses = {mean_ns(step.think or load.think) for step in load.scenario}
+        if pauses == {0}:
+            return f"with {users} that never {pause}"
+        return f"with {users} that {pause} {duration_text(max(pauses)) if len(pauses) == 1 else 'between requests'}"
 
     def joining_ns(self, load: Load) -> int:
         """The time before the warm-up in which users join."""
@@ -90,6 +113,10 @@ class LoadKind:
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
         """Yields the driver once it can go; on leaving, its processes have ended. Raises TrialFailed."""
         raise NotImplementedError
+
+    def counts_slots(self, load: Load) -> bool:
+        """Whether looks with other numbers of users tell how many requests are served at once."""
+        return False
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """Whether a trial whose load failed with this code shows that all others fail like it."""

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from powerband.base.units import format_duration
+from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes
+from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
 
 LITTLE_TOLERANCE = 0.02
 LAG_FLOOR_NS = 1_000_000
@@ -35,13 +36,13 @@ def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
     if fleet.cohort.scheduled:
-        yield "error_rate", 1 - fleet.cohort.ok / fleet.cohort.scheduled
+        yield "error_rate", _error_rate(evidence)
         yield "dropped_rate", fleet.cohort.dropped / fleet.cohort.scheduled
     if fleet.total.scheduled:
         yield "run_error_rate", 1 - fleet.total.ok / fleet.total.scheduled
     if fleet.achieved_per_s > 0:
         yield "engine_cpu_ns_per_request", fleet.cpu_cores * SECOND_NS / fleet.achieved_per_s
-    yield from _time_metrics("response_time_ns", evidence.response)
+    yield from _response_metrics(evidence)
     yield from _time_metrics("service_time_ns", fleet.times("service_time_ns"))
     for name, times in (("send_lag_ns_p99", evidence.send_lag), ("connect_time_ns_p99", fleet.connect_times())):
         if times.count:
@@ -63,6 +64,47 @@ def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
         yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
 
 
+def _error_rate(evidence: Evidence) -> float:
+    """The share of requests that did not end ok; where users were left out, at least the share that would be theirs if
+    each had as many requests as a served user: 1 - (1 - u) ok / scheduled, of served users' requests."""
+    cohort, left_out = evidence.fleet.cohort, _unserved(evidence)
+    by_requests = 1 - cohort.ok / cohort.scheduled
+    if left_out is None or not left_out.users:
+        return by_requests
+    of_served = max(cohort.ok, cohort.scheduled - left_out.requests, 1)
+    return max(by_requests, 1 - (1 - unserved_share(evidence)) * cohort.ok / of_served)
+
+
+def _unserved(evidence: Evidence) -> Unserved | None:
+    """Users of a closed load who were due and got no `ok` answer in the whole window; who paused within it is none of
+    them. None in an open load, which has no users, and where the generator does not tell."""
+    return evidence.fleet.unserved if evidence.load.users is not None else None
+
+
+def unserved_share(evidence: Evidence) -> float:
+    """Unserved users as a share of those present, 0 to 1; 0 where they are not known."""
+    left_out = _unserved(evidence)
+    if left_out is None or evidence.fleet.users_mean <= 0:
+        return 0.0
+    return min(1.0, left_out.users / evidence.fleet.users_mean)
+
+
+def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Each unserved user counts for as many requests as a served one had, so that their share of the ranks is their
+    share of the users. They took the length of the window at least, which stands for their time; the mean is of
+    those that were answered, as Little's law wants it."""
+    times, share = evidence.response, unserved_share(evidence)
+    least_ns = evidence.fleet.window_s * SECOND_NS
+    for name, value in _time_metrics("response_time_ns", times):
+        q = {**QUANTILES, "max": 1.0}.get(name.removeprefix("response_time_ns_"))
+        if q is None or not share:
+            yield name, value
+        elif q > 1 - share:
+            yield name, max(least_ns, times.maximum)
+        else:
+            yield name, times.quantile(q / (1 - share))
+
+
 def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     """Users present, and how well Little's law holds for them. It says nothing of users with a pace, who send whether
     or not they were answered; nor of those who near the end of their requests have fewer in flight than they may."""
@@ -70,6 +112,9 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if load.users is None or fleet.users_mean <= 0:
         return
     yield "users_mean", fleet.users_mean
+    if (left_out := _unserved(evidence)) is not None:
+        yield "users_unserved", float(left_out.users)
+        yield "users_unserved_share", unserved_share(evidence)
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
         yield "littles_law_deviation", abs(slots - _present_by_times(fleet)) / slots
@@ -161,20 +206,23 @@ def _present_by_times(fleet: MergedFleet) -> float:
 
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """A request that waits all through the window has neither an error nor a response time."""
-    fleet, load = evidence.fleet, evidence.load
-    if not fleet.unanswered or not fleet.ended:
+    """A request that waits all through the window has neither an outcome nor a response time of its own; nor have those
+    a time that fail."""
+    fleet, left_out = evidence.fleet, _unserved(evidence)
+    if left_out is not None and left_out.users:
+        whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""
+    elif left_out is None and fleet.unanswered:
+        whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
+    else:
         return
-    whose = f"{fleet.unanswered} requests were"
-    if load.users is not None and load.pipeline == 1:
-        whose = f"{fleet.unanswered} of {fleet.users_mean:.0f} users were"
-    yield Problem(
-        "starved_users",
-        f"{whose} not answered once within the measured window, which error_rate and the response times do not show: "
-        "the subject serves fewer connections than it was given (keep-alive may bind each to a thread), or the window "
-        "is shorter than one response",
-        fatal=False,
-    )
+    if fleet.window_outcomes.get("ok", 0):
+        yield Problem(
+            "starved_users",
+            f"{whose} not answered once within the measured window{shown}: the subject serves fewer connections than "
+            "it was given (keep-alive may bind each to a thread), refuses some, or the window is shorter than one "
+            "response",
+            fatal=False,
+        )
 
 
 def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -211,11 +259,16 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
 def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, remedy: str) -> Iterator[Problem]:
     """A generator without a CPU sends and reads late, which the times of a closed load do not show."""
     fleet, waited = evidence.fleet, metrics.get("engine_run_wait_cores")
-    if not evidence.pinned:
+    server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
+    # Where powerband shares the CPUs of its own accord, a server that takes nearly all of them is why.
+    meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
+    if not evidence.pinned and not meant:
+        known = server is not None and generator is not None
+        used = f" (it used {server:.2f}, the engine {generator:.2f} of them)" if known else ""
         yield Problem(
             "not_pinned",
-            "subject and engine shared CPUs: each took time from the other; where there are two CPUs or more, leave "
-            "host.pinning on",
+            f"subject and engine shared CPUs{used}: each took time from the other; where there are two CPUs or more, "
+            "leave host.pinning on, or keep some from the server (--cpus, host.cpus)",
             fatal=False,
         )
     if not waited or not fleet.threads or not evidence.response.count:

@@ -62,6 +62,12 @@ class BottleneckName(StrEnum):
         "give the downstream (its connection pool, the database, the remote) more capacity; more threads only wait "
         "longer",
     )  # fmt: skip
+    HIDDEN_LIMIT = (
+        "hidden_limit", "a semaphore or a connection pool inside the server is the limit", "hidden limit",
+        (262, 40, 50),
+        "find what lets only so many in at once (a semaphore, a connection pool, a limit in the server's settings), "
+        "and raise it",
+    )  # fmt: skip
     ACCEPT_BACKLOG = (
         "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),
         "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "

@@ -281,6 +281,7 @@ class Objective(Section):
     constraints: Constraints = Field(default=(), alias="subject_to")
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
+    allow_unserved: Share = 0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
 
     @property
     def is_capacity(self) -> bool:
@@ -296,10 +297,31 @@ class Pinning(Frozen):
     probe: str | None = None
 
 
+def _server_cpus(value: Any) -> Any:
+    if isinstance(value, str):
+        known = value in ("auto", "all")
+        known |= re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) is not None and not value.isdigit()
+    else:
+        known = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not known:
+        raise ValueError("write auto, all, a number of CPUs (2), or a list of them (0-1, 0,2)")
+    return value
+
+
 class HostUse(Frozen):
-    """The allocation of this machine's CPUs. `auto`: disjoint sets if there are enough cores; `off`: no pinning."""
+    """The allocation of this machine's CPUs. `pinning` `off`: nothing is pinned; lists: exactly so; `auto`: by `cpus`.
+
+    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours, else disjoint sets
+    (`search/cpu_choice.py`). `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`)."""
 
     pinning: Literal["auto", "off"] | Pinning = "auto"
+    cpus: Annotated[int | str, BeforeValidator(_server_cpus)] = "auto"
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.cpus != "auto" and self.pinning != "auto":
+            raise ValueError("cpus and pinning both say which CPUs the server gets: keep one of them")
+        return self
 
 
 class Claim(Frozen):

@@ -219,6 +219,17 @@ class Load(Section):
         return any(mean_ns(step.think or self.think) for step in self.scenario)
 
     @property
+    def keeps_asking(self) -> bool:
+        """True if every user sends its next request as soon as the last one is answered, one at a time."""
+        paced = self.pace is not None or self.requests_per_user is not None
+        return self.users is not None and not paced and self.pipeline == 1 and not self._thinks
+
+    def with_users(self, users: int, *, duration_ns: int, drain_ns: int) -> Load:
+        """The same closed load for other users, who all begin at once."""
+        changed = {"users": users, "join_per_s": None, "ramp_ns": 0, "duration_ns": duration_ns, "drain_ns": drain_ns}
+        return self.model_copy(update=changed)
+
+    @property
     def joining_ns(self) -> int:
         """Time from the start until the last user begins (closed), or until the rate has grown (open)."""
         if self.join_per_s is None or self.users is None:

@@ -28,7 +28,7 @@ class Metric:
         return self.name in _OF_A_LOAD or (self.source in _LOAD_SOURCES and self.name not in _OF_A_COUNTER)
 
 
-_LOAD_SOURCES = ("load", "users", "burst")
+_LOAD_SOURCES = ("load", "users", "burst", "slots")
 _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  # from other sources
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
@@ -41,7 +41,8 @@ capacity_per_s | per_s | search | highest Poisson rate at which the constraints 
   objective only
 achieved_rate_per_s | per_s | load | requests that ended per second, whatever their outcome
 offered_rate_per_s | per_s | load | requests scheduled per second
-error_rate | ratio | load | share of requests that did not end ok (dropped work included)
+error_rate | ratio | load | share of requests that did not end ok (dropped work included;
+  users_unserved with as many as a served user had)
 run_error_rate | ratio | load | share of all requests since the start, warm-up included, that did not end ok; those
   without an answer when the drain was over are among them
 dropped_rate | ratio | load | share of scheduled work that was never sent (in-flight bound)
@@ -86,6 +87,10 @@ psi_cpu_share | ratio | probe | share of the time in which some task of the host
 psi_memory_share | ratio | probe | share of the time in which some task of the host waited for memory (PSI)
 psi_io_share | ratio | probe | share of the time in which some task of the host waited for a disk (PSI)
 users_mean | count | users | mean users present (closed model)
+users_unserved | count | users | users who got no ok answer in the whole window though one was due: a request was in
+  flight all through it, or failed and was tried again in vain (closed model)
+users_unserved_share | ratio | users | the same, as a share of the users present; it is part of error_rate, and of the
+  percentiles of the response time with at least the length of the window
 in_flight_mean | count | users | mean requests in flight, sampled
 littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed model)
 join_time_ns_mean | ns | users | from a WebSocket user's intended start to joined, mean; of all joins of the run
@@ -134,9 +139,16 @@ jvm_threads_live_max | count | jvm | most live Java threads at once
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
 jvm_live_bytes | bytes | heap | what lives on the heap right after the window (measure.snapshots)
 jvm_live_growth_bytes | bytes | heap | the same, less what lived right before the window
+slots | count | slots | requests that the server serves at once: the rate of all users over that of one user alone
+  (closed HTTP load without pauses, first trial of a setting, server's CPUs less than 80 % used)
+slots_{low,high} | count | slots | * end of its 95 % interval
+alone_time_ns_mean | ns | slots | how long a request of one user alone takes, mean
+doubled_users_rate_per_s | per_s | slots | requests answered rightly per second with twice the users
+doubled_users_gain | ratio | slots | that rate over the one of the measured window: near 1 where more load gets
+  no more
 bench_cpu_cores | cores | trial | CPU seconds per second of the bench itself: control plane and probes, engine apart
 """
-_WORDS = {"p50": "median", "p999": "p99.9", "max": "maximum"}
+_WORDS = {"low": "lower", "high": "upper", "p50": "median", "p999": "p99.9", "max": "maximum"}
 
 
 def _metrics() -> Iterator[Metric]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.cpu_use import CpuUse
 from powerband.model.plan import Level, Setting, Stage
 
 FORMAT = 1
@@ -57,7 +58,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """`evidence`: the two or three figures that prove it, each a clause with its number; `advice`: the remedy."""
+    """`evidence`: the two to four figures that prove it, each a clause with its number; `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]
@@ -146,6 +147,7 @@ class TrialResult:
     bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
     heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
+    cpus: CpuUse | None = None  # None: an older record
 
     @property
     def valid(self) -> bool:

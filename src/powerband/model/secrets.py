@@ -21,7 +21,6 @@ _NAME = re.compile(_WORDS, re.IGNORECASE)
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)|(?P<option>^--?[\w-]*(?:{_WORDS})[\w-]*=).+", re.IGNORECASE
 )
-_PAIRS = ("env", "headers")
 Shown = TypeVar("Shown")
 
 
@@ -37,7 +36,8 @@ def text_without_secrets(text: str) -> str:
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """A command line with the secrets of the experiment that it started replaced by `(hidden)`."""
-    secrets = [(name, value) for name, value in _pairs(experiment) if value and _NAME.search(name)]
+    pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
+    secrets = [(name, value) for name, value in pairs if value and _NAME.search(name)]
 
     def shown(argument: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())
@@ -67,13 +67,13 @@ def _hidden_pair(name: str, value: str | None) -> str | None:
     return HIDDEN if value and _NAME.search(name) else _hidden(value)
 
 
-def _pairs(value: object, key: str = "") -> Iterator[tuple[str, str | None]]:
-    """Every header and variable."""
+def pairs_of(value: object, wanted: str, key: str = "") -> Iterator[tuple[str, str | None]]:
+    """The names and values of all fields named `wanted`, wherever they are: `headers` or `env`."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
-            yield from _pairs(getattr(value, name), name)
-    elif isinstance(value, dict | tuple) and key in _PAIRS:
+            yield from pairs_of(getattr(value, name), wanted, name)
+    elif isinstance(value, dict | tuple) and key == wanted:
         yield from value.items() if isinstance(value, dict) else value
     elif isinstance(value, tuple):
         for item in value:
-            yield from _pairs(item)
+            yield from pairs_of(item, wanted)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from powerband.base.errors import ExperimentError, did_you_mean
+from powerband.base.errors import ExperimentError, UsageError, did_you_mean
 
+_FROM_ENVIRONMENT = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
 
 
@@ -30,3 +31,18 @@ def fill(template: str, values: Mapping[str, str], key: str) -> str:
 def placeholders(templates: Iterable[str]) -> set[str]:
     """The names that occur in templates."""
     return {match[1] for text in templates for match in _TEMPLATE.finditer(text) if match[1]}
+
+
+def headers_sent(headers: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers with `{env:NAME}` replaced by that variable, so that a secret is in no file and no command line. Raises
+    UsageError where it is not set, or holds what a header cannot."""
+
+    def replacement(match: re.Match[str]) -> str:
+        value = environment.get(match[1])
+        if value is None:
+            raise UsageError(f"{match[1]} is not set, and a header takes its value from it: export it first")
+        if any((character < " " and character != "\t") or character == "\x7f" for character in value):
+            raise UsageError(f"{match[1]} cannot be the value of a header: it holds a control character")
+        return value
+
+    return tuple((name, _FROM_ENVIRONMENT.sub(replacement, text)) for name, text in headers)

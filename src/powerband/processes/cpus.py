@@ -29,14 +29,17 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     `auto`: one core: no pinning. Two or three: the last core drives and watches, the rest serve. Four or more: a
     quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
     one of its own. A core is never shared between subject and engine, SMT siblings included; where two CPUs are all
-    there is and both are siblings of one core, each side gets one of them.
+    there is and both are siblings of one core, each side gets one of them. Whether a server gets all CPUs instead is
+    decided once a run, in `search/cpu_choice.py`.
     Raises ExperimentError for CPUs that this machine does not have."""
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):
         return _as_asked(use.pinning, available)
-    if use.pinning == "off" or len(available) < 2 or engine_threads == 0:
-        return CpuSplit()
     groups = [tuple(core) for core in cores] if len(cores) > 1 else [(cpu,) for cpu in available]
+    if use.cpus not in ("auto", "all"):
+        return _for_server(use.cpus, groups, available)
+    if use.pinning == "off" or use.cpus == "all" or len(available) < 2 or engine_threads == 0:
+        return CpuSplit()
     count = len(groups)
     driving = 1 if count < 4 else min(max(count // 4, engine_threads), count // 2)
     watching = 1 if count >= 8 else 0
@@ -44,6 +47,20 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     engine = groups[count - driving - watching : count - watching]
     probe = groups[count - watching :] if watching else engine
     return CpuSplit(_flat(subject), _flat(engine), _flat(probe))
+
+
+def _for_server(asked: int | str, groups: Sequence[tuple[int, ...]], available: Sequence[int]) -> CpuSplit:
+    """The server gets what was asked for, whole cores first; engine and probe the cores that it does not touch, or
+    what is left of one. Nothing is left: all share."""
+    if isinstance(asked, int):
+        subject = tuple(sorted([cpu for group in groups for cpu in group][:asked]))
+        if asked > len(available):
+            raise ExperimentError(f"there are {len(available)} CPUs, not {asked}", key="host.cpus")
+    else:
+        subject = _there(asked, available, "host.cpus")
+    rest = _flat(group for group in groups if not set(group) & set(subject))
+    rest = rest or tuple(cpu for cpu in available if cpu not in subject)
+    return CpuSplit(subject, rest, rest) if rest else CpuSplit()
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -59,21 +76,23 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 def _as_asked(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
     def cpus(role: str, text: str) -> tuple[int, ...]:
-        try:
-            wanted = parse_cpu_list(text)
-        except ValueError as error:
-            raise ExperimentError(str(error), key=f"host.pinning.{role}") from error
-        missing = [cpu for cpu in wanted if cpu not in available]
-        if missing:
-            raise ExperimentError(
-                f"CPU {missing[0]} is not there or not allowed; this process may use {format_cpu_list(available)}",
-                key=f"host.pinning.{role}",
-            )
-        return wanted
+        return _there(text, available, f"host.pinning.{role}")
 
     engine = cpus("engine", pinning.engine)
     probe = engine if pinning.probe is None else cpus("probe", pinning.probe)
     return CpuSplit(cpus("subject", pinning.subject), engine, probe)
+
+
+def _there(text: str, available: Sequence[int], key: str) -> tuple[int, ...]:
+    try:
+        wanted = parse_cpu_list(text)
+    except ValueError as error:
+        raise ExperimentError(str(error), key=key) from error
+    if missing := [cpu for cpu in wanted if cpu not in available]:
+        raise ExperimentError(
+            f"CPU {missing[0]} is not there or not allowed; this process may use {format_cpu_list(available)}", key=key
+        )
+    return wanted
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:

@@ -98,7 +98,7 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
     """Waits for lines of any of its processes and hands them on; wakes at once when the person wants to stop."""
 
     def __init__(self, stop: StopRequest) -> None:
-        self._stop = stop
+        self.stop = stop
         self._selector = selectors.DefaultSelector()
         # The request is noted; readable from now on.
         self._selector.register(stop, selectors.EVENT_READ, lambda: self._selector.unregister(stop))
@@ -117,7 +117,7 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
 
     def check_stop(self) -> None:
         """Raises TrialInterrupted on a stop request."""
-        if self._stop.requested:
+        if self.stop.requested:
             raise TrialInterrupted
 
     def wait(

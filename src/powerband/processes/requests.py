@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import selectors
 import socket
 import ssl
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 from powerband.base.hosts import http_url
 from powerband.base.logs import printable
 from powerband.model.load import Checks, Step
+from powerband.model.templates import headers_sent
 from powerband.processes.engine_process import Pump
 
 BODY_BYTES_MAX = 64 << 20
@@ -86,7 +88,7 @@ class Client(AbstractContextManager["Client", None]):
         self._connection.deadline_s = time.monotonic() + self._timeout_s
         try:
             body = None if step.body is None else step.body.encode()
-            self._connection.request(step.method, step.path, body, dict(step.headers))
+            self._connection.request(step.method, step.path, body, dict(headers_sent(step.headers, os.environ)))
             with self._connection.getresponse() as response:
                 yield response
         except TimeoutError:

@@ -20,7 +20,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from powerband.base.hosts import http_url, is_loopback, request_target
-from powerband.base.logs import LogSearch, end_of
+from powerband.base.logs import LogSearch, cause_in, end_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
@@ -61,6 +61,10 @@ POLL_LONGEST_S = 0.05
 LAST_WORDS_LINES = 8
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
 TAIL_BYTES = 8192
+CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
+CAUSE_CHARACTERS = 500
+FEW_LINES = 3
+KILLED = "killed by "
 
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
@@ -313,6 +317,15 @@ def last_words(log_file: Path) -> str:
     return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
 
 
+def why_it_ended(log_file: Path) -> str:
+    """The cause that a subject's log names, as the end of a sentence; its last words where it names none, or where they
+    are so few that they show it themselves."""
+    text = end_of(log_file, CAUSE_BYTES).strip()
+    if len(text.splitlines()) <= FEW_LINES or not (cause := cause_in(text)):
+        return last_words(log_file)
+    return f": {cause[:CAUSE_CHARACTERS]} (all that it said: {log_file})"
+
+
 def out_of_memory(subject: RunningSubject) -> str:
     """That a JVM died of it, and its last known heap, for a sentence; empty where its log does not say so."""
     if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
@@ -329,9 +342,9 @@ def out_of_memory(subject: RunningSubject) -> str:
 def describe_exit(exited: Exited) -> str:
     if exited.signal is not None:
         try:
-            return f"killed by {signal.Signals(exited.signal).name}"
+            return f"{KILLED}{signal.Signals(exited.signal).name}"
         except ValueError:
-            return f"killed by signal {exited.signal}"
+            return f"{KILLED}signal {exited.signal}"
     if exited.exit_code == 0:
         return "exit code 0; a server must stay in the foreground"
     return f"exit code {exited.exit_code}"
@@ -401,7 +414,8 @@ def _wait_ready(
             which = "on its port" if counted is not None else f"on port {rendered.port}"
             raise PortTaken(f"the subject could not listen {which}, which is in use{words}")
         raise TrialFailed(
-            Code.DIED_BEFORE_READY, f"the subject ended before it was ready ({describe_exit(probe.exited)}){words}"
+            Code.DIED_BEFORE_READY,
+            f"the subject ended before it was ready ({describe_exit(probe.exited)}){why_it_ended(log_file)}",
         )
 
 

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from powerband.readings.histogram import bounds, decode, merge
-from powerband.wire.load_events import Counts, Summary
+from powerband.wire.load_events import Counts, Summary, Window
 
 SECOND_NS = 1e9
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -49,6 +49,14 @@ class MergedTimes:
     def moment(self, order: int) -> float:
         """The mean of value ** order, with each value at the middle of its cell; 0 if there are no values."""
         return float(np.dot(self._middle**order, self._counts) / self.count) if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Users without any `ok` answer within the window though one was due, and their requests of the cohort."""
+
+    users: int
+    requests: int
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,8 @@ class MergedFleet:
     pauses."""
     unanswered: int
     """Requests scheduled before the window and still without an answer at its end."""
+    unserved: Unserved | None
+    """None: not told (JMeter, runs of earlier versions)."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""
@@ -162,12 +172,24 @@ def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
             (s["window"]["carried_out_ns_sum"] - s["window"]["carried_in_ns_sum"]) / SECOND_NS for s in reached
         ),
         unanswered=sum(s["window"]["unanswered"] for s in reached),
+        unserved=_unserved(s["window"] for s in reached),
         cpu_cores=per_s((s["cpu_user_ns"] + s["cpu_system_ns"]) / SECOND_NS for s in reached),
         cpu_share_max=max(shares, default=0.0),
         threads=len(shares),
         connections_opened=sum(s["connections"]["opened"] for s in summaries),
         summaries=tuple(reached),
     )
+
+
+def _unserved(windows: Iterable[Window]) -> Unserved | None:
+    """None where a window does not tell."""
+    users = requests = 0
+    for window in windows:
+        if "users_unserved" not in window:
+            return None
+        users += window["users_unserved"]
+        requests += window.get("users_unserved_requests", 0)
+    return Unserved(users, requests)
 
 
 def _add(parts: Iterable[Counts]) -> RequestCounts:

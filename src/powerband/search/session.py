@@ -18,15 +18,17 @@ from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.steady import is_steady
 from powerband.base.errors import UsageError
 from powerband.loads import kind_of
+from powerband.model.cpu_use import SHARES_FROM
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
+from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
 from powerband.search.planners import Planner, planner_for
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
-from powerband.trials.opening import build_subject, check_first_trial
+from powerband.trials.opening import build_subject, check_environment, check_first_starts, check_first_trial
 from powerband.trials.services import check_services, services_up
 from powerband.trials.trial import run_trial
 
@@ -69,25 +71,33 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     _mend_plan(run)
     planned = run.planned()
     check_services(experiment)
-    kind_of(experiment).prepare(experiment)
+    check_environment(experiment)
+    kind_of(experiment).prepare(experiment, stop)
     given = build_subject(experiment.subject, run, stop, again=bool(results))
+    choice = CpuChoice(experiment, finished.results.values())
     with services_up(experiment, run, given) as services:
 
         def run_one(spec: TrialSpec) -> TrialResult | None:
             """None: a trial before others was interrupted; their plan has no place for its repetition."""
             if planned.get(spec.number) != spec:
                 run.append_plan(spec, planner.planned_total)
+                planned[spec.number] = spec
             observer.trial_started(spec, planner.planned_total)
             directory = run.trial(spec.number)
-            record = trial(
-                experiment, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services
-            )
+            made = choice.experiment
+            record = trial(made, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services)
             if _is_first(spec, results.values()):
                 check_first_trial(experiment, record, run)
+            check_first_starts(experiment, record, run)
             if record.status == "interrupted" and spec.number < finished.last:
                 directory.record.unlink()
                 return None
-            results[spec.number] = result = measure(directory, record, experiment)
+            result = measure(directory, record, experiment)
+            if choice.again(result):
+                observer.note(_dealt_anew(choice))
+                directory.record.unlink()
+                return None if stop.requested else run_one(spec)
+            results[spec.number] = result
             observer.trial_ended(record, result)
             return result
 
@@ -105,6 +115,15 @@ def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRe
     analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
     observer.analysed(analysis)
     return analysis
+
+
+def _dealt_anew(choice: CpuChoice) -> str:
+    if choice.shared:
+        return (
+            f"a request costs the server at least {SHARES_FROM:g} times what it costs the load generator: the server "
+            "gets all CPUs, and this trial is measured again (--cpus says otherwise)"
+        )
+    return "on shared CPUs the load generator came too late: it gets CPUs of its own, and this trial is measured again"
 
 
 def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:

@@ -64,6 +64,7 @@ def run_load(
             specs = fleet_specs(
                 load,
                 url=url,
+                environment=os.environ,
                 seed=seed,
                 descriptor_limit=descriptor_limit(),
                 local_ports=local_ports(),

@@ -6,6 +6,7 @@ The build's output goes to `build.log` of the run directory. Not here: whether a
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,16 @@ from powerband.base.logs import printable
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting
+from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
-from powerband.model.templates import placeholders
+from powerband.model.templates import headers_sent, placeholders
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
+from powerband.processes.subject_process import KILLED, LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
 from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
@@ -33,7 +35,19 @@ from powerband.wire.specs import Launch
 _LOOK_S = 60.0
 _GRACE_NS = 1_000_000_000
 _LOG_LINES_MAX = 100_000
+STARTS = 3
+"""Starts that must fail in one way before a server is held to be one that cannot start."""
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
+
+
+def check_environment(experiment: Experiment) -> None:
+    """Raises SubjectError or UsageError where a value is to come from powerband's own environment, and is not there."""
+    headers_sent(((name, text or "") for name, text in pairs_of(experiment, "headers")), os.environ)
+    if unset := [name for name, text in experiment.subject.env.items() if text is None and name not in os.environ]:
+        raise SubjectError(
+            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
+            f"(subject.env.{unset[0]} has no value): export it first"
+        )
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
@@ -43,11 +57,6 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
     built-in placeholders stand for.
 
     Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
-    if unset := [name for name, text in subject.env.items() if text is None and name not in os.environ]:
-        raise SubjectError(
-            f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
-            f"(subject.env.{unset[0]} has no value): export it first"
-        )
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
@@ -133,3 +142,34 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
     return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
+
+
+def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
+    """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
+    `record` is of, died before it was ready for the same cause (numbers apart), at STARTS different settings or at all
+    where there are fewer. A signal is no cause of its own. The records of these trials are removed, so that `powerband
+    resume` starts anew."""
+    if record.failure is None or record.failure.code != Code.DIED_BEFORE_READY or KILLED in record.failure.message:
+        return
+    revision = record.spec.setting.as_dict().get(REVISION)
+    so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
+    settings = math.prod(len(levels) for name, levels in experiment.factors.items() if name != REVISION)
+    tried = {each.spec.setting for each in so_far}
+    if len(so_far) < STARTS or len(tried) < min(STARTS, settings):
+        return
+    if any(each.failure is None or _cause(each) != _cause(record) for each in so_far):
+        return
+    for each in reversed(so_far):
+        run.trial(each.spec.number).record.unlink()
+    where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
+    raise SubjectError(
+        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}, and nothing was "
+        f"measured. Once that is mended, `powerband resume {run.path}`"
+    )
+
+
+def _cause(record: TrialRecord) -> tuple[str, str]:
+    """What two failures have in common if their cause is the same: the numbers in a message (ports, times, levels,
+    the trial's folder) are not."""
+    assert record.failure is not None
+    return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

@@ -89,6 +89,7 @@ class _Trial:
         self.services = services
         self.steady = steady
         self.observer = observer
+        self.machine = sorted(cpu for core in usable_cores() for cpu in core)
         self.kind = kind_of(setup.experiment)
         linked = partial(services.linked, setup.spec.setting, setup.engine, setup.directory.engine_log)
         self.instruments = instruments_of(setup, linked, observer.phase)
@@ -142,7 +143,7 @@ class _Trial:
             warmup_ended_by=self.warmup_ended_by,
             engines=self.driver.summaries if self.driver else (),
             subject=self.probe.facts() if self.probe else {},
-            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()},
+            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()} | {"machine": self.machine},
             cpu_quota=cpu_quota(),
             control_cpu_ns=self.control_cpu_ns,
             **added,

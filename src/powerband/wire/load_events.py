@@ -125,6 +125,8 @@ class Window(TypedDict):
     carried_in_ns_sum: Count
     carried_out_ns_sum: Count
     unanswered: Count
+    users_unserved: NotRequired[Count]
+    users_unserved_requests: NotRequired[Count]
 
 
 @as_message

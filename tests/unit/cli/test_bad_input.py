@@ -144,7 +144,8 @@ def test_an_objective_that_no_trial_measured(
 def test_an_slo_that_nothing_meets_names_the_nearest(said: Said, tmp_path: Path) -> None:
     code, answer, _ = said("objective.subject_to=[p99 < 1ms]")
     assert code == 1
-    assert answer.startswith("No setting meets p99 < 1ms. threads=4 comes nearest: it misses p99 < 1ms: it was ")
+    first = "No setting meets p99 < 1ms, with 10 users that never pause. "
+    assert answer.startswith(f"{first}threads=4 comes nearest: it misses p99 < 1ms: it was ")
     assert trials(tmp_path) == 6, "two blocks show it"
 
 

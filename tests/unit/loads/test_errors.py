@@ -19,8 +19,8 @@ def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, drop
          "carried_users_mean", "cpu_cores", "cpu_share_max"), 0.0
     )  # fmt: skip
     return MergedFleet(
-        start_ns=0, end_ns=1, total=total, cohort=total, window_outcomes=outcomes, unanswered=0, threads=1,
-        connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
+        start_ns=0, end_ns=1, total=total, cohort=total, window_outcomes=outcomes, unanswered=0, unserved=None,
+        threads=1, connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from powerband.base.errors import ExperimentError, MeasurementError, SubjectError
 from powerband.loads import kind_of
-from powerband.loads.jmeter.install import ARTIFACTS, VERSION, installed_jmeter
+from powerband.loads.jmeter.install import ARTIFACTS, VERSION, JMeter, installed_jmeter
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.processes.jdk import find_jdk
+from powerband.processes.stop_request import StopRequest
 
 MAVEN = """#!/bin/sh
 echo "$@" >> {calls}
@@ -42,6 +44,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def fetched() -> JMeter:
+    with closing(StopRequest()) as stop:
+        return installed_jmeter(stop)
+
+
 def play_maven(machine: Path, then: str = "") -> Path:
     """Returns the file of its calls."""
     jars, calls = machine / "jars", machine / "calls"
@@ -61,8 +68,8 @@ def test_it_is_laid_out_as_its_own_and_fetched_once(machine: Path, monkeypatch: 
     listed = [f"{sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n" for jar in (machine / "jars").iterdir()]
     (machine / "jars.sha256").write_text("".join(listed))
     monkeypatch.setattr("powerband.loads.jmeter.install.HASHES", machine / "jars.sha256")
-    made = installed_jmeter()
-    assert installed_jmeter() == made
+    made = fetched()
+    assert fetched() == made
     assert len(calls.read_text().splitlines()) == 1
     assert made.jar.is_file() and made.jdk.version == 17
     assert (made.home / "bin" / "jmeter.properties").read_text() == "x=y"
@@ -75,28 +82,28 @@ def test_it_is_laid_out_as_its_own_and_fetched_once(machine: Path, monkeypatch: 
 def test_other_jars_than_jmeters_are_refused(machine: Path) -> None:
     play_maven(machine)
     with pytest.raises(MeasurementError, match=r"not the JMeter .* expected: ApacheJMeter-.*is another file"):
-        installed_jmeter()
+        fetched()
     assert not (machine / "cache" / "powerband" / f"jmeter-{VERSION}").exists()
 
 
 def test_a_maven_that_fails_leaves_nothing(machine: Path) -> None:
     play_maven(machine, 'echo "[ERROR] Could not transfer artifact"; exit 1')
     with pytest.raises(MeasurementError, match=r"could not fetch JMeter.*Could not transfer artifact.*reachable"):
-        installed_jmeter()
+        fetched()
     assert not (machine / "cache" / "powerband" / f"jmeter-{VERSION}").exists()
 
 
 def test_no_maven(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(machine / "path"))
     with pytest.raises(MeasurementError, match="there is no mvn on PATH: install it"):
-        installed_jmeter()
+        fetched()
 
 
 def test_a_cache_that_cannot_be_written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(machine / "file"))
     with pytest.raises(MeasurementError, match="set XDG_CACHE_HOME to a folder"):
-        installed_jmeter()
+        fetched()
 
 
 @pytest.mark.parametrize(("version", "does"), [("1.8.0_402", False), ("11.0.2", True), ("21", True), ("25.0.1", False)])
@@ -117,7 +124,8 @@ def test_the_jdk_is_neither_too_old_nor_too_new(tmp_path: Path, version: str, *,
 
 def test_a_run_is_not_begun_without_its_plan(machine: Path) -> None:
     case = Experiment(name="x", subject=Subject(name="s", command=("x",)), load=Load(jmeter=str(machine / "gone.jmx")))
-    with pytest.raises(ExperimentError, match="there is no JMeter plan"):
-        kind_of(case).prepare(case)
     plain = case.model_copy(update={"load": Load(users=1)})
-    kind_of(plain).prepare(plain)
+    with closing(StopRequest()) as stop:
+        kind_of(plain).prepare(plain, stop)
+        with pytest.raises(ExperimentError, match="there is no JMeter plan"):
+            kind_of(case).prepare(case, stop)

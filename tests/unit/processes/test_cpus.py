@@ -65,6 +65,49 @@ def test_cpus_that_are_not_there_are_named(subject: str, told: str) -> None:
     assert caught.value.key == "host.pinning.subject"
 
 
+@pytest.mark.parametrize(
+    ("count", "asked", "expected"),
+    [
+        (2, 1, CpuSplit((0,), (1,), (1,))),
+        (2, 2, CpuSplit()),
+        (2, "all", CpuSplit()),
+        (4, 3, CpuSplit((0, 1, 2), (3,), (3,))),
+        (4, "1,3", CpuSplit((1, 3), (0, 2), (0, 2))),
+        (4, "0-3", CpuSplit()),
+        (8, 2, CpuSplit((0, 1), (2, 3, 4, 5, 6, 7), (2, 3, 4, 5, 6, 7))),
+        (8, 8, CpuSplit()),
+    ],
+)
+def test_the_server_gets_the_cpus_asked_for_and_the_load_the_rest(
+    count: int, asked: int | str, expected: CpuSplit
+) -> None:
+    assert cpu_split(singles(count), HostUse(cpus=asked)) == expected
+
+
+def test_a_server_gets_whole_cores_first_and_the_load_no_sibling_of_them_if_it_can() -> None:
+    cores = [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert cpu_split(cores, HostUse(cpus=3)) == CpuSplit((0, 1, 4), (2, 3, 6, 7), (2, 3, 6, 7))
+    assert cpu_split([[0, 1]], HostUse(cpus=1)) == CpuSplit((0,), (1,), (1,))
+
+
+@pytest.mark.parametrize(("asked", "told"), [(5, "there are 4 CPUs, not 5"), ("0-4", "CPU 4 is not there")])
+def test_more_cpus_than_there_are_are_refused(asked: int | str, told: str) -> None:
+    with pytest.raises(ExperimentError, match=told) as caught:
+        cpu_split(singles(4), HostUse(cpus=asked))
+    assert caught.value.key == "host.cpus"
+
+
+@pytest.mark.parametrize("text", ["some", "0-", "2", "", 0, -1, True])
+def test_what_is_no_number_and_no_list_of_cpus_is_refused(text: int | str) -> None:
+    with pytest.raises(ValueError, match="write auto, all, a number of CPUs"):
+        HostUse(cpus=text)
+
+
+def test_cpus_and_pinning_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="keep one of them"):
+        HostUse(cpus=2, pinning="off")
+
+
 @given(st.sets(st.integers(0, 300)))
 def test_cpu_lists_read_back_as_written(cpus: set[int]) -> None:
     assert set(parse_cpu_list(format_cpu_list(cpus))) == cpus

@@ -1,8 +1,15 @@
 """The subject from inside, as markup."""
 
+from pathlib import Path
+
+from fakes.trials import Figures, experiment, record_of, spec, write_trial
 from powerband.analyze.trial.threads import LabelTable, ThreadUse
+from powerband.files.resolved import resolved_yaml
 from powerband.report.html.inside import ROWS_SHOWN, inside_section
 from powerband.report.html.page import InsideView
+from powerband.report.html.report import write_report
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
 
 
 def test_threads_and_labels_are_told_and_escaped() -> None:
@@ -22,3 +29,16 @@ def test_a_long_table_is_cut_and_says_so() -> None:
 
 def test_nothing_known_is_no_section() -> None:
     assert inside_section([]) == ""
+
+
+def test_what_a_damaged_file_leaves_out_is_told(tmp_path: Path) -> None:
+    of = experiment({"threads": (1,)})
+    run = RunDir.create(tmp_path, of.name, resolved_yaml(of), {})
+    directory = run.trial(1)
+    write_trial(directory, record_of(spec({"threads": 1}), Figures()), Figures())
+    analysis = analyse_run(of, run)
+    told = 'id="inside-title">From inside</h2><p class="lead">Not shown: the files of a trial are not as'
+    assert told not in write_report(run, analysis).read_text()
+    lines = directory.probe.read_text()
+    directory.probe.write_text(lines.replace('"tree"', '"tr33"'))
+    assert told in write_report(run, analysis).read_text()

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
+from rich.text import Text
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
+from powerband.report.terminal.console import Terminal
 from powerband.report.terminal.progress import REDRAW_S, LiveView
 from powerband.store import RunDir, TrialRecord
 
@@ -148,3 +150,13 @@ def test_a_terminal_shows_the_blocks_of_a_race() -> None:
         view.analysed(synthetic_verdicts.race_analysis())
     assert "block 5 of at most 5 done; 2 settings live, 7 out; threads=64 leads" in out.getvalue()
     assert "├" in out.getvalue()
+
+
+def test_what_a_terminal_obeys_is_not_printed() -> None:
+    out = io.StringIO()
+    console = Terminal(file=out, width=80, force_terminal=True, color_system="standard")
+    console.print(Group(Text("pool-\x1b]0;title\x07\x1b[2J1\x9b2J\u202e", style="red"), Text("plain\x1b[8m")))
+    with LiveView(console) as view:
+        view.note("thread \x1b[1;1Hname")
+    assert "\x1b[31mpool-1\x1b[0m\nplain\n" in out.getvalue() and "thread name\n" in out.getvalue()
+    assert not {"\x9b", "\x07", "\u202e"} & set(out.getvalue())

@@ -14,7 +14,7 @@ from powerband.model.plan import TrialSpec
 from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.store import Failure, RunDir, TrialRecord
-from powerband.trials.opening import build_subject, check_first_trial
+from powerband.trials.opening import build_subject, check_first_starts, check_first_trial
 
 
 @pytest.fixture
@@ -127,3 +127,43 @@ def test_a_failure_that_other_settings_may_not_share_is_a_trial_like_any_other(r
     for made, code in ((versions, Code.COMMAND_NOT_FOUND), (users, Code.DESCRIPTOR_LIMIT), (base, Code.DIED)):
         check_first_trial(made, failed(run, code, made), run)
         assert len(run.records()) == 1
+
+
+def started(run: RunDir, made: Experiment, number: int, setting: int, words: str | None) -> TrialRecord:
+    """Records a trial that died before it was ready with these words, or that was measured."""
+    spec = TrialSpec(number, 0, 1, made.settings()[setting], 1)
+    failure = None if words is None else Failure(Code.DIED_BEFORE_READY.value, words)
+    record = TrialRecord(spec, "measured" if words is None else "failed", failure, 1, 1, {}, None)
+    run.trial(number).begin(spec)
+    run.trial(number).write_record(record)
+    return record
+
+
+@pytest.mark.parametrize(("levels", "order"), [((1, 2, 3, 4), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
+def test_a_server_that_starts_with_no_setting_ends_the_run_at_the_third_start(
+    run: RunDir, levels: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": levels})
+    for number, setting in enumerate(order[:2], 1):
+        check_first_starts(made, started(run, made, number, setting, f"no such pool {number}"), run)
+    with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*powerband resume {run.path}"):
+        check_first_starts(made, started(run, made, 3, order[2], "no such pool 3"), run)
+    assert run.records() == []
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ((0, 0, 0, 0), ("no pool",) * 4),  # one setting that alone cannot start
+        ((0, 1, 0, 1), ("no pool",) * 4),
+        ((0, 1, 2, 3), ("no pool", None, "no pool", "no pool")),  # one that starts
+        ((0, 1, 2, 3), ("no pool", "no file", "no pool", "no pool")),  # not for one cause
+    ],
+)
+def test_a_run_of_which_a_setting_may_start_goes_on(
+    run: RunDir, order: tuple[int, ...], words: tuple[str | None, ...]
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3, 4)})
+    for number, (setting, said) in enumerate(zip(order, words, strict=True), 1):
+        check_first_starts(made, started(run, made, number, setting, said), run)
+    assert len(run.records()) == 4

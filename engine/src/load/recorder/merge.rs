@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::contract::events::{self, Interval, LoadEvent, StepSummary, Summary, Times, Window};
 use crate::load::recorder::counts::{Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, outcomes};
 use crate::load::recorder::histogram::Histogram;
+use crate::load::recorder::users::Unserved;
 use crate::load::recorder::websocket::WebSocketCounts;
 use crate::load::recorder::{Final, Snapshot};
 
@@ -132,6 +133,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
     let (mut carried, mut connections) = (Carried::default(), ConnectionCounts::default());
+    let mut unserved = Unserved::default();
     let mut rejected = BTreeMap::new();
     let mut websocket = with_websocket.then(WebSocketCounts::default);
     for thread in threads {
@@ -139,6 +141,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
         window.add(&thread.window);
         cohort.add(&thread.cohort);
         carried.add(&thread.carried);
+        unserved.add(&thread.unserved);
         connections.add(&thread.connections);
         for (&status, count) in &thread.rejected {
             *rejected.entry(status).or_default() += count;
@@ -177,6 +180,8 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
             carried_in_ns_sum: carried.in_ns_sum,
             carried_out_ns_sum: carried.out_ns_sum,
             unanswered: carried.unanswered,
+            users_unserved: Some(unserved.users),
+            users_unserved_requests: Some(unserved.requests),
         },
         connections: events::Connections {
             opened: connections.opened,

@@ -5,6 +5,7 @@
 pub mod counts;
 pub mod histogram;
 pub mod merge;
+pub mod users;
 pub mod websocket;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::load::flight::{COHORT, Flight};
 use crate::load::phases::Edges;
 use counts::{Carried, Cohort, ConnectionCounts, Counts, Levels, StepTimes};
 use histogram::{Histogram, Sparse};
+use users::{Unserved, Users};
 use websocket::{Loss, WebSocketCounts};
 
 /// One thread's interval.
@@ -41,6 +43,7 @@ pub struct Final {
     pub window: Counts,
     pub cohort: Cohort,
     pub carried: Carried,
+    pub unserved: Unserved,
     pub connections: ConnectionCounts,
     pub rejected: BTreeMap<u16, u64>,
     pub websocket: WebSocketCounts,
@@ -70,6 +73,8 @@ pub struct Recorder {
     /// around: what is made of it, a sum of ages, does not.
     begun_ns_sum: u64,
     carried: Carried,
+    users: Users,
+    unserved: Unserved,
     recent: Histogram,
     cohort: Cohort,
     pub connections: ConnectionCounts,
@@ -83,7 +88,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(edges: Arc<Edges>, go_ns: u64, interval_ns: u64, histogram_every: u32, steps: usize) -> Recorder {
+    /// `users`: those of the closed model; none in the open one.
+    pub fn new(
+        edges: Arc<Edges>,
+        go_ns: u64,
+        interval_ns: u64,
+        histogram_every: u32,
+        steps: usize,
+        users: Users,
+    ) -> Recorder {
         Recorder {
             edges,
             phase: Phase::Warmup,
@@ -101,6 +114,8 @@ impl Recorder {
             pauses: 0,
             begun_ns_sum: 0,
             carried: Carried::default(),
+            users,
+            unserved: Unserved::default(),
             recent: Histogram::default(),
             cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
             connections: ConnectionCounts::default(),
@@ -144,15 +159,17 @@ impl Recorder {
         cohort
     }
 
+    /// `user`: its place among this thread's; of an arrival any.
     #[inline]
-    pub fn sent(&mut self, flight: &Flight) {
-        self.sent_when_free(flight, flight.intended_ns);
+    pub fn sent(&mut self, user: usize, flight: &Flight) {
+        self.sent_when_free(user, flight, flight.intended_ns);
     }
 
     /// Counts a message that may have waited for answers to others. Its lag counts from `free_ns`, when it could go: the server
     /// caused the wait before that.
     #[inline]
-    pub fn sent_when_free(&mut self, flight: &Flight, free_ns: u64) {
+    pub fn sent_when_free(&mut self, user: usize, flight: &Flight, free_ns: u64) {
+        self.users.sent(user, flight);
         let lag_ns = flight.sent_ns.saturating_sub(free_ns);
         self.counts.sent += 1;
         self.counts.send_lag_ns_max = self.counts.send_lag_ns_max.max(lag_ns);
@@ -175,7 +192,8 @@ impl Recorder {
     }
 
     #[inline]
-    pub fn done(&mut self, flight: &Flight, outcome: Outcome, done_ns: u64) {
+    pub fn done(&mut self, user: usize, flight: &Flight, outcome: Outcome, done_ns: u64) {
+        self.users.done(user, flight, outcome, self.phase == Phase::Measure);
         let response_ns = done_ns.saturating_sub(flight.intended_ns);
         let service_ns = done_ns.saturating_sub(flight.sent_ns);
         self.levels.in_flight -= 1;
@@ -311,6 +329,7 @@ impl Recorder {
             window: self.window,
             cohort: self.cohort,
             carried: self.carried,
+            unserved: self.unserved,
             connections: self.connections,
             rejected: self.rejected,
             websocket: self.websocket,
@@ -357,6 +376,7 @@ impl Recorder {
             Phase::Drain => {
                 self.carried.out_ns_sum = self.ages_ns_sum(edge_ns);
                 self.carried.unanswered = self.carried.in_flight_in.saturating_sub(self.window.not_cohort);
+                self.unserved = self.users.unserved();
                 self.cpu_at_end_ns = clock::thread_cpu_ns();
                 self.process_at_end = clock::process_use();
             }

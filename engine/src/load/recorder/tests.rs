@@ -19,18 +19,18 @@ struct Lane {
 fn run(lanes: &[Vec<(u64, u64)>]) -> Final {
     let edges = Arc::new(Edges::default());
     edges.set(START_NS, END_NS, END_NS + 1_000);
-    let mut recorder = Recorder::new(edges, GO_NS, 3_000, 2, 1);
-    let send = |recorder: &mut Recorder, intended_ns: u64| {
+    let mut recorder = Recorder::new(edges, GO_NS, 3_000, 2, 1, Users::new(lanes.len(), 1));
+    let send = |recorder: &mut Recorder, user: usize, intended_ns: u64| {
         let cohort = recorder.scheduled(intended_ns);
         let flight = Flight { intended_ns, sent_ns: intended_ns, step: if cohort { COHORT } else { 0 } };
-        recorder.sent(&flight);
+        recorder.sent(user, &flight);
         Some(flight)
     };
     let mut next = vec![0usize; lanes.len()];
     let mut state: Vec<Lane> = Vec::new();
-    for times in lanes {
+    for (user, times) in lanes.iter().enumerate() {
         recorder.users_changed(1, GO_NS);
-        let flight = send(&mut recorder, GO_NS);
+        let flight = send(&mut recorder, user, GO_NS);
         state.push(Lane { begin_ns: GO_NS, flight, end_ns: GO_NS + times[0].0 });
     }
     while let Some(index) = (0..lanes.len()).min_by_key(|&lane| state[lane].end_ns) {
@@ -42,7 +42,7 @@ fn run(lanes: &[Vec<(u64, u64)>]) -> Final {
         let times = lanes[index][next[index] % lanes[index].len()];
         let pause_ns = if flight.is_some() { times.1 } else { 0 };
         match flight {
-            Some(flight) => recorder.done(&flight, Outcome::Ok, end_ns),
+            Some(flight) => recorder.done(index, &flight, Outcome::Ok, end_ns),
             None => recorder.pause_ends(begin_ns, end_ns),
         }
         if pause_ns > 0 {
@@ -51,7 +51,7 @@ fn run(lanes: &[Vec<(u64, u64)>]) -> Final {
         } else {
             next[index] += 1;
             let response_ns = lanes[index][next[index] % lanes[index].len()].0;
-            let flight = send(&mut recorder, end_ns);
+            let flight = send(&mut recorder, index, end_ns);
             state[index] = Lane { begin_ns: end_ns, flight, end_ns: end_ns + response_ns };
         }
     }
@@ -80,6 +80,7 @@ fn a_request_that_is_never_answered_is_carried_through() {
     let report = run(&[vec![(100, 0)], vec![(90_000, 0)], vec![(5_000, 15_001)]]);
     assert_eq!(two_sides(&report).0, two_sides(&report).1);
     assert_eq!((report.carried.in_flight_in, report.carried.unanswered), (3, 1), "what ends at an edge ends after it");
+    assert_eq!(report.unserved.users, 1);
     assert_eq!(report.carried.in_ns_sum, 100 + 5_000 + 5_000);
     assert_eq!(report.carried.out_ns_sum, 100 + 25_000 + 4_999);
 }

@@ -18,6 +18,7 @@ use crate::load::input::{Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
 use crate::load::recorder::Recorder;
+use crate::load::recorder::users::Users;
 use crate::load::sys::{self, Epoll, Errno};
 use crate::load::timers::{Timer, Timers};
 
@@ -70,7 +71,7 @@ impl Core {
             slots,
             timers: Timers::default(),
             open: None,
-            recorder: recorder(&plan, &edges, 0),
+            recorder: recorder(&plan, &edges, 0, 0),
             rng: SmallRng::seed_from_u64(seed),
             now_ns: 0,
             done_ns: 0,
@@ -91,7 +92,8 @@ impl Core {
 
     /// Lays down the starts of the users, or the schedule of the arrivals.
     pub fn start(&mut self, go_ns: u64) {
-        self.recorder = recorder(&self.plan, &self.edges, go_ns);
+        // Arrivals have no slots yet.
+        self.recorder = recorder(&self.plan, &self.edges, go_ns, self.slots.len());
         let spec = &self.plan.spec;
         match &spec.model {
             Model::Closed { users, ramp_ns, .. } => {
@@ -283,9 +285,11 @@ impl Core {
     }
 }
 
-fn recorder(plan: &Plan, edges: &Arc<Edges>, go_ns: u64) -> Recorder {
+/// `users`: those of the closed model; 0 in the open one.
+fn recorder(plan: &Plan, edges: &Arc<Edges>, go_ns: u64, users: usize) -> Recorder {
     let spec = &plan.spec;
-    Recorder::new(edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, spec.scenario.len())
+    let users = Users::new(users, spec.connection.pipeline);
+    Recorder::new(edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, spec.scenario.len(), users)
 }
 
 fn connect_outcome(code: Errno) -> Outcome {

@@ -44,7 +44,7 @@ impl Core {
     pub fn send_at(&mut self, index: usize, step: u16, intended_ns: u64, sent_ns: u64) {
         let cohort = self.recorder.scheduled(intended_ns);
         let flight = Flight { intended_ns, sent_ns, step: step | if cohort { COHORT } else { 0 } };
-        self.recorder.sent(&flight);
+        self.recorder.sent(index, &flight);
         self.slots[index].push(flight);
     }
 
@@ -52,7 +52,7 @@ impl Core {
     #[inline]
     pub fn end_request(&mut self, index: usize, outcome: Outcome) {
         let flight = self.slots[index].pop();
-        self.recorder.done(&flight, outcome, self.done_ns);
+        self.recorder.done(index, &flight, outcome, self.done_ns);
         let last = usize::from(flight.step_index()) + 1 == self.plan.pauses.len();
         let anew = last || outcome != Outcome::Ok;
         if self.open.is_some() && anew || self.draining {

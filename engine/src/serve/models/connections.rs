@@ -2,7 +2,7 @@
 //! connection, or a pool whose tasks are connections (a keep-alive connection then pins its thread, and connections
 //! beyond the pool wait unserved). One acceptor thread; all sockets block.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()>
         let its_service = Arc::clone(&service);
         if let Err(error) = builder.spawn(move || serve(&its_service, &socket)) {
             // The closure that was to serve the connection is dropped, which closes it.
-            eprintln!("powerband-engine serve: the system refuses another thread: {error}");
+            // `eprintln!` would panic where nobody reads the other end any more.
+            let _ = writeln!(io::stderr(), "powerband-engine serve: the system refuses another thread: {error}");
         }
     })
 }

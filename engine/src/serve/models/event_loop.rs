@@ -28,6 +28,8 @@ const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 512;
+/// A connection is read so often in one turn of the loop; then all others have their turn.
+const READS_PER_TURN: usize = 4;
 /// Answers are written once they have reached this size, so that deep pipelines of large bodies need little memory.
 const WRITE_BYTES: usize = 64 << 10;
 const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
@@ -137,7 +139,7 @@ impl EventLoop {
             if granted {
                 self.take_grants();
             }
-            self.fire_timers(n == 0 && timer_ns == timeout_ns);
+            self.fire_timers(n == 0 && timer_ns == timeout_ns && timer_ns > Some(0));
             self.gauges().note_turn(now_ns() - turn_start_ns);
         }
     }
@@ -199,8 +201,18 @@ impl EventLoop {
 
     /// Serves a connection as far as it goes without waiting.
     fn drive(&mut self, mut connection: Box<Connection>) {
+        let mut reads = 0;
         while connection.readable && connection.pending.is_none() && connection.output.is_empty() && !connection.ending
         {
+            reads += 1;
+            if reads > READS_PER_TURN {
+                // The kernel looks again, and makes an event of the bytes that are left.
+                let fd = connection.socket.fd();
+                if self.epoll.modify(fd, READABLE, fd as u64).is_err() {
+                    return self.close(connection);
+                }
+                break;
+            }
             let mut buffer = std::mem::take(&mut self.buffer);
             let result = sys::read(connection.socket.fd(), &mut buffer);
             let alive = match result {
@@ -246,10 +258,11 @@ impl EventLoop {
         }
     }
 
-    /// Serves complete requests until one has to wait. Returns how many bytes they took.
+    /// Serves complete requests until one has to wait, or the socket does not take an answer. Returns how many bytes they took.
     fn serve(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
-        while connection.pending.is_none() && !connection.ending && taken < bytes.len() {
+        while connection.pending.is_none() && connection.output.is_empty() && !connection.ending && taken < bytes.len()
+        {
             if connection.echo.is_some() {
                 taken += self.serve_message(connection, &mut bytes[taken..]);
             } else {
@@ -265,7 +278,7 @@ impl EventLoop {
                     }
                 }
             }
-            if self.out.len() >= WRITE_BYTES && (!self.flush(connection) || !connection.output.is_empty()) {
+            if self.out.len() >= WRITE_BYTES && !self.flush(connection) {
                 break;
             }
         }
@@ -377,8 +390,9 @@ impl EventLoop {
 
     /// `woken_for_it`: the loop slept until the first timer was due, so its lateness is the machine's wake-up time.
     fn fire_timers(&mut self, mut woken_for_it: bool) {
+        // Timers that are set from here on have to wait for the next turn.
+        let now_ns = now_ns();
         while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
-            let now_ns = now_ns();
             if due_ns > now_ns {
                 return;
             }
@@ -465,6 +479,8 @@ impl EventLoop {
         if connection.ending || self.epoll.modify(fd, READABLE, fd as u64).is_err() {
             return false;
         }
+        // Most connections never need it again.
+        connection.output = Vec::new();
         if connection.draining {
             sys::shut_down_writing(fd);
         }

@@ -34,7 +34,12 @@ fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
     let mut buffer = [0u8; 4096];
     while let Ok(n @ 1..) = sys::read(socket.as_raw_fd(), &mut buffer) {
         input.extend_from_slice(&buffer[..n]);
-        while let Parsed::Complete(request, length) = http::parse(&input) {
+        loop {
+            let (request, length) = match http::parse(&input) {
+                Parsed::Complete(request, length) => (request, length),
+                Parsed::Partial => break,
+                Parsed::Bad(_) => return,
+            };
             let mut out = Vec::new();
             match request.path {
                 "/health" | "/metrics" => service.status_page(request.path, request.reply, &mut out),

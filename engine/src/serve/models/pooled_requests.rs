@@ -158,7 +158,8 @@ impl Front {
             }
         };
         connection.input.drain(..taken);
-        if !out.is_empty() && sys::write_all(connection.socket.fd(), &out).is_err() {
+        // The poller waits for nobody: whoever asks for pages that fill the socket, and does not read them, is disconnected.
+        if !out.is_empty() && sys::write_at_once(connection.socket.fd(), &out).is_err() {
             return None;
         }
         next

@@ -170,6 +170,8 @@ pub enum LoopWaits {
     Block,
 }
 
+/// Each loop is a thread with two descriptors and 200 KiB of buffers.
+const INSTANCES_MAX: usize = 4096;
 /// With fewer descriptors than this a server can hardly start.
 const DESCRIPTORS_MIN: u64 = 16;
 
@@ -231,6 +233,9 @@ impl Args {
             Model::ThreadPerConnection => return Ok(Concurrency::ThreadPerConnection),
             Model::EventLoop => {
                 at_least_one("--instances", self.instances)?;
+                if self.instances > INSTANCES_MAX {
+                    return Err(format!("--instances {} is more than {INSTANCES_MAX}", self.instances));
+                }
                 return Ok(Concurrency::EventLoop { instances: self.instances, accept: self.accept });
             }
             Model::Cached => Rules::cached(keep_alive),

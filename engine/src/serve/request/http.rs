@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::scan::has_token;
 
-/// Largest head and body of a request: a test bench sends far smaller ones.
+/// Largest head, line of a chunk, trailer and body of a request: a test bench sends far smaller ones.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most headers of a request.
@@ -135,7 +135,7 @@ fn chunked_length(rest: &[u8]) -> Result<Option<usize>, Status> {
     loop {
         let (line_bytes, size) = match httparse::parse_chunk_size(&rest[at..]) {
             Ok(httparse::Status::Complete((line_bytes, size))) => (line_bytes, size),
-            Ok(httparse::Status::Partial) => return Ok(None),
+            Ok(httparse::Status::Partial) => return incomplete(&rest[at..]),
             Err(_) => return Err(Status::BadRequest),
         };
         if size > BODY_BYTES_MAX as u64 || at > 2 * BODY_BYTES_MAX {
@@ -143,7 +143,10 @@ fn chunked_length(rest: &[u8]) -> Result<Option<usize>, Status> {
         }
         at += line_bytes;
         if size == 0 {
-            return Ok(trailer_length(&rest[at..]).map(|trailer| at + trailer));
+            return match trailer_length(&rest[at..]) {
+                Some(trailer) => Ok(Some(at + trailer)),
+                None => incomplete(&rest[at..]),
+            };
         }
         // The chunk and the CRLF after it.
         at += size as usize + 2;
@@ -151,6 +154,11 @@ fn chunked_length(rest: &[u8]) -> Result<Option<usize>, Status> {
             return Ok(None);
         }
     }
+}
+
+/// More is needed after these bytes of a chunk's line or of the trailer, unless they are too many already.
+fn incomplete(bytes: &[u8]) -> Result<Option<usize>, Status> {
+    if bytes.len() > HEAD_BYTES_MAX { Err(Status::HeadTooLarge) } else { Ok(None) }
 }
 
 /// Length of the trailer lines up to and including the empty line that ends them.
@@ -249,6 +257,16 @@ mod tests {
         assert_eq!(parse(b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"), Parsed::Bad(Status::TooLarge));
         let long = [b"GET /".to_vec(), vec![b'a'; HEAD_BYTES_MAX]].concat();
         assert_eq!(parse(&long), Parsed::Bad(Status::HeadTooLarge));
+    }
+
+    #[test]
+    fn chunks_and_trailers_without_end_are_refused() {
+        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for endless in [&b"0\r\na: b\r\n"[..], b"0\r\n", b"1;", b"1\r\nx\r\n1;"] {
+            let more = |bytes| [&head[..], endless, &b"a".repeat(bytes)].concat();
+            assert_eq!(parse(&more(1000)), Parsed::Partial, "{endless:?}");
+            assert_eq!(parse(&more(HEAD_BYTES_MAX + 1)), Parsed::Bad(Status::HeadTooLarge), "{endless:?}");
+        }
     }
 
     #[test]

@@ -144,12 +144,13 @@ impl Service {
         crate::sys::write_all(fd, &out)
     }
 
-    /// Sends 503: the pool refused the request, or the connection.
+    /// Sends 503: the pool refused the request, or the connection. Waits for nobody: it is called by the threads that accept
+    /// and read. Errors: those of `send`, and `WouldBlock` where the client has left earlier answers unread.
     pub fn refuse(&self, fd: RawFd, reply: ReplyForm) -> io::Result<()> {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);
         self.work.gate();
-        crate::sys::write_all(fd, &out)
+        crate::sys::write_at_once(fd, &out)
     }
 
     /// Appends the answer to bytes that are no valid request; the connection must then be closed.

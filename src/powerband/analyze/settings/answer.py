@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
-from powerband.analyze.settings.constraints import shortfall
+from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
+from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
 from powerband.analyze.settings.why import why
 from powerband.base.units import format_value, significant
+from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, SettingResult, Verdict
@@ -33,7 +35,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return (first, f"{second} {_explored(standing, named=False)}".rstrip())
     chosen = decision.chosen
     assert chosen is not None
-    first = f"Use {chosen.id}: {_figure(standing, chosen)}."
+    first = f"Use {chosen.id}: {_told(standing, chosen)}."
     sure = (_how_sure(standing, decision), _raced(standing), _explored(standing, named=True))
     return (first, " ".join(filter(None, sure)), why(standing, chosen))
 
@@ -71,16 +73,39 @@ def _raced(standing: Standing) -> str:
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
+    where = holds_for(standing, nearest.setting)
     second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
     rest = [clause for clause in (_failed(standing),) if clause]
     if standing.experiment.objective.is_capacity:
         rest.append("loosen the condition or change what the server does, for fewer requests will not help")
-        return (f"No setting meets {_wanted(standing)} at any rate.", f"{'; '.join([second, *rest])}.")
-    return (f"No setting meets {_wanted(standing)}.", f"{'; '.join([second, *rest])}.")
+        return (f"No setting meets {_wanted(standing)} at any rate{where}.", f"{'; '.join([second, *rest])}.")
+    left_out = _left_out(standing, nearest.setting)
+    told = f": at {nearest.setting.id} {left_out}" if left_out else ""
+    return (f"No setting meets {_wanted(standing)}{where}{told}.", f"{'; '.join([second, *rest])}.")
 
 
 def _wanted(standing: Standing) -> str:
-    return " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
+    return " and ".join(constraint.text for constraint in _in_force(standing))
+
+
+def _in_force(standing: Standing) -> tuple[Constraint, ...]:
+    """The constraints, with that on unserved users where there are any."""
+    means = [{UNSERVED: standing.value(row.setting, UNSERVED) or 0.0} for row in standing.rows]
+    return in_force(standing.experiment.objective, means)
+
+
+def _told(standing: Standing, setting: Setting) -> str:
+    """The objective's figure, for what it holds, and who was left out of it."""
+    figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
+    return "; ".join(filter(None, (figure, _left_out(standing, setting))))
+
+
+def _left_out(standing: Standing, setting: Setting) -> str:
+    """`56 of 64 users were never served`, mean over the trials; empty where all were."""
+    unserved, users = (standing.value(setting, name) for name in ("users_unserved", "users_mean"))
+    if not unserved or not users:
+        return ""
+    return f"{round(unserved, 1):,.9g} of {users:,.0f} users were never served"
 
 
 def _nearest(standing: Standing) -> SettingResult:
@@ -89,7 +114,7 @@ def _nearest(standing: Standing) -> SettingResult:
     def distance(row: SettingResult) -> tuple[int, float]:
         misses = [
             miss
-            for constraint in standing.experiment.objective.constraints
+            for constraint in _in_force(standing)
             if (miss := shortfall(constraint, standing.value(row.setting, constraint.metric))) is not None
         ]
         return len(misses), max(misses, default=0.0)
@@ -101,7 +126,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     leader = standing.leader
     if leader is None:
         return _none_seen(standing)
-    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_figure(standing, leader)}."
+    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_told(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "

@@ -18,6 +18,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capac
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
+from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
@@ -92,7 +93,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         answer=answer,
         settings=tuple(rows),
         trials=tuple(sorted(results, key=lambda result: result.number)),
-        warnings=(*_warnings(experiment, rows, results, progress), *warnings_of(results, restless)),
+        warnings=(
+            *_warnings(experiment, rows, results, progress),
+            *cpus_kept(experiment, standing.cpus),
+            *warnings_of(results, restless),
+        ),
         claims=judge_claims(experiment, results),
         race=standing.race,
         exploration=progress.exploration,
@@ -310,6 +315,7 @@ def _standing(
         unmeasured=unmeasured,
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
+        cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
     )
 
 

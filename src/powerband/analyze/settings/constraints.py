@@ -15,6 +15,7 @@ from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Objective
 from powerband.model.metrics import METRICS
 
+UNSERVED = "users_unserved_share"
 ENDLESS = 1e4  # high / low: a hundredfold to either side
 
 
@@ -45,11 +46,12 @@ def judge(
     One-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni): with the
     confidence asked for, none of all these judgements is wrong. One trial alone decides only where there is nothing
     to choose from."""
-    error = share * (1 - objective.confidence) / max(1, settings * len(objective.constraints))
+    constraints = in_force(objective, trials)
+    error = share * (1 - objective.confidence) / max(1, settings * len(constraints))
     missed: list[str] = []
     unsure: list[str] = []
     seen = True
-    for constraint in objective.constraints:
+    for constraint in constraints:
         values = [metrics[constraint.metric] for metrics in trials if constraint.metric in metrics]
         if not values:
             unsure.append(f"{constraint.text}: {constraint.metric} was not measured")
@@ -72,6 +74,15 @@ def judge(
         if verdict is not True:
             (unsure if verdict is None else missed).append(text)
     return Compliance(tuple(missed), tuple(unsure), seen)
+
+
+def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tuple[Constraint, ...]:
+    """The objective's constraints and, where a trial left users unserved, the share of them that is allowed."""
+    if not any(metrics.get(UNSERVED, 0.0) > 0 for metrics in trials):
+        return objective.constraints
+    text = f"at most {objective.allow_unserved:.3%} of the users unserved (allow_unserved)"
+    allowed = Constraint(metric=UNSERVED, op="<=", threshold=objective.allow_unserved, text=text)
+    return (*objective.constraints, allowed)
 
 
 def shortfall(constraint: Constraint, value: float | None) -> float | None:

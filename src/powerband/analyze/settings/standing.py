@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from powerband.base.units import capital, format_value, joined
 from powerband.loads import kind_of
+from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
@@ -22,7 +23,8 @@ class Standing:
     the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
     any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
     before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
-    of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did."""
+    of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
+    `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -38,6 +40,7 @@ class Standing:
     block_s: float | None = None
     explore_s: float = 0.0
     out_of_time: bool = False
+    cpus: CpuUse | None = None
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

@@ -30,7 +30,9 @@ def why(standing: Standing, chosen: Setting) -> str:
 
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
     """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
-    one that an earlier trial names. None where most of them name none at all."""
+    one that an earlier trial names. Where a limit was tried in some of them (`slots`), only these are asked. None where
+    most of them name none at all."""
+    trials = [trial for trial in trials if "slots" in trial.metrics] or trials
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
         return None

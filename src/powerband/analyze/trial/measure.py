@@ -19,9 +19,11 @@ from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
 from powerband.analyze.trial.steady import window_is_steady
+from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
 from powerband.loads.kind import LoadKind
+from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.results import Problem, TrialResult
 from powerband.readings.evidence import Evidence, Source
@@ -54,7 +56,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
     of_subject = (PROBE, POOLS, JVMS, HEAP, OWN)
-    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, TRIAL, LOG)
+    return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
@@ -120,9 +122,19 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
+        cpus=_cpu_use(record),
         rate_per_s=record.spec.rate_per_s,
         took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
     )
+
+
+def _cpu_use(record: TrialRecord) -> CpuUse | None:
+    machine, server, engine = (record.cpus.get(name, []) for name in ("machine", "subject", "engine"))
+    if not machine:
+        return None
+    count = float(len(server or machine))
+    shared = bool(set(server or machine) & set(engine or machine))
+    return CpuUse(count if record.cpu_quota is None else min(count, record.cpu_quota), len(machine), shared)
 
 
 def _failure(record: TrialRecord) -> Problem:

@@ -31,7 +31,7 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if used := [cores for tree in services if (cores := tree.cores(*evidence.window)) is not None]:
         yield "services_cpu_cores", sum(used)
     yield from _engine_wait_metrics(probe, fleet)
-    yield from _host_metrics(probe, fleet)
+    yield from host_metrics(probe, fleet)
 
 
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -120,7 +120,7 @@ def _engine_wait_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tu
         yield "engine_run_wait_ns_mean", waited / (slept + preempted)
 
 
-def _host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
+def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
     """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
     work for the trial count as foreign, since nothing tells them apart."""
     start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s

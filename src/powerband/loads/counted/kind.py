@@ -50,6 +50,12 @@ class SelfDriven(LoadKind):
     def goodput_words(self, experiment: Experiment) -> str:
         return f"{experiment.noun}s"
 
+    def may_share_cpus(self, experiment: Experiment) -> bool:
+        return False  # nothing drives it: it has all CPUs anyway
+
+    def load_words(self, load: Load) -> str:
+        return ""
+
     def engine_threads(self, load: Load) -> int:
         return 0
 

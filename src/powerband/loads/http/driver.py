@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from urllib.parse import urlsplit
 
-from powerband.loads.driver import DriverSetup
+from powerband.loads.driver import DriverSetup, TrialSetup
 from powerband.loads.engine_specs import fleet_specs
+from powerband.model.load import Load
 from powerband.processes.engine_fleet import EngineFleet, descriptor_limit, fleet_up
+from powerband.processes.engine_process import Pump
+from powerband.processes.line_file import LineFile
 from powerband.processes.ports import local_ports
 from powerband.processes.subject_process import RunningSubject
 
 
 def engines_up(setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[EngineFleet]:
     """Yields the fleet once all of it is armed; on leaving, all engines have ended. Raises TrialFailed."""
-    trial, warmup, url = setup.trial, setup.warmup, subject.rendered.url
-    specs = fleet_specs(
+    trial, warmup = setup.trial, setup.warmup
+    return fleet_for(
         trial.load,
+        trial,
+        subject,
+        setup.events,
+        setup.pump,
+        warmup_ns=warmup.driver_ns,
+        warmup_max_ns=warmup.most_ns + warmup.pause_ns,
+    )
+
+
+def fleet_for(
+    load: Load,
+    trial: TrialSetup,
+    subject: RunningSubject,
+    events: LineFile,
+    pump: Pump,
+    *,
+    warmup_ns: int | None,
+    warmup_max_ns: int = 0,
+) -> AbstractContextManager[EngineFleet]:
+    """The fleet of any load against the subject of a trial. `warmup_ns` None: until the command. Raises TrialFailed."""
+    url = subject.rendered.url
+    specs = fleet_specs(
+        load,
         url=url,
+        environment=os.environ,
         seed=trial.spec.seed,
         descriptor_limit=descriptor_limit(),
         local_ports=local_ports(),
         cpus=trial.cpus.engine,
         allow_remote=urlsplit(url).hostname in trial.experiment.allow_hosts,
-        warmup_ns=warmup.driver_ns,
-        warmup_max_ns=warmup.most_ns + warmup.pause_ns,
+        warmup_ns=warmup_ns,
+        warmup_max_ns=warmup_max_ns,
     )
-    return fleet_up(trial.engine, specs, setup.events, trial.directory.engine_log, setup.pump)
+    return fleet_up(trial.engine, specs, events, trial.directory.engine_log, pump)

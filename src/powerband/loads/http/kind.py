@@ -12,6 +12,7 @@ from powerband.base.yaml_document import Node
 from powerband.loads.http.checks import check_http, with_scenario
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
 from powerband.processes.failures import Code
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Http(LoadKind):
         from powerband.loads.http.driver import engines_up
 
         return engines_up(setup, subject)
+
+    def counts_slots(self, load: Load) -> bool:
+        """Users of requests who never pause; one alone has nobody to be compared with."""
+        return load.websocket is None and load.keeps_asking and (load.users or 0) > 1
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """A limit of this machine, where no factor changes the load."""

@@ -36,6 +36,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_udp_port
 from powerband.processes.probe_process import RunningProbe, command_up
+from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir
 from powerband.wire.load_events import Interval
@@ -119,7 +120,7 @@ def own_jvm_args() -> list[str]:
         raise TrialFailed(Code.JMETER_FAILED, f"the environment's JVM_ARGS cannot be read: {error}") from None
 
 
-def prepare_plan(experiment: Experiment) -> None:
+def prepare_plan(experiment: Experiment, stop: StopRequest) -> None:
     """Checks that the plan can be run, and installs JMeter where it is not installed yet.
 
     Raises ExperimentError for a plan that cannot be run, and what `installed_jmeter` raises."""
@@ -127,7 +128,7 @@ def prepare_plan(experiment: Experiment) -> None:
         check_plan_file(experiment)
     except ValueError as error:
         raise ExperimentError(str(error), key="load.jmeter") from None
-    installed_jmeter()
+    installed_jmeter(stop)
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
     experiment, directory = trial.experiment, trial.directory
     load = experiment.load_for(trial.spec.setting)
     assert load.jmeter is not None
-    jmeter, file = installed_jmeter(), Path(load.jmeter)
+    jmeter, file = installed_jmeter(pump.stop), Path(load.jmeter)
     properties = filled(experiment, trial.spec.setting, subject)
     try:
         plan = read_plan(file)

@@ -6,19 +6,23 @@ publishes. Made once, whatever the number of runs; nothing is written anywhere e
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.base.errors import MeasurementError
+from powerband.base.errors import MeasurementError, UserInterruptError
 from powerband.base.logs import end_of
 from powerband.base.machine import alone_in_cache, cache_folder
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.processes.locked_jars import LIST, wrong_jars
+from powerband.processes.probe_process import command_up
+from powerband.processes.stop_request import StopRequest
+from powerband.wire.specs import Launch
 
 VERSION = "5.6.3"
 OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
@@ -28,6 +32,7 @@ ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_jav
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 HASHES = Path(__file__).with_name(LIST)
 FETCH_TIMEOUT_S = 600
+_GRACE_NS = 1_000_000_000
 _WORDS_BYTES = 4096
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -58,15 +63,15 @@ class JMeter:
         return self.home / "bin" / "ApacheJMeter.jar"
 
 
-def installed_jmeter() -> JMeter:
-    """Fetched now, where it is not there yet. Raises SubjectError (no JDK), MeasurementError (no Maven, no network, a
-    cache folder that cannot be written)."""
+def installed_jmeter(stop: StopRequest) -> JMeter:
+    """Fetched now, where it is not there yet; a request to stop ends that. Raises UserInterruptError, SubjectError (no
+    JDK), MeasurementError (no Maven, no network, a cache folder that cannot be written)."""
     jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
     home = cache_folder() / f"jmeter-{VERSION}"
     if not _is_whole(home):
         with alone_in_cache(home, "JMeter is kept there"):
             if not _is_whole(home):
-                _fetch(home, jdk)
+                _fetch(home, jdk, stop)
     return JMeter(home, jdk)
 
 
@@ -75,10 +80,10 @@ def _is_whole(home: Path) -> bool:
     return (home / "bin" / "ApacheJMeter.jar").is_file()
 
 
-def _fetch(home: Path, jdk: Jdk) -> None:
+def _fetch(home: Path, jdk: Jdk, stop: StopRequest) -> None:
     with tempfile.TemporaryDirectory(prefix="jmeter-", dir=home.parent) as folder:
         jars = Path(folder) / "jars"
-        _resolve(Path(folder), jars, jdk)
+        _resolve(Path(folder), jars, jdk, stop)
         if wrong := wrong_jars(jars, HASHES):
             raise MeasurementError(
                 f"what Maven fetched is not the JMeter {VERSION} expected: {'; '.join(wrong[:3])}. Ask who "
@@ -89,8 +94,9 @@ def _fetch(home: Path, jdk: Jdk) -> None:
         (Path(folder) / "home").rename(home)
 
 
-def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
-    """By Maven, with its own settings: a mirror that is named there is used."""
+def _resolve(folder: Path, jars: Path, jdk: Jdk, stop: StopRequest) -> None:
+    """By Maven, with its own settings: a mirror that is named there is used. It ends with powerband, whatever becomes
+    of that."""
     maven = shutil.which("mvn")
     if maven is None:
         raise MeasurementError(
@@ -99,25 +105,28 @@ def _resolve(folder: Path, jars: Path, jdk: Jdk) -> None:
     pom, log = folder / "pom.xml", folder / "maven.log"
     pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(name=n, version=VERSION) for n in ARTIFACTS)))
     copied = [PLUGIN, f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-    command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom), *copied]
-    with log.open("wb") as output:
-        try:
-            status = subprocess.run(
-                command,
-                cwd=folder,
-                env={**os.environ, "JAVA_HOME": str(jdk.home)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=FETCH_TIMEOUT_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            raise MeasurementError(
-                f"Maven did not fetch JMeter {VERSION} within {FETCH_TIMEOUT_S} s: is Maven Central, or the mirror in "
-                "your settings.xml, reachable?"
-            ) from None
-    if status != 0:
+    launch = Launch(
+        name="mvn",
+        argv=(maven, "-q", "-B", "--strict-checksums", "-f", str(pom), *copied),
+        env=(("JAVA_HOME", str(jdk.home)),),
+        cwd=str(folder),
+        log_file=str(log),
+        grace_ns=_GRACE_NS,
+    )
+    try:
+        with Pump(stop) as pump, command_up(find_engine(), launch, log, pump) as fetching:
+            pump.wait(lambda: fetching.exited is not None, FETCH_TIMEOUT_S)
+            exited = fetching.exited
+    except TrialInterrupted:
+        raise UserInterruptError(f"interrupted before JMeter {VERSION} was fetched") from None
+    except TrialFailed as failed:
+        raise MeasurementError(f"cannot run {maven}: {failed}") from failed
+    if exited is None:
+        raise MeasurementError(
+            f"Maven did not fetch JMeter {VERSION} within {FETCH_TIMEOUT_S} s: is Maven Central, or the mirror in "
+            "your settings.xml, reachable?"
+        )
+    if exited.exit_code != 0:
         said = next((line for line in end_of(log, _WORDS_BYTES).splitlines() if "ERROR" in line), "it said nothing")
         raise MeasurementError(
             f"Maven could not fetch JMeter {VERSION} ({said[:400]}): is Maven Central, or the mirror in your "

@@ -10,11 +10,13 @@ from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, w
 from powerband.loads.jmeter.measured import LOAD, USERS, with_own_cpu
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
 from powerband.model.templates import placeholders
 from powerband.processes.failures import Code
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
+    from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject
 
 
@@ -38,15 +40,21 @@ class JMeterPlan(LoadKind):
     def filled(self, root: Node, subject: Subject | None) -> Node:
         return with_plan_keys(root)
 
+    def may_share_cpus(self, experiment: Experiment) -> bool:
+        return False  # a JVM of its own, which costs more than a generator that only sends
+
+    def load_words(self, load: Load) -> str:
+        return "under the JMeter plan"
+
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith(_BY_ITS_CLOCK):
             return "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
         return None
 
-    def prepare(self, experiment: Experiment) -> None:
+    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
         from powerband.loads.jmeter.driver import prepare_plan
 
-        prepare_plan(experiment)
+        prepare_plan(experiment, stop)
 
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
         from powerband.loads.jmeter.driver import jmeter_up

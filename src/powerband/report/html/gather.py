@@ -56,12 +56,12 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
     )
 
 
-def _unless_odd(views: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
-    """The views; none if a trial's files are not as they were written."""
+def _unless_odd(views: Callable[[], tuple[T, ...]]) -> tuple[T, ...] | None:
+    """The views; None if a trial's files are not as they were written."""
     try:
         return views()
     except (DamagedError, *NOT_AS_WRITTEN):
-        return ()
+        return None
 
 
 def _own_share(analysis: Analysis) -> Facts:

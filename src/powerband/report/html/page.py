@@ -81,6 +81,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReportPage:
+    """`inside`, `bars`: None where the files of a trial are not as they were written."""
+
     analysis: Analysis
     run: str
     command: str  # the command that repeats the run
@@ -89,5 +91,5 @@ class ReportPage:
     facts: tuple[Facts, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     trials: tuple[TrialView, ...] = ()
-    inside: tuple[InsideView, ...] = ()
-    bars: tuple[BarsView, ...] = ()
+    inside: tuple[InsideView, ...] | None = ()
+    bars: tuple[BarsView, ...] | None = ()

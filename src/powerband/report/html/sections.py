@@ -90,7 +90,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("surface", "Two factors at once", surface_section(charts.surface)),
         ("trade-offs", "What is bought with what", trade_off_section(charts.trade_offs)),
         ("changes", "What each change costs", changes_section(analysis)),
-        ("bars", "Rate over time", bars_section(page.bars, analysis)),
+        ("bars", "Rate over time", _ODD if page.bars is None else bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
@@ -100,7 +100,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("times", "Response times", _distributions(page)),
         ("person", "A person in the crowd", _person(analysis)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
-        ("inside", "From inside", inside_section(page.inside)),
+        ("inside", "From inside", _ODD if page.inside is None else inside_section(page.inside)),
         ("memory", "What grew in memory", memory_section(analysis)),
         ("errors", "Requests that failed", _errors(analysis)),
         ("trials", "Every trial", trial_map(analysis)),
@@ -117,6 +117,9 @@ def body(page: ReportPage, charts: Charts) -> str:
     return (
         f'{_top(page)}<nav class="toc top-nav" aria-label="Contents">{links}</nav></header><main>{parts}</main>{foot}'
     )
+
+
+_ODD = '<p class="lead">Not shown: the files of a trial are not as powerband wrote them.</p>'
 
 
 def _person(analysis: Analysis) -> str:

@@ -21,6 +21,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
+from powerband.report.terminal.console import Terminal
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_number
 from powerband.report.wording.standings import left_line, metric_name, race_line, ranking
 from powerband.search.observer import Observer
@@ -34,7 +35,7 @@ class LiveView(Observer):
     """Use as a context manager around a run. The caller prints the final answer."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Terminal(stderr=True)
         self._clock = clock
         self._lines = not self.console.is_terminal
         self._live = Live(console=self.console, auto_refresh=False, transient=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.model.metrics import METRICS, margin_words
@@ -24,6 +24,7 @@ COLUMNS = (
     MetricColumn("response_time_ns_p50", "response time p50", "p50"),
     MetricColumn("response_time_ns_p99", "response time p99", "p99"),
     MetricColumn("error_rate", "errors", "errors"),
+    MetricColumn("users_unserved", "users never served", "unserved"),
     MetricColumn("subject_cpu_cores", "CPU cores", "CPU"),
     MetricColumn("rss_bytes_max", "memory", "memory"),
     MetricColumn("threads_max", "threads alive, most", "thr. max"),
@@ -31,7 +32,7 @@ COLUMNS = (
 )
 
 # These fit on a narrow page.
-NARROW = ("response_time_ns_p99", "error_rate", "subject_cpu_cores", "rss_bytes_max")
+NARROW = ("response_time_ns_p99", "error_rate", "users_unserved", "subject_cpu_cores", "rss_bytes_max")
 
 # Words for a thread's state, by its name in the analysis.
 STATES = {
@@ -226,14 +227,20 @@ def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
 
 
 def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
-    """The columns for which at least one setting has an estimate."""
+    """The columns for which at least one setting has an estimate to show."""
     noun = analysis.noun
     words = {"noun": noun, "short": noun[:3]}
     return tuple(
         MetricColumn(column.metric, column.heading.format(**words), column.short.format(**words))
         for column in COLUMNS
-        if any(column.metric in row.estimates for row in analysis.settings)
+        if has_column(column.metric, [row.estimates for row in analysis.settings])
     )
+
+
+def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
+    """Whether a setting has an estimate of it; of users never served, one that is not 0."""
+    found = [estimates[metric] for estimates in settings if metric in estimates]
+    return bool(found) and (metric != "users_unserved" or any(estimate.value > 0 for estimate in found))
 
 
 def trial_counts(analysis: Analysis) -> str:

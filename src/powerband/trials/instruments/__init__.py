@@ -1,5 +1,5 @@
-"""The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names, the
-last words of the subject's log.
+"""The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names,
+slots, the last words of the subject's log.
 
 A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from powerband.loads import kind_of
 from powerband.loads.driver import TrialSetup
 from powerband.model.plan import Stage
 from powerband.trials.instruments.acknowledged_writes import AcknowledgedWrites
@@ -15,6 +16,7 @@ from powerband.trials.instruments.heap_snapshots import HeapSnapshots
 from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
+from powerband.trials.instruments.slot_looks import SlotLooks
 from powerband.trials.instruments.thread_names import ThreadNames
 from powerband.trials.instruments.visitor import BrowserVisitor
 
@@ -25,11 +27,14 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
     measure = setup.experiment.measure
     # Fresh starts that are compared with others; those that only search take no time for more.
     compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM)
+    # Once for each setting, whose own count of what it served (its last words) is the load's alone.
+    looked = setup.spec.stage is Stage.COMPARE and setup.spec.block == 0 and setup.experiment.subject.last_words is None
     return [
         LinkInstrument(linked),
         *([BrowserVisitor(setup)] if measure.visitor else []),
         *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
         ThreadNames(),
+        *([SlotLooks(setup, announce)] if looked and kind_of(setup.experiment).counts_slots(setup.load) else []),
         LastWords(setup),
     ]

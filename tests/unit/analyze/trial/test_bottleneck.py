@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from powerband.analyze.settings.why import commonest
+from powerband.analyze.stats.slots import UsersServed, estimate_slots
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, PoolUse, Problem, TrialResult
@@ -73,6 +75,14 @@ def scene(
     return Scene(**{**fields, **changes})
 
 
+def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0) -> Tried:
+    """What one user and twice the users got of a server that serves so many at once."""
+    alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
+    doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
+    return Tried(estimate_slots(alone, loaded, doubled, 0.0), doubled.rate_per_s, outgoing)
+
+
+MORE = tried(64, 2.0)
 SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
 IDLE = pool("pool", 0.02, 0.1, lock=7.8)
 LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
@@ -83,10 +93,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("outer", 0.05, 0.02, lock=64), pool("inner", 0.02, 0.02, sleep=7.9), POLLER),
         B.POOL_TOO_SMALL,
     ),
-    ("as many threads as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, loaded_ns=11 * MS), B.NONE),
+    (
+        "as many threads as users",
+        scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=MORE),
+        B.NONE,
+    ),
     (
         "more threads than requests: the rest is idle",
-        scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16, loaded_ns=11 * MS),
+        scene(pool("pool", 0.1, 0.1, sleep=15, lock=49), POLLER, present=16, tried=MORE),
         B.NONE,
     ),
     ("one past the lock", scene(LOCKED, POLLER, present=32, empty_ns=2 * MS), B.LOCK),
@@ -95,7 +109,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("pool", 0.02, 0.02, lock=381), POLLER, present=381, empty_ns=2 * MS),
         B.LOCK,
     ),
-    ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0, loaded_ns=11 * MS), B.NONE),
+    ("the same, but all of them idle", scene(LOCKED, POLLER, present=1.0, tried=MORE), B.NONE),
     (
         "the holder burns the only CPU",
         scene(pool("pool", 0.97, 0.05, lock=15), POLLER, present=16, empty_ns=2 * MS),
@@ -113,9 +127,17 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
-    ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS), B.NONE),
-    ("threads that park for results", scene(pool("pool", 0.5, 0.3, lock=63), POLLER, loaded_ns=10 * MS), B.NONE),
-    ("hundreds that park", scene(pool("pool", 0.2, 0.1, lock=200), POLLER, present=200, loaded_ns=11 * MS), B.NONE),
+    ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=MORE), B.NONE),
+    (
+        "threads that park for results",
+        scene(pool("pool", 0.5, 0.3, lock=63), POLLER, tried=MORE),
+        B.NONE,
+    ),
+    (
+        "hundreds that park",
+        scene(pool("pool", 0.2, 0.1, lock=200), POLLER, present=200, tried=MORE),
+        B.NONE,
+    ),
     ("eight that park, and a queue", scene(pool("pool", 0.05, 0.02, lock=7.9), POLLER), B.POOL_TOO_SMALL),
     (
         "a database that queues what every thread asks",
@@ -124,7 +146,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     (
         "a database that is only slow",
-        scene(pool("pool", 0.1, 0.1, socket=63.8), POLLER, empty_ns=78 * MS, loaded_ns=79 * MS),
+        scene(pool("pool", 0.1, 0.1, socket=63.8), POLLER, empty_ns=78 * MS, loaded_ns=79 * MS, tried=MORE),
         B.NONE,
     ),
     ("CPU", scene(pool("pool", 0.97, 3.0), POLLER), B.SUBJECT_CPU),
@@ -132,7 +154,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "threads that wake together on a CPU with time left: no answer takes longer for it",
         scene(
-            pool("pool", 0.78, 0.9, sleep=62.3), POLLER, metrics={"response_time_ns_mean": 10.2e6}, loaded_ns=10 * MS
+            pool("pool", 0.78, 0.9, sleep=62.3),
+            POLLER,
+            metrics={"response_time_ns_mean": 10.2e6},
+            loaded_ns=10 * MS,
+            tried=MORE,
         ),
         B.NONE,
     ),
@@ -171,6 +197,38 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(SLEEPERS, POLLER, metrics={"engine_run_wait_ns_mean": 15e3}, engine_wait_share=0.3),
         B.POOL_TOO_SMALL,
     ),
+    (
+        "four let in by a semaphore of the server itself",
+        scene(pool("pool", 0.05, 0.03, lock=28, sleep=3.9), POLLER, present=48, tried=tried(4)),
+        B.HIDDEN_LIMIT,
+    ),
+    ("a semaphore on an event loop", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(4)), B.HIDDEN_LIMIT),
+    (
+        "an event loop that calls somebody",
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=4)),
+        B.DOWNSTREAM,
+    ),
+    (
+        "an unfair lock: the fastest answer is as fast as ever, and some threads read beside it",
+        scene(pool("pool", 0.05, 0.05, lock=50, socket=2.3), present=64, loaded_ns=10 * MS, tried=tried(1.17)),
+        B.LOCK,
+    ),
+    (
+        "a pool of sleepers whose fastest answer is as fast as ever",
+        scene(SLEEPERS, POLLER, loaded_ns=10 * MS, tried=tried(8)),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "a loop that is always busy, on one of two CPUs",
+        scene(
+            pool("loop", 0.97, 0.02, poll=0.01, busiest=0.97),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.48},
+            tried=tried(1),
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    ("as many slots as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64)), B.NONE),
     ("all is served", scene(LOCKED, POLLER, load_served=True), B.NONE),
     ("collector", scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.GARBAGE_COLLECTION),
     (
@@ -228,23 +286,28 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "Node: one loop and its idle pool of threads share a name, and a database answers in 20 ms",
         scene(
-            pool("node", 0.1, 0.02, poll=1.88, lock=5.0), users=32, present=32.0, empty_ns=20 * MS, loaded_ns=20 * MS
+            pool("node", 0.1, 0.02, poll=1.88, lock=5.0),
+            users=32,
+            present=32.0,
+            empty_ns=20 * MS,
+            loaded_ns=20 * MS,
+            tried=MORE,
         ),
         B.NONE,
     ),
     (
         "Go, half busy: one thread polls or works, others stand by, one sleeps",
-        scene(pool("server", 0.6, 0.1, poll=0.4, lock=6.0, sleep=0.9), empty_ns=20 * MS, loaded_ns=20 * MS),
+        scene(pool("server", 0.6, 0.1, poll=0.4, lock=6.0, sleep=0.9), empty_ns=20 * MS, loaded_ns=20 * MS, tried=MORE),
         B.NONE,
     ),
     (
         "tokio: sixteen workers, one of them polls for all",
-        scene(pool("tokio-runtime-w", 0.2, 0.1, poll=0.7, lock=15.0), empty_ns=20 * MS, loaded_ns=20 * MS),
+        scene(pool("tokio-runtime-w", 0.2, 0.1, poll=0.7, lock=15.0), empty_ns=20 * MS, loaded_ns=20 * MS, tried=MORE),
         B.NONE,
     ),
     (
         "nginx: the master waits for a signal, its workers for events",
-        scene(pool("nginx", 0.3, 0.1, poll=1.6, other=1.0), present=20.0, empty_ns=MS, loaded_ns=MS),
+        scene(pool("nginx", 0.3, 0.1, poll=1.6, other=1.0), present=20.0, empty_ns=MS, loaded_ns=MS, tried=MORE),
         B.NONE,
     ),
     (
@@ -264,12 +327,12 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     (
         "a short window that tells of fewer threads than there were",
-        scene(replace(pool("pool", 0.07, 0.8, sleep=54.8), alive_max=64), POLLER, loaded_ns=11 * MS),
+        scene(replace(pool("pool", 0.07, 0.8, sleep=54.8), alive_max=64), POLLER, tried=MORE),
         B.NONE,
     ),
     (
         "requests on the threads of another pool do not queue for this one",
-        scene(pool("io", 0.1, 0.1, sleep=9.8), pool("pool", 0.1, 0.1, sleep=53.8), POLLER, loaded_ns=10 * MS),
+        scene(pool("io", 0.1, 0.1, sleep=9.8), pool("pool", 0.1, 0.1, sleep=53.8), POLLER, tried=MORE),
         B.NONE,
     ),
     (
@@ -320,7 +383,7 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
     found = bottleneck_of(seen)
     assert found is not None
     assert found.name is expected
-    assert 1 <= len(found.evidence) <= 3 and found.advice
+    assert 1 <= len(found.evidence) <= 4 and found.advice
     assert all(any(letter.isdigit() for letter in clause) or "message" in clause for clause in found.evidence)
 
 
@@ -332,6 +395,23 @@ def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
 def test_every_name_is_told_from_the_others() -> None:
     of_the_self_driven = {B.WAKE_UPS, B.ONE_THREAD}  # told in test_self_driven.py
     assert {expected for _, _, expected in CASES} == set(B) - of_the_self_driven
+
+
+def test_the_load_is_named_only_where_more_was_tried() -> None:
+    nothing_short = scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS)
+    assert bottleneck_of(nothing_short) is None
+    found = bottleneck_of(replace(nothing_short, tried=MORE))
+    assert found is not None and found.evidence[-1] == "twice its 64 users are served 2.00 times as much"
+
+
+def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
+    found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
+    assert found is not None and found.evidence[-1] == "serves 8 at once, 20.0 ms each, at most 400/s"
+
+
+def test_one_at_a_time_without_threads_that_wait() -> None:
+    found = bottleneck_of(scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(1.1)))
+    assert found is not None and found.name is B.HIDDEN_LIMIT and "a lock in the code" in found.advice
 
 
 def test_the_evidence_is_in_figures() -> None:
@@ -415,6 +495,6 @@ def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is
 def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> None:
     """Hand-overs between threads on two CPUs, to which the load engine belongs: three quarters used or waited for."""
     wanted = pool("worker", 0.55, 0.30, lock=63)
-    alone, shared = (scene(wanted, POLLER, loaded_ns=10 * MS, shares_cpus=shares) for shares in (False, True))
+    alone, shared = (scene(wanted, POLLER, tried=MORE, shares_cpus=shares) for shares in (False, True))
     assert (found := bottleneck_of(alone)) is not None and found.name is B.NONE
     assert bottleneck_of(shared) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, failed_record, record_of, spec, write_trial
+from fakes.trials import Figures, experiment, failed_record, record_of, spec, summary, write_trial
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.experiment import Measure
@@ -48,6 +48,9 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "link_",
         "rate_counter_",
         "bar_",
+        "slots",
+        "alone_",
+        "doubled_",
     )
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
@@ -203,6 +206,44 @@ def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_
     assert result.metrics["littles_law_deviation"] == pytest.approx(0, abs=1e-9)
     assert codes(result) == {"starved_users"} and result.valid
     assert "56 of 64 users" in result.problems[0].message
+    assert (result.metrics["users_unserved"], result.metrics["users_unserved_share"]) == (56, 56 / 64)
+    assert result.metrics["error_rate"] == pytest.approx(56 / 64)
+    assert result.metrics["response_time_ns_p50"] >= Figures().window_s * 1e9, (
+        "half of the users waited all through the window"
+    )
+
+
+@pytest.mark.parametrize(("failed", "expected"), [(7, 0.5), (8000, 0.5), (24_000, 0.75)])
+def test_users_who_get_only_errors_weigh_as_many_as_they_are_at_least(
+    failed: int, expected: float, tmp_path: Path
+) -> None:
+    """5 of 10 users; 8,000 requests of the others are answered."""
+    figures = Figures(users=10, refused=5, failed=failed, goodput_per_s=800, response_ns=3_125_000)
+    metrics = measured(tmp_path, figures).metrics
+    assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (5, 0.5)
+    assert metrics["error_rate"] == pytest.approx(expected, abs=0.001)
+    assert metrics["response_time_ns_p99"] >= Figures().window_s * 1e9
+
+
+def test_of_a_generator_that_does_not_tell_nothing_is_said(tmp_path: Path) -> None:
+    figures = Figures(users=64, starved=56, goodput_per_s=800)
+    told = summary(figures)["window"]
+    window = {key: value for key, value in told.items() if not key.startswith("users_unserved")}
+    result = measured(tmp_path, replace(figures, summary={"window": window}))
+    assert "users_unserved" not in result.metrics and result.metrics["error_rate"] == 0
+    assert "starved_users" in codes(result)
+
+
+def test_percentiles_are_ranked_over_all_users(tmp_path: Path) -> None:
+    """Of 100 users 4 get nothing: the 95th of 100 parts is a served one's time, the 99th is not."""
+    fair = measured(tmp_path / "fair", Figures(users=100, goodput_per_s=800)).metrics
+    unfair = measured(tmp_path / "unfair", Figures(users=100, starved=4, goodput_per_s=800)).metrics
+    assert fair["users_unserved"] == 0 and fair["error_rate"] == 0
+    assert unfair["error_rate"] == pytest.approx(0.04)
+    window_ns = Figures().window_s * 1e9
+    assert (
+        unfair["response_time_ns_p95"] < window_ns <= unfair["response_time_ns_p99"] == unfair["response_time_ns_max"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
     assert kind_of(of) is kind
     figures = Figures(summary={"websocket": JOINS} if kind is WEBSOCKET else {})
     directory = TrialDir(folder / "0001")
-    record = write_trial(directory, replace(record_of(spec(), figures), **RECORDED), figures)
+    record = replace(record_of(spec(), figures), **RECORDED)
+    looks = {"alone": list(record.engines), "doubled": list(record.engines), "outgoing": 0}
+    record = write_trial(directory, replace(record, slots=looks), figures)
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in watched(figures)))
     if kind is WEBSOCKET:
         told = [json.loads(line) | {"joined_now": 10} for line in directory.events.read_text().splitlines()]

@@ -144,7 +144,7 @@ impl Messages {
         let user = core.user(index);
         let cohort = core.recorder.scheduled(intended_ns);
         let flight = Flight { intended_ns, sent_ns, step: step | if cohort { COHORT } else { 0 } };
-        core.recorder.sent_when_free(&flight, free_ns);
+        core.recorder.sent_when_free(index, &flight, free_ns);
         let message = &self.plan.steps[usize::from(step)];
         if message.stamped {
             core.recorder.published(sent_ns);
@@ -158,7 +158,7 @@ impl Messages {
     /// A message has its answer, or is written and has none, or never will have one: its lane goes on.
     #[inline]
     pub fn ended(&mut self, core: &mut Core, index: usize, flight: &Flight, outcome: Outcome) {
-        core.recorder.done(flight, outcome, core.done_ns);
+        core.recorder.done(index, flight, outcome, core.done_ns);
         let ok = outcome == Outcome::Ok;
         if self.plan.pace.is_some() {
             if !ok {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.base.units import significant, with_article
+from powerband.base.units import format_duration, significant, with_article
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -29,10 +30,17 @@ def verdict(
     more: str = "",
     advice: str = "",
 ) -> Bottleneck:
-    """The first three clauses are the evidence: more prove no more. The advice is the table's, with `noun` and `pool`
-    filled in and `more` added; or `advice`, where the figures ask for another one."""
+    """The first three clauses are the evidence: more prove no more (slots are added in `rules.py`). The advice is the
+    table's, with `noun` and `pool` filled in and `more` added; or `advice`, where the figures ask for another one."""
     general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
     return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
+
+
+def slots_served(slots: Slots) -> str:
+    """`serves 4 at once, 20 ms each, at most 197/s`: the forecast for any number of users. Slots are whole; what a
+    request does outside of them adds a part of one."""
+    each = format_duration(slots.alone_ns)
+    return f"serves {max(1, round(slots.value)):,} at once, {each} each, at most {per_second(slots.most_per_s)}"
 
 
 def cpu_used(scene: Scene) -> str:

@@ -9,8 +9,17 @@ reading of files (`scene.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import (
+    cores,
+    count,
+    cpu_used,
+    per_second,
+    share,
+    slots_served,
+    verdict,
+)
 from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,
@@ -69,6 +78,7 @@ DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
+SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # what makes all other figures say nothing of the server
 GENERATOR_CODES = (
     "generator_cpu",
     "generator_starved",
@@ -87,8 +97,16 @@ def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottlene
     """The first that a rule names, or None where too little was seen to tell. `rules`: those of `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
-            return found
+            return _with_slots(found, scene)
     return None
+
+
+def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
+    """Adds how many are served at once, where that is what the others wait for."""
+    if scene.tried is None or not scene.tried.slots.limited or found.name in SPOILT:
+        return found
+    served = slots_served(scene.tried.slots)
+    return found if served in found.evidence else replace(found, evidence=(*found.evidence, served))
 
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
@@ -313,12 +331,12 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 
 def _none(scene: Scene) -> Bottleneck | None:
-    """Nothing is short, as far as was seen: threads were watched, and what they waited on. Where requests queue for
-    something all the same or are turned away, or nobody can tell whether they do, or threads have or want most of the
-    CPUs that the load engine needs as well, no name is better than this one."""
-    if not scene.pools or "subject_cpu_share" not in scene.metrics or not scene.rate_per_s:
+    """Nothing is short, and more load was tried: twice the users got clearly more, or there is a slot for each user.
+    Where it was not tried, or requests are turned away, or threads have or want most of the CPUs that the load engine
+    needs as well, no name is better than this one."""
+    if scene.tried is None or not scene.tried.slots.load_is_limit:
         return None
-    if scene.queues or scene.turns_away or scene.loaded_ns is None:
+    if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
         return None
     if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
         return None
@@ -330,9 +348,34 @@ def _none(scene: Scene) -> Bottleneck | None:
         evidence.append(
             f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
         )
-    if scene.users is not None:
-        evidence.append(f"its {scene.users} users wait for their answers, and nobody else asks")
-    return verdict(BottleneckName.NONE, evidence)
+    slots = scene.tried.slots
+    gain = f"twice its {slots.users} users are served {significant(slots.gain)} times as much"
+    if slots.more_is_served:
+        return verdict(BottleneckName.NONE, [*evidence, gain])
+    more = f"more than its {slots.users} users are served no better: {gain}"
+    return verdict(BottleneckName.NONE, [*evidence, gain], advice=more)
+
+
+def _hidden_limit(scene: Scene) -> Bottleneck | None:
+    """Only some of the users are served at once, twice as many get no more, and no thread shows what holds them. With
+    connections of its own open, the server may also wait for whoever is at their other end."""
+    if scene.tried is None or not scene.queues or not scene.pools or scene.turns_away:
+        return None
+    if (busy := _one_thread(scene)) is not None:
+        return busy
+    slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    evidence = [
+        slots_served(slots),
+        f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
+        f"no thread shows what the others wait for, and {cpu_used(scene)}",
+    ]
+    advice = ""
+    if outgoing:
+        evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
+        advice = "look for a connection pool or a semaphore of this size; or what it calls serves no more at once"
+    elif slots.one_at_a_time:
+        advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
+    return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
 
 
 def _wake_ups(scene: Scene) -> Bottleneck | None:
@@ -396,5 +439,6 @@ RULES: Iterable[Rule] = (
     _with_cpu_left(pool_too_small),
     _with_cpu_left(downstream),
     _with_cpu_left(parked_pool),
+    _with_cpu_left(_hidden_limit),
     _none,
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from powerband.analyze.stats.slots import NotExactError
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
+from powerband.analyze.trial.tried_slots import Tried, tried_of
 from powerband.loads import kind_of
 from powerband.model.load import Load
 from powerband.model.results import Problem
@@ -61,6 +63,8 @@ class Scene:
     """Whether subject and load engine run on the same CPUs."""
     noun: str = "request"
     """One of what the rate counts."""
+    tried: Tried | None = None
+    """What one user alone and twice the users got; None: nobody looked, or not well enough."""
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
@@ -95,8 +99,11 @@ class Scene:
 
     @property
     def queues(self) -> bool:
-        """Requests wait for each other somewhere: the fastest answer under load takes much longer than it took when
-        nobody stood before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        """Requests wait for each other somewhere: twice the users got no more, and there is a slot for only some of
+        them. Where that was not tried: the fastest answer under load takes much longer than it took when nobody stood
+        before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        if self.tried is not None:
+            return self.tried.slots.limited
         return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
     @property
@@ -132,7 +139,15 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
+        tried=_tried(evidence),
     )
+
+
+def _tried(evidence: Evidence) -> Tried | None:
+    try:
+        return tried_of(evidence)
+    except NotExactError:
+        return None
 
 
 def _turned_away(fleet: MergedFleet) -> float:

@@ -48,6 +48,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     if pool is None or not scene.queues:
         return None  # threads that park until a result comes wait just so, but not for each other
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+    if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
+        past = 1.0  # threads that read or write outside of the lock were counted as past it
     if past > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
@@ -67,16 +69,20 @@ def lock(scene: Scene) -> Bottleneck | None:
 
 
 def downstream(scene: Scene) -> Bottleneck | None:
-    """At most K threads at once are past a point where the others wait; or event loops idle while requests queue."""
+    """At most K threads at once are past a point where the others wait; or event loops idle while requests queue. A
+    server that calls nobody has a semaphore or a connection pool there."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
+            name, where = BottleneckName.DOWNSTREAM, "with the downstream"
+            if _nobody_is_called(scene):
+                name, where = BottleneckName.HIDDEN_LIMIT, "let in"
             return verdict(
-                BottleneckName.DOWNSTREAM,
+                name,
                 [
-                    f"only {count(past[kind])} threads of {pool.name} are with the downstream at once, {KINDS[kind]}",
+                    f"only {count(past[kind])} threads of {pool.name} are {where} at once, {KINDS[kind]}",
                     f"{count(_locked(pool, scene))} wait for their turn",
                     cpu_used(scene),
                 ],
@@ -219,6 +225,8 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
+    if _nobody_is_called(scene):
+        return None
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
@@ -232,6 +240,11 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         ],
         advice="requests queue for something that is called without a thread: give the downstream more capacity",
     )
+
+
+def _nobody_is_called(scene: Scene) -> bool:
+    """The server was seen at its limit without a TCP connection of its own: what holds the requests is in it."""
+    return scene.tried is not None and not scene.tried.outgoing
 
 
 def _most_locked(scene: Scene) -> WatchedPool | None:

@@ -1,0 +1,162 @@
+//! Which users of the closed model were left out: those who had no `ok` answer in the whole window although one was due.
+//! What each sends and what comes of it goes in; two counts go out. In the open model nobody is watched.
+
+use crate::contract::outcome::Outcome;
+use crate::load::flight::{COHORT, Flight};
+
+/// One user, watched until its first `ok` answer within the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct User {
+    served: bool,
+    /// Requests in flight that were intended before the window.
+    before: u16,
+    /// Requests that failed within the window, and how many of them were intended before it.
+    failed: u32,
+    failed_before: u32,
+    /// Requests intended within the window.
+    cohort: u32,
+}
+
+/// Users who were left out of the window, and the requests of the cohort that are theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unserved {
+    pub users: u64,
+    pub requests: u64,
+}
+
+pub struct Users {
+    users: Vec<User>,
+    pipeline: u32,
+}
+
+impl Users {
+    /// `pipeline`: the requests that a user keeps in flight.
+    pub fn new(users: usize, pipeline: u32) -> Users {
+        Users { users: vec![User::default(); users], pipeline }
+    }
+
+    #[inline]
+    pub fn sent(&mut self, user: usize, flight: &Flight) {
+        let Some(user) = self.users.get_mut(user).filter(|user| !user.served) else { return };
+        if flight.step & COHORT != 0 {
+            user.cohort += 1;
+        } else {
+            user.before = user.before.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    pub fn done(&mut self, user: usize, flight: &Flight, outcome: Outcome, in_window: bool) {
+        let Some(user) = self.users.get_mut(user).filter(|user| !user.served) else { return };
+        let before = flight.step & COHORT == 0;
+        user.before = user.before.saturating_sub(u16::from(before));
+        if in_window {
+            user.served = outcome == Outcome::Ok;
+            user.failed += u32::from(!user.served);
+            user.failed_before += u32::from(before && !user.served);
+        }
+    }
+
+    /// Those left out, when the window ends. A user without an `ok` answer in it is one if a request was in flight all through,
+    /// or if one failed and more were tried than it keeps in flight: a single failure, or one lost connection, may be chance.
+    pub fn unserved(&self) -> Unserved {
+        let mut unserved = Unserved::default();
+        for user in self.users.iter().filter(|user| !user.served) {
+            let tried = user.cohort + user.failed_before;
+            if user.before > 0 || (user.failed > 0 && tried > self.pipeline) {
+                unserved.users += 1;
+                unserved.requests += u64::from(user.cohort);
+            }
+        }
+        unserved
+    }
+}
+
+impl Unserved {
+    pub fn add(&mut self, other: &Unserved) {
+        self.users += other.users;
+        self.requests += other.requests;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: Flight = Flight { intended_ns: 0, sent_ns: 0, step: 0 };
+    const WITHIN: Flight = Flight { intended_ns: 9, sent_ns: 9, step: COHORT };
+
+    fn unserved(users: &Users) -> (u64, u64) {
+        (users.unserved().users, users.unserved().requests)
+    }
+
+    #[test]
+    fn a_request_in_flight_all_through_the_window_leaves_its_user_out() {
+        let mut users = Users::new(2, 1);
+        users.sent(0, &BEFORE);
+        users.sent(1, &BEFORE);
+        users.done(1, &BEFORE, Outcome::Ok, true);
+        assert_eq!(unserved(&users), (1, 0));
+    }
+
+    #[test]
+    fn an_answer_before_the_window_is_none_in_it() {
+        let mut users = Users::new(2, 1);
+        for user in 0..2 {
+            users.sent(user, &BEFORE);
+            users.done(user, &BEFORE, Outcome::Ok, false);
+        }
+        assert_eq!(unserved(&users), (0, 0), "they pause: nothing is due");
+        users.sent(0, &BEFORE);
+        assert_eq!(unserved(&users), (1, 0));
+    }
+
+    #[test]
+    fn errors_alone_serve_nobody() {
+        let mut users = Users::new(3, 1);
+        for user in 0..3 {
+            for _ in 0..4 {
+                users.sent(user, &WITHIN);
+                users.done(user, &WITHIN, Outcome::ConnectRefused, true);
+            }
+        }
+        users.sent(2, &WITHIN);
+        users.done(2, &WITHIN, Outcome::Ok, true);
+        users.sent(2, &WITHIN);
+        assert_eq!(unserved(&users), (2, 8));
+    }
+
+    #[test]
+    fn one_failure_may_be_chance_and_a_late_request_is_not_late_yet() {
+        let mut users = Users::new(2, 1);
+        users.sent(0, &WITHIN);
+        users.done(0, &WITHIN, Outcome::StatusRejected, true);
+        users.sent(1, &WITHIN);
+        assert_eq!(unserved(&users), (0, 0));
+        users.sent(0, &WITHIN);
+        assert_eq!(unserved(&users), (1, 2), "the second attempt has no answer either");
+    }
+
+    #[test]
+    fn with_several_in_flight_one_lost_connection_is_one_failure() {
+        let mut users = Users::new(1, 3);
+        for _ in 0..3 {
+            users.sent(0, &WITHIN);
+        }
+        for _ in 0..3 {
+            users.done(0, &WITHIN, Outcome::Reset, true);
+        }
+        assert_eq!(unserved(&users), (0, 0));
+        users.sent(0, &WITHIN);
+        assert_eq!(unserved(&users), (1, 4));
+        users.done(0, &WITHIN, Outcome::Ok, true);
+        assert_eq!(unserved(&users), (0, 0));
+    }
+
+    #[test]
+    fn nobody_is_watched_in_the_open_model() {
+        let mut users = Users::new(0, 1);
+        users.sent(7, &BEFORE);
+        assert_eq!(unserved(&users), (0, 0));
+    }
+}

@@ -1,0 +1,86 @@
+"""The slots of one trial: the two looks of its record (`trials/instruments/slot_looks.py`) beside its measured window.
+
+In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were refused or failed. The arithmetic is in
+`analyze/stats/slots.py`, what is concluded from it in `bottleneck/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
+from powerband.analyze.trial.processes import host_metrics
+from powerband.model.results import Problem
+from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import MergedFleet, merge_fleet
+
+
+@dataclass(frozen=True)
+class Tried:
+    """`outgoing`: connections that the server itself had open while twice the users asked."""
+
+    slots: Slots
+    doubled_per_s: float
+    outgoing: int
+
+
+def tried_of(evidence: Evidence) -> Tried | None:
+    """None where nobody looked; raises NotExactError where the looks do not suffice."""
+    record, users = evidence.record.slots, evidence.load.users
+    if "alone" not in record or users is None:
+        return None
+    alone, doubled = merge_fleet(record["alone"]), merge_fleet(record["doubled"])
+    if alone is None or doubled is None:
+        raise NotExactError("no answer came in time")
+    _check_undisturbed(evidence, (alone, doubled))
+    times = alone.times("response_time_ns")
+    mean = times.moment(1)
+    variation = times.moment(2) / mean**2 - 1 if mean else 0.0
+    look = _look(doubled, 2 * users)
+    slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
+    return Tried(slots, look.rate_per_s, record["outgoing"])
+
+
+def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
+    """A second is short: what other programs take of it is taken from one look and not from the other."""
+    if evidence.probe is None or evidence.host_cpus is None:
+        return
+    for look in looks:
+        foreign = dict(host_metrics(evidence.probe, look)).get("host_foreign_cores", 0.0)
+        share = min(1.0, foreign / evidence.host_cpus)
+        if share > evidence.experiment.measure.foreign_cpu_max:
+            raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
+
+
+def _look(fleet: MergedFleet, users: int) -> UsersServed:
+    return UsersServed(users, round(fleet.goodput_per_s * fleet.window_s), fleet.window_s)
+
+
+def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    try:
+        tried = tried_of(evidence)
+    except NotExactError:
+        return
+    if tried is not None:
+        slots = tried.slots
+        yield "slots", slots.value
+        yield "slots_low", slots.low
+        yield "slots_high", slots.high
+        yield "alone_time_ns_mean", slots.alone_ns
+        yield "doubled_users_rate_per_s", tried.doubled_per_s
+        yield "doubled_users_gain", slots.gain
+
+
+def _problems(evidence: Evidence, _: Mapping[str, float]) -> Iterator[Problem]:
+    """Notes only: the trial itself was measured before anyone looked."""
+    try:
+        tried_of(evidence)
+        why = evidence.record.slots.get("failed", "")
+    except NotExactError as error:
+        why = str(error)
+    if why:
+        yield Problem("no_slots", f"how many requests are served at once is not known: {why}", fatal=False)
+
+
+SLOTS = Source("slots", _metrics, _problems)

@@ -1,0 +1,131 @@
+"""Looks at a server with one user and with twice the users, so that its limit is tried and not inferred.
+
+In: a server that has just served its load and has CPU left. Out: the summaries of two short loads against the same
+process, the connections that the server itself had open during the second, or why there was no look. A look lasts as
+long as the measured window where that is shorter. Nothing that happens here fails the trial, which is measured already.
+Not here: what follows from the rates (`analyze/stats/slots.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from powerband.loads.driver import TrialSetup
+from powerband.loads.http.driver import fleet_for
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import TrialFailed, TrialInterrupted
+from powerband.processes.host import cpu_quota, usable_cores
+from powerband.processes.line_file import LineFile
+from powerband.processes.outgoing import outgoing_connections
+from powerband.processes.subject_process import RunningSubject
+from powerband.readings.probe_samples import read_probe
+from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
+from powerband.trials.instruments.instrument import Instrument
+from powerband.wire.load_events import Summary
+from powerband.wire.specs import Drain
+
+# All of it takes 3 s at most, and two as a rule.
+LOOK_NS = 800_000_000
+DRAIN_NS = 300_000_000  # what is left then is the server's, which is about to be stopped
+CPU_WANTED = 1.0  # of them, used or waited for: other programs may take what the server lacks
+CPU_FULL = 0.80  # of the CPUs that the server may use: then they are the limit, and slots mean nothing
+
+
+@dataclass(frozen=True)
+class _Length:
+    """A look settles first. It lasts `LOOK_NS`, then until it has so many answers, but no longer than `most_ns`."""
+
+    settles_ns: int
+    most_ns: int
+    answers: int
+
+
+_ALONE = _Length(50_000_000, 1_600_000_000, 30)  # nobody stands before the one user
+_DOUBLED = _Length(300_000_000, LOOK_NS, 0)  # new users connect, and threads start for them
+
+
+class SlotLooks(Instrument):
+    """Takes its looks once the load is gone, where the load is one whose users never pause."""
+
+    name = "slots"
+
+    def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:
+        self._setup = setup
+        self._announce = announce
+        self._found: dict[str, Any] = {}
+        self._loaded_until_ns = 0
+        self._outgoing = 0
+
+    @contextmanager
+    def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        yield
+        self._loaded_until_ns = time.monotonic_ns()
+
+    def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        users = self._setup.load.users
+        assert users is not None, "only such loads are looked at"
+        used, wanted = self._cpu()
+        if used >= CPU_FULL or wanted >= CPU_WANTED:
+            self._found = {"cpu_used": used, "cpu_wanted": wanted}
+            return
+        self._announce("slots")
+        try:
+            alone = self._look(_ALONE, 1, subject, pump)
+            doubled = self._look(_DOUBLED, 2 * users, subject, pump)
+            self._found = {"alone": alone, "doubled": doubled, "outgoing": self._outgoing}
+        except TrialInterrupted:
+            raise
+        except TrialFailed as failed:
+            self._found = {"failed": failed.failure.message.partition("\n")[0]}
+
+    def record(self) -> dict[str, Any]:
+        return {"slots": self._found}
+
+    def _cpu(self) -> tuple[float, float]:
+        """The share of its CPUs that the server used while it was loaded, or where the engine runs there too, that was
+        in use at all; and that share with the threads that waited for a CPU. 0 where the probe cannot tell."""
+        samples = read_probe(self._setup.directory.read_probe())
+        tree = None if samples is None else samples.trees.get("subject")
+        if samples is None or tree is None:
+            return 0.0, 0.0
+        window = (self._loaded_until_ns - self._setup.load.duration_ns, self._loaded_until_ns)
+        own = self._setup.cpus.subject
+        cpus = float(len(own) or sum(map(len, usable_cores())))
+        quota = cpu_quota()
+        cpus = min(cpus, quota) if quota else cpus
+        used = (tree.cores(*window) or 0.0) / cpus
+        waited = (tree.growth("run_wait_ns", *window) or 0.0) / (window[1] - window[0]) / cpus
+        if own and not set(own) & set(self._setup.cpus.engine):
+            return used, used + waited
+        parts = [samples.host.growth(f"cpu_{kind}_ns", *window) for kind in ("busy", "idle", "steal")]
+        busy, everything = parts[0] or 0.0, sum(part or 0.0 for part in parts)
+        in_use = max(used, busy / everything) if everything else used
+        return in_use, in_use + waited
+
+    def _look(self, plan: _Length, users: int, subject: RunningSubject, pump: Pump) -> list[Summary]:
+        """Raises TrialFailed."""
+        setup = self._setup
+        least_ns = min(LOOK_NS, setup.load.duration_ns)
+        most_ns = max(least_ns, plan.most_ns if plan.answers else 0)
+        load = setup.load.with_users(users, duration_ns=most_ns, drain_ns=DRAIN_NS)
+        with (
+            LineFile(Path(os.devnull)) as events,
+            fleet_for(load, setup, subject, events, pump, warmup_ns=plan.settles_ns) as fleet,
+        ):
+            loop = DriveLoop(pump, fleet, on_intervals=lambda _: None, check=subject.check_alive)
+            measured_ns = loop.go() + plan.settles_ns
+            loop.wait_until(measured_ns + least_ns // 2)
+            if not plan.answers:
+                self._outgoing = outgoing_connections(subject.probe.pid)
+            loop.wait_until(measured_ns + least_ns)
+            loop.wait(lambda: fleet.seen["ok"] >= plan.answers, (measured_ns + most_ns - time.monotonic_ns()) / 1e9)
+            fleet.send(Drain())
+            if not loop.wait_for_end(DRAIN_NS / 1e9 + REPORT_SLACK_S):
+                raise fleet.overdue("report the end of a look")
+            return list(fleet.summaries)

@@ -1,0 +1,108 @@
+"""Slots against queues whose number of servers is known: closed systems, simulated event by event."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+import pytest
+
+from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
+
+SERVICE_S = 0.02
+Service = Callable[[random.Random], float]
+
+
+def constant(_: random.Random) -> float:
+    return SERVICE_S
+
+
+def exponential(generator: random.Random) -> float:
+    return generator.expovariate(1 / SERVICE_S)
+
+
+def served(servers: int, users: int, seconds: float, service: Service, seed: int) -> tuple[UsersServed, float]:
+    """Users who never pause before so many servers; the look begins after 0.3 s. Also the squared coefficient of
+    variation of the service times."""
+    generator = random.Random(seed)
+    busy = min(servers, users)  # and it stays so: whoever is answered asks again
+    ends = [generator.random() * service(generator) for _ in range(busy)]
+    heapq.heapify(ends)
+    answers, times = 0, []
+    while ends[0] < 0.3 + seconds:
+        end, took = heapq.heappop(ends), service(generator)
+        answers += end >= 0.3
+        times.append(took)
+        heapq.heappush(ends, end + took)
+    mean = sum(times) / len(times)
+    variation = sum((each - mean) ** 2 for each in times) / len(times) / mean**2
+    return UsersServed(users, answers, seconds), variation
+
+
+def estimated(servers: int, users: int, service: Service, seed: int) -> Slots:
+    alone, variation = served(servers, 1, 1.6, service, seed)
+    loaded, _ = served(servers, users, 5, service, seed + 1)
+    doubled, _ = served(servers, 2 * users, 0.8, service, seed + 2)
+    return estimate_slots(alone, loaded, doubled, variation)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4, 16, 32])
+def test_slots_of_constant_service_are_within_a_tenth(servers: int) -> None:
+    tries = [estimated(servers, 64, constant, 1000 * seed) for seed in range(40)]
+    assert sum(abs(each.value / servers - 1) <= 0.1 for each in tries) >= 0.9 * len(tries)
+    assert all(each.limited and not each.more_is_served for each in tries)
+
+
+@pytest.mark.parametrize("servers", [1, 4, 16, 32])
+def test_the_interval_of_random_service_holds_the_slots(servers: int) -> None:
+    """80 answers of one user tell an exponential mean to 11 %, however long the others ask: the interval says so."""
+    tries = [estimated(servers, 64, exponential, 1000 * seed) for seed in range(200)]
+    assert sum(each.low <= servers <= each.high for each in tries) >= 0.9 * len(tries)
+    assert sum(each.limited for each in tries) >= 0.9 * len(tries)
+
+
+def test_a_slot_for_each_user_is_no_limit() -> None:
+    for seed in range(40):
+        slots = estimated(1000, 32, constant, 1000 * seed)
+        assert slots.more_is_served and slots.enough and not slots.limited
+        assert slots.value == pytest.approx(32, rel=0.1)
+
+
+def test_a_pool_just_as_large_as_the_users_is_enough_for_them_and_for_no_more() -> None:
+    slots = estimated(32, 32, constant, 7)
+    assert slots.enough and not slots.limited and not slots.more_is_served
+
+
+def test_looks_that_contradict_each_other_name_neither_the_load_nor_a_limit() -> None:
+    """Few slots, and yet twice the users got 1.6 times as much: something else took part of one look."""
+    slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 2000, 5.0), UsersServed(128, 640, 1.0), 0.0)
+    assert slots.more_is_served and not slots.limited and not slots.load_is_limit
+
+
+def test_the_forecast() -> None:
+    slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 1000, 5.0), UsersServed(128, 200, 1.0), 0.0)
+    assert (slots.value, slots.alone_ns, slots.most_per_s, slots.gain) == pytest.approx((4.0, 20e6, 200.0, 1.0))
+    assert slots.low < 4 < slots.high
+
+
+@pytest.mark.parametrize(
+    ("alone", "variation", "why"),
+    [
+        (UsersServed(1, 9, 1.6), 0.0, "9 answers in 1.6 s, and 10 are the least"),
+        (UsersServed(1, 29, 1.6), 1.0, "29 answers in 1.6 s, whose times vary too much"),
+    ],
+)
+def test_too_few_answers_are_refused(alone: UsersServed, variation: float, why: str) -> None:
+    with pytest.raises(NotExactError, match=why):
+        estimate_slots(alone, UsersServed(64, 1000, 5), UsersServed(128, 200, 1), variation)
+
+
+def test_users_without_an_answer_are_refused() -> None:
+    with pytest.raises(NotExactError, match="128 users got no answer"):
+        estimate_slots(UsersServed(1, 50, 1), UsersServed(64, 1000, 5), UsersServed(128, 0, 1), 0.0)
+
+
+def test_fewer_answers_suffice_where_they_hardly_vary() -> None:
+    slots = estimate_slots(UsersServed(1, 16, 1.6), UsersServed(64, 200, 5), UsersServed(128, 32, 0.8), 0.01)
+    assert slots.value == pytest.approx(4) and slots.high / slots.low < 1.2
