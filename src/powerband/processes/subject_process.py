@@ -64,7 +64,6 @@ TAIL_BYTES = 8192
 CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
 CAUSE_CHARACTERS = 500
 FEW_LINES = 3
-KILLED = "killed by "
 
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
@@ -342,9 +341,9 @@ def out_of_memory(subject: RunningSubject) -> str:
 def describe_exit(exited: Exited) -> str:
     if exited.signal is not None:
         try:
-            return f"{KILLED}{signal.Signals(exited.signal).name}"
+            return f"killed by {signal.Signals(exited.signal).name}"
         except ValueError:
-            return f"{KILLED}signal {exited.signal}"
+            return f"killed by signal {exited.signal}"
     if exited.exit_code == 0:
         return "exit code 0; a server must stay in the foreground"
     return f"exit code {exited.exit_code}"

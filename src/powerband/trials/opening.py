@@ -27,7 +27,7 @@ from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import KILLED, LAST_WORDS_LINES, describe_exit, last_words
+from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
 from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
@@ -37,6 +37,7 @@ _GRACE_NS = 1_000_000_000
 _LOG_LINES_MAX = 100_000
 STARTS = 3
 """Starts that must fail in one way before a server is held to be one that cannot start."""
+_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 
 
@@ -146,10 +147,10 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
-    `record` is of, died before it was ready for the same cause (numbers apart), at STARTS different settings or at all
-    where there are fewer. A signal is no cause of its own. The records of these trials are removed, so that `powerband
-    resume` starts anew."""
-    if record.failure is None or record.failure.code != Code.DIED_BEFORE_READY or KILLED in record.failure.message:
+    `record` is of, died before it was ready or never was, for the same cause (numbers apart), at STARTS different
+    settings or at all where there are fewer. To be killed is no cause of its own. The records of these trials are
+    removed, so that `powerband resume` starts anew."""
+    if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
@@ -166,6 +167,11 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
         f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}, and nothing was "
         f"measured. Once that is mended, `powerband resume {run.path}`"
     )
+
+
+def _was_killed(record: TrialRecord) -> bool:
+    """Whether another than powerband ended the subject by a signal."""
+    return record.subject.get("signal") is not None and not record.subject.get("asked")
 
 
 def _cause(record: TrialRecord) -> tuple[str, str]:

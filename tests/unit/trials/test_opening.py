@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,11 +130,21 @@ def test_a_failure_that_other_settings_may_not_share_is_a_trial_like_any_other(r
         assert len(run.records()) == 1
 
 
-def started(run: RunDir, made: Experiment, number: int, setting: int, words: str | None) -> TrialRecord:
-    """Records a trial that died before it was ready with these words, or that was measured."""
+def started(
+    run: RunDir,
+    made: Experiment,
+    number: int,
+    setting: int,
+    words: str | None,
+    *,
+    code: Code = Code.DIED_BEFORE_READY,
+    **subject: Any,
+) -> TrialRecord:
+    """Records a trial that failed with these words, or that was measured."""
     spec = TrialSpec(number, 0, 1, made.settings()[setting], 1)
-    failure = None if words is None else Failure(Code.DIED_BEFORE_READY.value, words)
-    record = TrialRecord(spec, "measured" if words is None else "failed", failure, 1, 1, {}, None)
+    failure = None if words is None else Failure(code.value, words)
+    status = "measured" if words is None else "failed"
+    record = TrialRecord(spec, status, failure, 1, 1, {}, None, subject=subject)
     run.trial(number).begin(spec)
     run.trial(number).write_record(record)
     return record
@@ -149,6 +160,21 @@ def test_a_server_that_starts_with_no_setting_ends_the_run_at_the_third_start(
     with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*powerband resume {run.path}"):
         check_first_starts(made, started(run, made, 3, order[2], "no such pool 3"), run)
     assert run.records() == []
+
+
+def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_that_somebody_kills_does_not(
+    run: RunDir,
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3, 4)})
+    for number in (1, 2, 3):
+        killed = started(run, made, number, number, "killed by SIGKILL", signal=9, asked=False)
+        check_first_starts(made, killed, run)
+    assert len(run.records()) == 3
+    for number in (1, 2):
+        started(run, made, number, number, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
+    with pytest.raises(SubjectError, match="first 3 starts"):
+        hung = started(run, made, 3, 3, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
+        check_first_starts(made, hung, run)
 
 
 @pytest.mark.parametrize(
