@@ -390,7 +390,7 @@ pub struct Threads {
     pub threads: Vec<ThreadSample>,
 }
 
-/// One thread; counters are its own since it was first met.
+/// One thread; counters are its own since it was first met. `blocked_on_samples`: as a pool's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadSample {
@@ -400,6 +400,18 @@ pub struct ThreadSample {
     pub on_cpu_ns: u64,
     pub run_wait_ns: u64,
     pub switches: u64,
+    /// 0 in events of older engines, as all that follow.
+    #[serde(default)]
+    pub pid: i32,
+    /// The name of its pool.
+    #[serde(default)]
+    pub pool: String,
+    #[serde(default)]
+    pub preemptions: u64,
+    #[serde(default)]
+    pub blocked_ns: u64,
+    #[serde(default)]
+    pub blocked_on_samples: BTreeMap<WaitKind, u64>,
 }
 
 /// One JVM of a launched tree, once a second, as it tells of itself in its hsperfdata file. Heap figures are as fresh as

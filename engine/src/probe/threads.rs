@@ -17,8 +17,8 @@ const POOLS_MAX: usize = 256;
 const OTHER_POOLS: &str = "(other)";
 /// The least number of new threads that a scan reads.
 const NEWCOMERS_LEAST: usize = 8;
-/// The number of threads reported individually, the busiest.
-const THREADS_TOLD: usize = 64;
+/// The number of threads reported individually, the busiest first.
+const THREADS_TOLD: usize = 160;
 /// Descriptors reserved for other uses; beyond that, files of threads are opened for each reading.
 const DESCRIPTOR_RESERVE: u64 = 256;
 
@@ -75,6 +75,9 @@ struct Thread {
     blocked_on: Option<WaitKind>,
     /// `last.on_cpu_ns` as of the last event.
     told_on_cpu_ns: u64,
+    /// Readings at which it was blocked, by the cause.
+    blocked_on_samples: BTreeMap<WaitKind, u64>,
+    pid: i32,
     /// The last scan that saw it.
     seen: u64,
 }
@@ -155,7 +158,7 @@ impl ThreadTable {
     fn read_thread(&mut self, process: &Process, tid: i32, weight: u32) {
         let mut thread = match self.threads.remove(&tid) {
             Some(thread) => thread,
-            None => match self.open_thread(&process.tasks, tid) {
+            None => match self.open_thread(process, tid) {
                 Some(thread) => thread,
                 None => return,
             },
@@ -180,14 +183,17 @@ impl ThreadTable {
         thread.state = reading.state;
         thread.in_known_channel = !reading.channel.is_empty();
         thread.blocked_on = reading.blocked_on;
+        if let Some(kind) = reading.blocked_on {
+            *thread.blocked_on_samples.entry(kind).or_default() += 1;
+        }
         thread.seen = self.scan;
         self.threads.insert(tid, thread);
     }
 
-    fn open_thread(&mut self, tasks: &ProcDir, tid: i32) -> Option<Thread> {
+    fn open_thread(&mut self, process: &Process, tid: i32) -> Option<Thread> {
         let started_ns = thread_cpu_ns();
         let keep = self.kept_files + 4 + DESCRIPTOR_RESERVE < descriptor_limits().0;
-        let thread = Thread::open(tasks, tid, keep)?;
+        let thread = Thread::open(process, tid, keep)?;
         self.kept_files += thread.files.kept();
         self.opening_ns += thread_cpu_ns() - started_ns;
         Some(thread)
@@ -247,20 +253,25 @@ impl ThreadTable {
         pools
     }
 
-    /// The threads that ran most since the last event, the busiest first; to be called before `tell_pools`.
+    /// The threads, those that ran most since the last event first; to be called before `tell_pools`.
     pub fn tell_threads(&self) -> Vec<ThreadSample> {
         let gain_ns = |thread: &Thread| thread.last.on_cpu_ns - thread.told_on_cpu_ns;
-        let mut ran: Vec<(&i32, &Thread)> = self.threads.iter().filter(|(_, thread)| gain_ns(thread) > 0).collect();
-        ran.sort_unstable_by_key(|(tid, thread)| (std::cmp::Reverse(gain_ns(thread)), **tid));
-        ran.truncate(THREADS_TOLD);
+        let mut first: Vec<(&i32, &Thread)> = self.threads.iter().collect();
+        first.sort_unstable_by_key(|(tid, thread)| (std::cmp::Reverse(gain_ns(thread)), **tid));
+        first.truncate(THREADS_TOLD);
         let told = |(tid, thread): (&i32, &Thread)| ThreadSample {
             tid: *tid,
             name: String::from_utf8_lossy(&thread.name).into_owned(),
             on_cpu_ns: thread.last.on_cpu_ns,
             run_wait_ns: thread.last.run_wait_ns,
             switches: thread.last.voluntary_switches + thread.last.involuntary_switches,
+            pid: thread.pid,
+            pool: self.pools[thread.pool].name.clone(),
+            preemptions: thread.last.involuntary_switches,
+            blocked_ns: thread.last.blocked_ns,
+            blocked_on_samples: thread.blocked_on_samples.clone(),
         };
-        ran.into_iter().map(told).collect()
+        first.into_iter().map(told).collect()
     }
 
     fn forget_gains(&mut self) {
@@ -308,7 +319,8 @@ impl Pool {
 }
 
 impl Thread {
-    fn open(tasks: &ProcDir, tid: i32, keep: bool) -> Option<Thread> {
+    fn open(process: &Process, tid: i32, keep: bool) -> Option<Thread> {
+        let tasks = &process.tasks;
         let mut buffer = [0u8; 1024];
         let stat = parse_stat(ProcFile::open_in(tasks, &path(tid, "stat")).ok()?.read(&mut buffer).ok()?)?;
         let file = |name| if keep { ProcFile::open_in(tasks, &path(tid, name)).ok() } else { None };
@@ -329,6 +341,8 @@ impl Thread {
             in_known_channel: false,
             blocked_on: None,
             told_on_cpu_ns: 0,
+            blocked_on_samples: BTreeMap::new(),
+            pid: process.pid,
             seen: 0,
         })
     }

@@ -18,15 +18,13 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
+from powerband.readings.thread_groups import LOOP_POLL_SHARE, rows_by_group
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # Events come once a second: in the worst case they cover half of a window of 2 s, and less of a shorter one.
 COVERED_LEAST = 0.25
 NEAR_NS = 1_000_000_000  # between two events
-# A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
-# event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
-LOOP_POLL_SHARE = 0.05
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
@@ -88,11 +86,7 @@ class WatchedPool:
 
 def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
     """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
-    samples: dict[str, list[tuple[int, PoolSample]]] = {}
-    for event in events:
-        if event["tree"] == "subject":
-            for pool in event["pools"]:
-                samples.setdefault(pool["pool"], []).append((event["at_ns"], pool))
+    samples = rows_by_group(events, start_ns, end_ns)
     instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
     pools = [_pool(name, rows, instants, start_ns, end_ns) for name, rows in samples.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]

@@ -96,18 +96,24 @@ class PoolSample(TypedDict):
 
 @as_message
 class ThreadSample(TypedDict):
-    """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met."""
+    """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met. Recordings of
+    older engines end with `switches`, of which `preemptions` were involuntary."""
 
     tid: Count
     name: str
     on_cpu_ns: Count
     run_wait_ns: Count
     switches: Count
+    pid: NotRequired[Count]
+    pool: NotRequired[str]
+    preemptions: NotRequired[Count]
+    blocked_ns: NotRequired[Count]
+    blocked_on_samples: NotRequired[Mapping[WaitKind, Count]]
 
 
 @as_message
 class Threads(TypedDict):
-    """`threads`: those that ran since the last event, the busiest first."""
+    """`threads`: each, those first that ran most since the last event, 160 at most. Of older engines those that ran."""
 
     type: Literal["threads"]
     at_ns: Count

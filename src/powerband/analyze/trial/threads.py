@@ -58,7 +58,7 @@ def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: i
             for thread in event.get("threads", ()):
                 seen.setdefault(thread["tid"], []).append((event["at_ns"], thread))
     uses = [_use(rows, names) for rows in seen.values() if len(rows) > 1]
-    return sorted(uses, key=lambda use: -(use.on_cpu + use.run_wait))
+    return sorted((use for use in uses if use.on_cpu + use.run_wait > 0), key=lambda use: -(use.on_cpu + use.run_wait))
 
 
 def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTable]:
