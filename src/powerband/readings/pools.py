@@ -18,13 +18,16 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
-from powerband.readings.thread_groups import LOOP_POLL_SHARE, rows_by_group
+from powerband.readings.thread_groups import Group, groups_of
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # Events come once a second: in the worst case they cover half of a window of 2 s, and less of a shorter one.
 COVERED_LEAST = 0.25
 NEAR_NS = 1_000_000_000  # between two events
+# A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
+# event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
+LOOP_POLL_SHARE = 0.05
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
@@ -48,7 +51,8 @@ LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNO
 @dataclass(frozen=True)
 class WatchedPool:
     """`busiest`: CPU share of its busiest thread; `switches_per_s`: voluntary context switches, `preemptions_per_s`:
-    involuntary ones; `polled`: share of epoll and select in all waits of its threads since they began; `alive_max`:
+    involuntary ones; `polled`: share of epoll and select in all waits of its threads since they began, 1 for
+    threads told apart as event loops; `alive_max`:
     most threads alive at an event of the stretch, which the mean of a short stretch misses where threads end early."""
 
     use: PoolUse
@@ -86,16 +90,15 @@ class WatchedPool:
 
 def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
     """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
-    samples = rows_by_group(events, start_ns, end_ns)
+    groups = groups_of(events, start_ns, end_ns)
     instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
-    pools = [_pool(name, rows, instants, start_ns, end_ns) for name, rows in samples.items()]
+    pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]
     return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
 
 
-def _pool(
-    name: str, rows: Sequence[tuple[int, PoolSample]], instants: Sequence[int], start_ns: int, end_ns: int
-) -> WatchedPool | None:
+def _pool(name: str, group: Group, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:
+    rows = group.rows
     counters = _counters(rows, instants, start_ns, end_ns)
 
     def gain(field: str) -> float:
@@ -107,7 +110,6 @@ def _pool(
     kinds = [field for field in counters.fields if field not in SUMS]
     waits = {kind: gain(kind) for kind in kinds}
     seen = sum(waits.values())
-    ever = {kind: float(counters.fields[kind][-1]) for kind in kinds}
     use = PoolUse(
         pool=name,
         threads=on_cpu + run_wait + blocked,
@@ -121,7 +123,7 @@ def _pool(
         busiest=_busiest(rows, instants, start_ns, end_ns),
         switches_per_s=slept * SECOND_NS,
         preemptions_per_s=preempted * SECOND_NS,
-        polled=0.0 if _polls_single(rows) else ever.get("poll", 0.0) / max(1.0, sum(ever.values())),
+        polled=_polled(rows) if group.loops is None else float(group.loops),
         alive_max=max(
             (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
         ),
@@ -142,6 +144,11 @@ def _counters(
         at = [float(earlier[-1]), *at]
         fields = {field: [0.0, *values] for field, values in fields.items()}
     return Counters(np.array(at), {field: np.array(values) for field, values in fields.items()})
+
+
+def _polled(rows: Sequence[tuple[int, PoolSample]]) -> float:
+    ever = rows[-1][1].get("blocked_on_samples", {})
+    return 0.0 if _polls_single(rows) else ever.get("poll", 0) / max(1, sum(ever.values()))
 
 
 def _polls_single(rows: Sequence[tuple[int, PoolSample]]) -> bool:

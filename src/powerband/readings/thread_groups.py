@@ -6,53 +6,68 @@ pools' rows as the probe gives them, but for a pool of mixed work a row for each
 
 - A process **rests** where its threads are woken far less often than those of the busiest one.
 - A thread **waits for events** where it was seen in epoll or select in one look of twenty or more since it began, idle
-  times included: a worker waits for its tasks on a condition.
+  times included: a worker waits for its tasks on a condition. So does the first thread of a process that does all its
+  work and is blocked by something else: it is the loop, or the only worker, even where it never comes to rest.
+  One that is woken far less often than the busiest of them rests: runtimes keep loops for timers of their own. Loops
+  of processes that hardly wait for events stand apart from the **free** ones of others, such as a parent that accepts.
 - Of the others some may be **at work** (three looks of four) while all the rest wait on conditions: those at work are
   a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitKind
 
-# A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
-# event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
-LOOP_POLL_SHARE = 0.05
-RESTS = 0.05  # of the switches of the busiest process
+POLLED = 0.05  # of the looks at one thread
+PARKS = 0.1  # of the looks in the stretch at a thread that waits for events at others: on a condition
+ALONE = 0.8  # of the CPU time and the switches of its process: one thread does its work
+FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events
+RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
+
+LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
 
 Rows = list[tuple[int, PoolSample]]
 Seen = dict[int, list[tuple[int, ThreadSample]]]
 
 
-def rows_by_group(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, Rows]:
-    """The rows of each pool of the subject, over all events; of a pool of mixed work those of each of its groups.
-    Where events do not tell of every thread, pools stay whole."""
+@dataclass(frozen=True)
+class Group:
+    """A pool, or those of its threads that do the same. `rows`: over all events; `loops`: whether they wait for events
+    between their work, None where that was not told apart."""
+
+    rows: Rows
+    loops: bool | None = None
+
+
+def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, Group]:
+    """The subject's pools by name; of a pool of mixed work each of its groups. Where events do not tell of every
+    thread, pools stay whole."""
     events = [event for event in events if event["tree"] == "subject"]
     rows: dict[str, Rows] = {}
     for event in events:
         for pool in event["pools"]:
             rows.setdefault(pool["pool"], []).append((event["at_ns"], pool))
     seen = _seen(events)
+    found = {name: Group(pool) for name, pool in rows.items()}
     if not seen:
-        return rows
+        return found
     resting = _resting(seen, start_ns, end_ns)
     for name in list(rows):
         members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
         groups = _groups(members, resting, start_ns, end_ns)
         if len(groups) < 2:
             continue
-        whole = rows.pop(name)
+        whole = found.pop(name).rows
         for suffix, tids in groups.items():
-            group = f"{name} ({suffix})" if suffix else name
-            rows[group] = list(_summed(group, {tid: members[tid] for tid in tids}, whole, polls=suffix == LOOP))
-    return rows
-
-
-LOOP, REST, WORK = "event loop", "at rest", "at work"
+            group, threads = f"{name} ({suffix})" if suffix else name, {tid: members[tid] for tid in tids}
+            loops = None if suffix == MIXED else suffix in (LOOP, FREE)
+            found[group] = Group(list(_summed(group, threads, whole)), loops)
+    return found
 
 
 def _seen(events: Iterable[Threads]) -> Seen:
@@ -71,67 +86,100 @@ def _seen(events: Iterable[Threads]) -> Seen:
 
 def _groups(members: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
     """Thread ids by what the pool's name is followed by."""
-    groups: dict[str, list[int]] = {}
-    others = {}
+    groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], "": []}
+    processes: dict[int, list[int]] = {}
     for tid, told in members.items():
-        if told[-1][1].get("pid") in resting:
-            groups.setdefault(REST, []).append(tid)
-        elif _polled(told) >= LOOP_POLL_SHARE:
-            groups.setdefault(LOOP, []).append(tid)
+        processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
+    for pid, tids in processes.items():
+        stretch = {tid: _Stretch.of(members[tid], start_ns, end_ns) for tid in tids}
+        loops = [tid for tid in tids if stretch[tid].polls]
+        if pid in resting:
+            groups[REST] += tids
+        elif pid in stretch and _hangs(stretch[pid], stretch.values()):
+            groups[LOOP].append(pid)
+            groups[REST] += [tid for tid in tids if tid != pid]
+        elif any(stretch[tid].share("lock") >= PARKS for tid in loops):
+            groups[MIXED] += tids  # any of them may wait for events while others are parked
         else:
-            others[tid] = _growth(told, start_ns, end_ns)
-    at_work = [tid for tid, looks in others.items() if _share_at_work(looks) >= AT_WORK]
-    waiting = [tid for tid, looks in others.items() if _share_at_work(looks) <= 1 - AT_WORK]
-    if at_work and waiting and len(at_work) + len(waiting) == len(others):
-        groups[WORK], groups[""] = at_work, waiting
-    elif others:
-        groups[""] = list(others)
-    return groups
+            most = max((stretch[tid].switches for tid in loops), default=0)
+            awake = [tid for tid in loops if stretch[tid].switches >= RESTS * most]
+            looks = sum(stretch[tid].looks for tid in awake)
+            polled = sum(stretch[tid].share("poll") * stretch[tid].looks for tid in awake)
+            groups[FREE if polled >= FREE_LEAST * looks else LOOP] += awake
+            groups[REST] += [tid for tid in loops if tid not in awake]
+            others = [tid for tid in tids if tid not in loops]
+            at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
+            waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
+            apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
+            groups[WORK] += at_work if apart else []
+            groups[""] += waiting if apart else others
+    if not groups[LOOP]:
+        groups[LOOP], groups[FREE] = groups[FREE], []
+    return {suffix: tids for suffix, tids in groups.items() if tids}
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What one thread did in the stretch. `polls`: whether it waits for events, by all looks at it until the stretch
+    ends (later ones see it being stopped); `waited`: looks at it while it was blocked, by what it waited on."""
+
+    polls: bool
+    on_cpu_ns: int
+    switches: int
+    waited: Mapping[WaitKind, int]
+
+    @classmethod
+    def of(cls, told: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> _Stretch:
+        """From the event before the stretch on: two seconds hold two."""
+        before = [thread for at, thread in told if at < start_ns][-1:]
+        inside = before + [thread for at, thread in told if start_ns <= at <= end_ns]
+        if not inside:
+            return cls(False, 0, 0, {})
+        first, last = inside[0], inside[-1]
+        looks, looks_before = last.get("blocked_on_samples", {}), first.get("blocked_on_samples", {})
+        return cls(
+            polls=looks.get("poll", 0) >= max(1, POLLED * sum(looks.values())),
+            on_cpu_ns=last["on_cpu_ns"] - first["on_cpu_ns"],
+            switches=last["switches"] - first["switches"],
+            waited={kind: count - looks_before.get(kind, 0) for kind, count in looks.items()},
+        )
+
+    @property
+    def looks(self) -> int:
+        return sum(self.waited.values())
+
+    def share(self, kind: WaitKind) -> float:
+        return self.waited.get(kind, 0) / max(1, self.looks)
+
+    @property
+    def works(self) -> float:
+        """The share of the looks at which it waited for something else than a condition; between all and none where it
+        was hardly looked at."""
+        return 0.5 if self.looks < LOOKS_LEAST else 1 - self.share("lock")
+
+
+def _hangs(main: _Stretch, process: Collection[_Stretch]) -> bool:
+    """Whether the first thread of a process does its work, and is blocked by something else than events."""
+    alone = main.on_cpu_ns >= ALONE * sum(each.on_cpu_ns for each in process)
+    woken = main.switches >= ALONE * sum(each.switches for each in process)
+    return alone and woken and main.looks >= LOOKS_LEAST and main.share("poll") < FREE_LEAST
 
 
 def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:
     switches: dict[int, int] = {}
     for told in seen.values():
-        inside = _inside(told, start_ns, end_ns)
-        grown = inside[-1]["switches"] - inside[0]["switches"] if inside else 0
         pid = told[-1][1].get("pid", 0)
-        switches[pid] = switches.get(pid, 0) + grown
+        switches[pid] = switches.get(pid, 0) + _Stretch.of(told, start_ns, end_ns).switches
     most = max(switches.values(), default=0)
     return {pid for pid, count in switches.items() if count < RESTS * most}
 
 
-def _inside(told: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> list[ThreadSample]:
-    """The thread's events in the stretch, with the one before it: a stretch of two seconds holds two."""
-    before = [thread for at, thread in told if at < start_ns][-1:]
-    return before + [thread for at, thread in told if start_ns <= at <= end_ns]
-
-
-def _growth(told: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> dict[WaitKind, int]:
-    """Looks at a blocked thread in the stretch, by what it waited on."""
-    inside = [thread.get("blocked_on_samples", {}) for thread in _inside(told, start_ns, end_ns)]
-    if not inside:
-        return {}
-    return {kind: count - inside[0].get(kind, 0) for kind, count in inside[-1].items()}
-
-
-def _share_at_work(looks: Mapping[WaitKind, int]) -> float:
-    """The share of the looks at which it waited for something else than a condition; neither one nor the other where
-    it was hardly looked at."""
-    every = sum(looks.values())
-    return 0.5 if every < LOOKS_LEAST else 1 - looks.get("lock", 0) / every
-
-
-def _polled(told: Sequence[tuple[int, ThreadSample]]) -> float:
-    looks = told[-1][1].get("blocked_on_samples", {})
-    return looks.get("poll", 0) / max(1, sum(looks.values()))
-
-
-def _summed(name: str, members: Seen, whole: Rows, *, polls: bool) -> Iterator[tuple[int, PoolSample]]:
-    """The group's rows at the events of the whole pool. A thread that has ended keeps its last counters. Wait channels
-    are known of the whole pool alone: those that wait for events have them."""
+def _summed(name: str, members: Seen, whole: Rows) -> Iterator[tuple[int, PoolSample]]:
+    """The group's rows at the events of the whole pool. A thread that has ended keeps its last counters. States and
+    wait channels are known of the whole pool alone."""
     by_event = {tid: dict(told) for tid, told in members.items()}
     last: dict[int, ThreadSample] = {}
-    for at_ns, pool in whole:
+    for at_ns, _ in whole:
         now = {tid: told[at_ns] for tid, told in by_event.items() if at_ns in told}
         gains = [thread["on_cpu_ns"] - last[tid]["on_cpu_ns"] if tid in last else 0 for tid, thread in now.items()]
         last.update(now)
@@ -152,7 +200,7 @@ def _summed(name: str, members: Seen, whole: Rows, *, polls: bool) -> Iterator[t
                 voluntary_switches=sum(thread["switches"] for thread in threads) - preempted,
                 involuntary_switches=preempted,
                 states_now={},
-                wait_channels_now=pool["wait_channels_now"] if polls else {},
+                wait_channels_now={},
                 blocked_on_samples=samples,
                 on_cpu_ns_max=max(gains, default=0),
             ),
