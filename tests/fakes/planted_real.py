@@ -1,13 +1,17 @@
-"""Bottlenecks planted in servers that others wrote: gunicorn, uvicorn, Go's net/http, Node. Each application of `real/`
-has one limit; what else is to be seen comes from the server."""
+"""Bottlenecks planted in servers that others wrote: gunicorn, uvicorn, Go's net/http, Node, the JDK's. Each
+application of `real/` has one limit; what else is to be seen comes from the server."""
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,32 +22,71 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
+from powerband.processes.jdk import find_jdk
+from powerband.processes.ports import pick_ports
 from powerband.store import TrialDir
 
 REAL = FAKES / "real"
+UVICORN = (
+    sys.executable, "-m", "uvicorn", "--app-dir", str(REAL), "--log-level", "warning", "--no-access-log",
+)  # fmt: skip
 B = BottleneckName
 WINDOW_NS, WARMUP_NS = 2_000 * MS, 1_000 * MS
 
 
 @dataclass(frozen=True)
 class RealCase(Case):
-    """`command` of the server, with `{port}` and `{go}`, the built server of Go; `env`: added to its environment."""
+    """`command` of the server, with `{port}`, `{go}`, the built server of Go, and `{classes}`, the folder of Java's;
+    `env`: added to its environment; `backend`: how many requests at once the server serves that it calls, 0: none;
+    `cpus`: those of the server, as `host.cpus`."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    backend: int = 0
+    cpus: str = "auto"
 
     def experiment(self) -> Experiment:
-        command = tuple(word.replace("{go}", go_server()) if "{go}" in word else word for word in self.command)
-        subject = Subject(name="real", command=command, env=dict(self.env), ready=Ready(timeout_ns=20_000 * MS))
+        built = {"{go}": go_server, "{classes}": java_classes}
+        command = [*self.command]
+        for name, build in built.items():
+            command = [word.replace(name, build()) if name in word else word for word in command]
+        subject = Subject(name="real", command=tuple(command), env=dict(self.env), ready=Ready(timeout_ns=20_000 * MS))
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
         measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)
-        return Experiment(name="real", subject=subject, load=load, measure=measured, host=HostUse(pinning="auto"))
+        return Experiment(name="real", subject=subject, load=load, measure=measured, host=HostUse(cpus=self.cpus))
 
     def run(self, folder: Path) -> TrialResult:
-        case = self.experiment()
-        with burning(self.burners):
+        with serving(self.backend) as url, burning(self.burners):
+            case = replace(self, env={**self.env, "BACKEND": url}).experiment()
             record = run_one(case, folder)
         return measure(TrialDir(folder / "0001"), record, case)
+
+
+@contextmanager
+def serving(at_once: int) -> Iterator[str]:
+    """The address of a server, in no tree of powerband's, that serves so many requests at once, 20 ms each."""
+    if not at_once:
+        yield ""
+        return
+    (port,) = pick_ports(1)
+    env = {**os.environ, "PLANT": "semaphore", "LIMIT": str(at_once)}
+    server = subprocess.Popen([*UVICORN, "--port", str(port), "asgi_app:app"], env=env)
+    try:
+        deadline_s = time.monotonic() + 20
+        while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.kill()
+        server.wait()
+
+
+@cache
+def java_classes() -> str:
+    folder = tempfile.mkdtemp(prefix="powerband-java-")
+    compiler = find_jdk(17, compiles=True).home / "bin" / "javac"
+    subprocess.run([compiler, "--release", "17", "-d", folder, str(REAL / "Server.java")], check=True, timeout=300)
+    return folder
 
 
 @cache
@@ -70,12 +113,12 @@ def gunicorn(name: str, expected: B, plant: str, limit: int, *options: str, coun
     return RealCase(f"gunicorn: {name}", "", users(count), expected, (), command, env)
 
 
-def uvicorn(name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64) -> RealCase:
-    command = (
-        sys.executable, "-m", "uvicorn", "--port", "{port}", "--app-dir", str(REAL), "--log-level", "warning",
-        "--no-access-log", *options, "asgi_app:app",
-    )  # fmt: skip
-    return RealCase(f"uvicorn: {name}", "", users(count), expected, (), command, {"PLANT": plant, "LIMIT": str(limit)})
+def uvicorn(
+    name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64, cpus: str = "auto"
+) -> RealCase:
+    command = (*UVICORN, "--port", "{port}", *options, "asgi_app:app")
+    env = {"PLANT": plant, "LIMIT": str(limit)}
+    return RealCase(f"uvicorn: {name}", "", users(count), expected, (), command, env, cpus=cpus)
 
 
 def go(name: str, expected: B, plant: str, limit: int = 1, count: int = 64, **env: str) -> RealCase:
@@ -88,6 +131,17 @@ def node(
 ) -> RealCase:
     command = ("node", str(REAL / "server.js"), "{port}", plant, str(limit), str(processes))
     return RealCase(f"Node: {name}", "", users(count), expected, (), command, env)
+
+
+def jdk(name: str, expected: B, plant: str, limit: int = 1, *, threads: int = 64, count: int = 64) -> RealCase:
+    java = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true", "-cp", "{classes}", "Server")
+    command = (*java, "{port}", plant, str(limit), str(threads))
+    return RealCase(f"JDK: {name}", "", users(count), expected, (), command)
+
+
+def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
+    command = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *case.command)
+    return replace(case, name=f"{case.name}, {name}", expected=B.DESCRIPTORS, command=command)
 
 
 THREADS = ("-k", "gthread", "--threads")
@@ -117,10 +171,28 @@ REAL_CASES: tuple[RealCase, ...] = (
     node("computes", B.SUBJECT_CPU, "cpu"),
     node("2 processes blocked", B.EVENT_LOOP_BLOCKED, "blocked", processes=2),
     node("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
+    jdk("4 threads sleep", B.POOL_TOO_SMALL, "sleep", threads=4),
+    jdk("a monitor held 1 ms", B.LOCK, "monitor"),
+    jdk("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
+    jdk("computes", B.SUBJECT_CPU, "cpu"),
+    jdk("garbage", B.GARBAGE_COLLECTION, "garbage"),
+    replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4),
+    replace(node("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4),
+    replace(gunicorn("64 threads call a server that serves 4", B.DOWNSTREAM, "proxy", 1, *THREADS, "64"), backend=4),
+    few_descriptors(go("sleeps", B.NONE, "sleep"), "40 descriptors", 40),
+    few_descriptors(node("sleeps", B.NONE, "sleep"), "60 descriptors", 60),
+    uvicorn("one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu", 1, cpus="all"),
+    replace(node("one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu"), cpus="all"),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),
     uvicorn("sleeps", B.NONE, "sleep", 1, count=8),
     go("sleeps", B.NONE, "sleep", count=16),
     node("sleeps", B.NONE, "sleep", count=16),
+    jdk("64 threads sleep", B.NONE, "sleep", count=16),
+    gunicorn("greenlets sleep", B.NONE, "sleep", 1, "-k", "gevent", count=16),
+    uvicorn("2 processes sleep", B.NONE, "sleep", 1, "--workers", "2", count=16),
+    uvicorn("a pool of 32 behind the loop", B.NONE, "pool", 32, count=12),
+    go("sleeps, many users", B.NONE, "sleep", count=48),
+    node("2 processes sleep", B.NONE, "sleep", processes=2, count=16),
 )

@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -22,6 +23,7 @@ func spin(of time.Duration) {
 func main() {
 	plant := os.Args[2]
 	limit, _ := strconv.Atoi(os.Args[3])
+	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 100
 	slots := make(chan struct{}, limit)
 	var lock sync.Mutex
 	var journal *os.File
@@ -46,6 +48,12 @@ func main() {
 				kept = kept[:0]
 			}
 			lock.Unlock()
+		},
+		"proxy": func() {
+			if got, err := http.Get(os.Getenv("BACKEND")); err == nil {
+				io.Copy(io.Discard, got.Body)
+				got.Body.Close()
+			}
 		},
 		"fsync": func() {
 			lock.Lock()

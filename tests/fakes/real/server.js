@@ -26,6 +26,7 @@ function spin(ms) {
 }
 
 let journal = null;
+const agent = new http.Agent({ keepAlive: true });
 const works = {
   none: () => {},
   sleep: () => asleep(20),
@@ -34,6 +35,7 @@ const works = {
   semaphore: () => slot(() => asleep(20)),
   // The pool of libuv has UV_THREADPOOL_SIZE threads.
   pool: () => new Promise((done) => crypto.pbkdf2("x", "y", 6000, 32, "sha256", done)),
+  proxy: () => new Promise((done) => http.get(process.env.BACKEND, { agent }, (got) => got.resume().on("end", done))),
   fsync: () => slot(() => new Promise((done) => fs.write(journal, Buffer.alloc(4096), () => fs.fsync(journal, done)))),
 };
 

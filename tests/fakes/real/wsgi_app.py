@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def work():
             time.sleep(0.001)
     elif PLANT == "pool":
         POOL.submit(time.sleep, 0.02).result()
+    elif PLANT == "proxy":
+        urllib.request.urlopen(os.environ["BACKEND"]).read()
     elif PLANT == "fsync":
         with LOCK, Path(os.environ["JOURNAL"]).open("ab") as journal:
             journal.write(b"x" * 4096)

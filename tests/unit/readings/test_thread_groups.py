@@ -1,0 +1,149 @@
+"""Threads of one name, told apart by what each does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from powerband.readings.pools import watched_pools
+from powerband.readings.thread_groups import groups_of
+from powerband.wire.probe_events import Threads
+
+SECOND = 1_000_000_000
+END = 5 * SECOND
+
+
+@dataclass
+class Thread:
+    """A second of its life under load: looks by what it waits on, CPU in ms, switches. `idle`: of a second before."""
+
+    tid: int
+    pid: int
+    looks: dict[str, int]
+    cpu_ms: int = 1
+    switches: int = 100
+    idle: dict[str, int] = field(default_factory=lambda: {"lock": 10})
+    name: str = "python"
+
+
+def events(threads: list[Thread], seconds: int = 5, **left_out: Any) -> list[Threads]:
+    """One a second: two of idle times, then of the load. `left_out`: fields that older engines lack."""
+    told = []
+    for second in range(seconds + 1):
+        rows = []
+        for thread in threads:
+            loaded, looks = max(0, second - 2), {}
+            for kinds, times in ((thread.idle, min(second, 2)), (thread.looks, loaded)):
+                for kind, count in kinds.items():
+                    looks[kind] = looks.get(kind, 0) + count * times
+            rows.append(
+                {
+                    "tid": thread.tid,
+                    "pid": thread.pid,
+                    "pool": thread.name,
+                    "name": thread.name,
+                    "on_cpu_ns": thread.cpu_ms * 1_000_000 * loaded,
+                    "run_wait_ns": 0,
+                    "blocked_ns": second * SECOND - thread.cpu_ms * 1_000_000 * loaded,
+                    "switches": thread.switches * loaded,
+                    "preemptions": 0,
+                    "blocked_on_samples": looks,
+                }
+            )
+        pools = [
+            {
+                "pool": name,
+                "threads_now": sum(row["name"] == name for row in rows),
+                **{
+                    key: sum(cast(int, row[key]) for row in rows if row["name"] == name)
+                    for key in ("on_cpu_ns", "run_wait_ns", "blocked_ns")
+                },
+                "voluntary_switches": sum(cast(int, row["switches"]) for row in rows if row["name"] == name),
+                "involuntary_switches": 0,
+                "states_now": {},
+                "wait_channels_now": {},
+                "blocked_on_samples": {},
+            }
+            for name in {thread.name for thread in threads}
+        ]
+        told.append({"type": "threads", "at_ns": second * SECOND, "tree": "subject", "pools": pools, "threads": rows})
+    return cast(list[Threads], told)
+
+
+def sizes(threads: list[Thread], start_ns: int = 3 * SECOND) -> dict[str, int]:
+    found = groups_of(events(threads), start_ns, END)
+    return {name: group.rows[-1][1]["threads_now"] for name, group in found.items()}
+
+
+PARENT = Thread(1, 1, {"poll": 10}, switches=1, idle={"poll": 10})
+LOOP = Thread(2, 2, {"poll": 9}, idle={"poll": 10})
+
+
+def test_an_event_loop_its_workers_and_a_parent_are_three_groups() -> None:
+    workers = [Thread(tid, 2, {"sleep": 9, "lock": 1}) for tid in (3, 4, 5, 6)]
+    found = groups_of(events([PARENT, LOOP, *workers]), 3 * SECOND, END)
+    assert {name: group.loops for name, group in found.items()} == {
+        "python (at rest)": False,
+        "python (event loop)": True,
+        "python": False,
+    }
+    pools = {pool.name: pool for pool in watched_pools(events([PARENT, LOOP, *workers]), 3 * SECOND, END)}
+    assert pools["python"].use.threads == pytest.approx(4)
+    assert pools["python"].blocked_on("sleep") == pytest.approx(3.6, rel=0.01)
+    assert pools["python"].switches_per_s == pytest.approx(400)
+    assert pools["python (event loop)"].loops and not pools["python"].loops
+
+
+def test_a_process_whose_first_thread_does_its_work_and_never_waits_for_events_is_a_loop_that_hangs() -> None:
+    main = Thread(2, 2, {"lock": 10}, cpu_ms=90)
+    helpers = [Thread(tid, 2, {"lock": 10}, cpu_ms=1, switches=2) for tid in (3, 4)]
+    timer = Thread(5, 2, {"poll": 10}, cpu_ms=0, switches=0, idle={"poll": 10})
+    assert sizes([main, *helpers, timer]) == {"python (event loop)": 1, "python (at rest)": 3}
+
+
+def test_a_parent_that_hands_on_connections_stands_apart_from_loops_that_hang() -> None:
+    parent = Thread(1, 1, {"poll": 10}, switches=20, idle={"poll": 10})
+    assert sizes([parent, Thread(2, 2, {"sleep": 10}), Thread(3, 3, {"sleep": 10})]) == {
+        "python (event loop, free)": 1,
+        "python (event loop)": 2,
+    }
+
+
+def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> None:
+    behind = [Thread(tid, 2, {"sleep": 10}) for tid in (3, 4)]
+    waiting = [Thread(tid, 2, {"lock": 9, "sleep": 1}) for tid in range(5, 15)]
+    assert sizes([LOOP, *behind, *waiting]) == {"python (event loop)": 1, "python (at work)": 2, "python": 10}
+    in_turns = [Thread(tid, 2, {"lock": 7, "sleep": 3}) for tid in range(3, 15)]
+    assert sizes([LOOP, *in_turns]) == {"python (event loop)": 1, "python": 12}
+
+
+def test_threads_of_which_any_may_wait_for_events_stay_together() -> None:
+    mixed = [
+        Thread(2, 2, {"poll": 10}),
+        Thread(3, 2, {"lock": 10}, idle={"poll": 4, "lock": 6}),
+        Thread(4, 2, {"sleep": 9}),
+    ]
+    assert sizes(mixed) == {"python": 3}
+
+
+def test_pools_stay_whole_where_not_every_thread_is_told_or_an_older_engine_tells_less() -> None:
+    made = events([PARENT, LOOP, Thread(3, 2, {"sleep": 9})])
+    for event in made:
+        event["threads"] = event["threads"][:2]
+    assert list(groups_of(made, 3 * SECOND, END)) == ["python"]
+    made = events([PARENT, LOOP, Thread(3, 2, {"sleep": 9})])
+    for event in made:
+        for thread in event["threads"]:
+            del thread["pool"]
+    assert list(groups_of(made, 3 * SECOND, END)) == ["python"]
+
+
+def test_a_thread_that_ended_keeps_what_it_did() -> None:
+    made = events([LOOP, Thread(3, 2, {"sleep": 9}, cpu_ms=50), Thread(4, 2, {"sleep": 9}, cpu_ms=50)])
+    made[-1]["threads"] = made[-1]["threads"][:2]
+    made[-1]["pools"][0]["threads_now"] = 2
+    rows = groups_of(made, 3 * SECOND, END)["python"].rows
+    assert [pool["on_cpu_ns"] for _, pool in rows] == [0, 0, 0, 100_000_000, 200_000_000, 250_000_000]
+    assert rows[-1][1]["threads_now"] == 1
