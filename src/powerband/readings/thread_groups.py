@@ -7,7 +7,7 @@ pools' rows as the probe gives them, but for a pool of mixed work a row for each
 - A process **rests** where its threads are woken far less often than those of the busiest one.
 - A thread **waits for events** where it was seen in epoll or select in one look of twenty or more since it began, idle
   times included: a worker waits for its tasks on a condition. So does the first thread of a process that does all its
-  work and is blocked by something else: it is the loop, or the only worker, even where it never comes to rest.
+  work and is busy, or blocked by something else: it is the loop, or the only worker, even where it never comes to rest.
   One that is woken far less often than the busiest of them rests: runtimes keep loops for timers of their own. Loops
   of processes that hardly wait for events stand apart from the **free** ones of others, such as a parent that accepts.
 - Of the others some may be **at work** (three looks of four) while all the rest wait on conditions: those at work are
@@ -24,6 +24,7 @@ from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitK
 POLLED = 0.05  # of the looks at one thread
 PARKS = 0.1  # of the looks in the stretch at a thread that waits for events at others: on a condition
 ALONE = 0.8  # of the CPU time and the switches of its process: one thread does its work
+BUSY = 0.5  # of the time, a thread is on a CPU
 FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events
 RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
@@ -95,7 +96,7 @@ def _groups(members: Seen, resting: set[int], start_ns: int, end_ns: int) -> dic
         loops = [tid for tid in tids if stretch[tid].polls]
         if pid in resting:
             groups[REST] += tids
-        elif pid in stretch and _hangs(stretch[pid], stretch.values()):
+        elif pid in stretch and _does_all(stretch[pid], stretch.values(), end_ns - start_ns):
             groups[LOOP].append(pid)
             groups[REST] += [tid for tid in tids if tid != pid]
         elif any(stretch[tid].share("lock") >= PARKS for tid in loops):
@@ -158,11 +159,11 @@ class _Stretch:
         return 0.5 if self.looks < LOOKS_LEAST else 1 - self.share("lock")
 
 
-def _hangs(main: _Stretch, process: Collection[_Stretch]) -> bool:
-    """Whether the first thread of a process does its work, and is blocked by something else than events."""
+def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> bool:
+    """Whether the first thread of a process does its work, and is on a CPU or blocked by something else than events."""
     alone = main.on_cpu_ns >= ALONE * sum(each.on_cpu_ns for each in process)
-    woken = main.switches >= ALONE * sum(each.switches for each in process)
-    return alone and woken and main.looks >= LOOKS_LEAST and main.share("poll") < FREE_LEAST
+    woken = main.looks >= LOOKS_LEAST and main.switches >= ALONE * sum(each.switches for each in process)
+    return alone and (woken or main.on_cpu_ns >= BUSY * lasted_ns) and main.share("poll") < FREE_LEAST
 
 
 def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:

@@ -74,6 +74,7 @@ FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clea
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
+CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
@@ -364,6 +365,15 @@ def _hidden_limit(scene: Scene) -> Bottleneck | None:
     if (busy := _one_thread(scene)) is not None:
         return busy
     slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    if outgoing >= CALLED * 2 * slots.users:
+        return verdict(
+            BottleneckName.DOWNSTREAM,
+            [
+                slots_served(slots),
+                f"for {2 * slots.users} users it has {outgoing:,} connections of its own open: they all wait there",
+                cpu_used(scene),
+            ],
+        )
     evidence = [
         slots_served(slots),
         f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
@@ -424,11 +434,11 @@ COUNTED_RULES: Iterable[Rule] = (
 )
 RULES: Iterable[Rule] = (
     _host_cpu,
+    _descriptors,
     _generator,
     _disturbed,
     _starved_generator,
     _served,
-    _descriptors,
     _accept_backlog,
     _garbage_collection,
     _memory,

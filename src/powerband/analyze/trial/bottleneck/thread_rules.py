@@ -30,6 +30,7 @@ OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the
 # until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
 # take up to ten times what one alone would.
 EXPLAINED = 0.05
+WOKEN = 0.75  # times for each request, whose thread was parked until its result came
 NOBODY = 0.3  # threads past a lock: fewer count as none
 ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool's work
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
@@ -159,7 +160,7 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
-        if max(_blocked_past(pool, scene).values()) >= NOBODY:
+        if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
             continue
