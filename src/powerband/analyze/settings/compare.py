@@ -20,6 +20,7 @@ from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
+from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
@@ -96,6 +97,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         warnings=(
             *_warnings(experiment, rows, results, progress),
             *cpus_kept(experiment, standing.cpus),
+            *lasting_warnings(standing.growing),
             *warnings_of(results, restless),
         ),
         claims=judge_claims(experiment, results),
@@ -315,6 +317,7 @@ def _standing(
         unmeasured=unmeasured,
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
+        growing=growing(results),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
     )
 

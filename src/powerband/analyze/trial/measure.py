@@ -14,6 +14,7 @@ from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
 from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, VISITS, heap_growth
+from powerband.analyze.trial.lasting import LASTING
 from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
@@ -55,7 +56,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     """Everything that makes a trial's metrics or finds a problem in it. Their order is that of analysis.json, in which
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
-    of_subject = (PROBE, POOLS, JVMS, HEAP, OWN)
+    of_subject = (PROBE, LASTING, POOLS, JVMS, HEAP, OWN)
     return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 
 

@@ -1,0 +1,63 @@
+"""What counts as growth to the end of a window: leaks, and what is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from powerband.analyze.stats.growth import steady_growth
+
+S = 1_000_000_000
+AT = np.arange(0, 10 * S, S // 10, dtype=float)
+SECONDS = AT / S
+RUNS = 200
+
+
+def growth(levels: np.ndarray) -> float | None:
+    return steady_growth(AT, levels, 0, 10 * S, least=4.0)
+
+
+@pytest.mark.parametrize("per_s", [1.0, 300.0])
+@pytest.mark.parametrize("sawtooth", [0.0, 5.0])
+def test_a_leak_is_told_with_its_pace(per_s: float, sawtooth: float) -> None:
+    """Also under a collector that frees what is not kept, once a second."""
+    levels = 1000 + per_s * SECONDS + sawtooth * (SECONDS % 1.0)
+    assert growth(levels) == pytest.approx(per_s, rel=0.05)
+
+
+def test_a_leak_is_found_in_noise() -> None:
+    dice = np.random.default_rng(1)
+    found = [growth(1000 + 10 * SECONDS + dice.normal(0, 3, AT.size)) for _ in range(RUNS)]
+    assert sum(bool(each) for each in found) >= 0.95 * RUNS
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        np.full(AT.size, 1000.0),
+        1000 + 500 * (1 - np.exp(-SECONDS / 3)),  # a cache that fills
+        1000 + np.minimum(100 * SECONDS, 600),  # a heap that reaches its bound
+        1000 + 200 * (SECONDS % 2.0),  # collected every two seconds
+        1000 + 500 * (SECONDS > 5),  # a pool that grew once
+        1000 - 10 * SECONDS,
+        1000 + 0.3 * SECONDS,  # less than matters
+    ],
+    ids=["constant", "cache", "bound", "sawtooth", "step", "falling", "little"],
+)
+def test_what_does_not_grow_to_the_end_is_none(levels: np.ndarray) -> None:
+    assert growth(levels) == 0.0
+
+
+def test_noise_alone_is_hardly_ever_growth() -> None:
+    dice = np.random.default_rng(2)
+    walks = [1000 + np.cumsum(dice.normal(0, 1, AT.size)) for _ in range(RUNS)]
+    noise = [1000 + dice.normal(0, 20, AT.size) for _ in range(RUNS)]
+    assert sum(bool(growth(levels)) for levels in noise) <= 0.01 * RUNS
+    # A random walk is the hardest: of two trials both must show it.
+    pairs = zip(walks[::2], walks[1::2], strict=True)
+    assert sum(bool(growth(first)) and bool(growth(second)) for first, second in pairs) <= 0.05 * RUNS / 2
+
+
+def test_a_part_without_a_reading_tells_nothing() -> None:
+    late = AT >= 3 * S
+    assert steady_growth(AT[late], SECONDS[late], 0, 10 * S, least=0.0) is None
