@@ -17,7 +17,7 @@ _BEFORE = pytest.StashKey[dict[str, float]]()
 
 @pytest.fixture(autouse=True)
 def quick_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where JVMs live for seconds, their slower compiler costs more than it gains. Tests that measure have both."""
+    """JVMs that live for seconds compile with C1 alone: C2 costs more than it gains. Tests that measure have both."""
     if request.node.get_closest_marker("crowded"):
         monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 

@@ -77,6 +77,7 @@ def test_socketcluster_throughput(watch: Watch) -> None:
     check_dashboard("socketcluster", [seen])
 
 
+@pytest.mark.long
 def test_socketcluster_concurrency(tmp_path: Path) -> None:
     """Without the browser among the users, and the claim about it. Beside other tests the server may get no CPU for
     seconds: then its users' pings are never sent, which counts as errors."""
@@ -110,9 +111,8 @@ def test_socketcluster_workers(tmp_path: Path) -> None:
     assert all(metrics["goodput_per_s"] > 0 for _, metrics in found)
 
 
-@pytest.mark.long
 @pytest.mark.crowded
-@pytest.mark.parametrize("version", [14, 20])
+@pytest.mark.parametrize("version", [pytest.param(14, marks=pytest.mark.long), 20])
 def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
     killed: list[int] = []
     killer = threading.Thread(target=kill_a_worker_once_measured, args=(tmp_path, killed), daemon=True)

@@ -40,8 +40,8 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
 
 
 def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> None:
-    """50 users keep each of 4 threads busy, which sleep for 10 ms of each request: the pool is in use as a whole. Each
-    metric of the page has its panel in the dashboard."""
+    """50 users keep each of 4 threads busy, which sleep for 10 ms of each request: the pool is in use as a whole, but
+    for moments in which a busy machine brings it no connection. Each metric of the page has its panel."""
     seen = watch.run(
         "thread-vs-pool",
         "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", *LONG, "--set", "subject.set.wait=10ms",
@@ -50,7 +50,7 @@ def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> 
         "--set", "objective={maximise: app_thread_share}",
     )  # fmt: skip
     metrics = seen.analysis["trials"][-1]["metrics"]
-    assert metrics["app_thread_share"] == pytest.approx(1, abs=0.1)
+    assert 0.7 < metrics["app_thread_share"] <= 1
     assert metrics["app_served_per_s"] == pytest.approx(metrics["achieved_rate_per_s"], rel=COUNTED_ALIKE)
     assert metrics["bench_cpu_cores"] > 0
     check_dashboard("threads", [seen])

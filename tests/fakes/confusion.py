@@ -81,12 +81,15 @@ def table(trials: Sequence[Tried]) -> str:
 def summary(trials: Sequence[Tried], left_out: int) -> str:
     planted = [tried for tried in trials if tried.case.expected is not BottleneckName.NONE]
     healthy = [tried for tried in trials if tried.case.expected is BottleneckName.NONE]
+    accused = sum(tried.named not in (None, BottleneckName.NONE) for tried in healthy)
+    unnamed = sum(tried.named is None for tried in healthy)
+    nameless = f", {unnamed} had no name" if unnamed else ""
     noise = f" Left out, for other programs or the hypervisor disturbed them: {left_out}." if left_out else ""
     kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
         f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
-        f"{sum(not tried.right for tried in healthy)} of {len(healthy)} healthy trials were accused.{noise}"
+        f"{accused} of {len(healthy)} healthy trials were accused{nameless}.{noise}"
     )
 
 

@@ -106,7 +106,7 @@ def cause_in(text: str) -> str:
 
 
 def _python_cause(text: str) -> str:
-    """Of the last chain of tracebacks the exception that the others were raised from."""
+    """The innermost exception of the last chain of tracebacks; the others were raised from it. Empty: no traceback."""
     found = list(_PYTHON.finditer(text))
     if not found:
         return ""

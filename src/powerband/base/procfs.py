@@ -1,8 +1,10 @@
-"""Reads what the kernel says of processes (proc_pid_stat(5))."""
+"""Reads what the kernel says of processes and their sockets (proc_pid_stat(5), proc_pid_fd(5), proc_pid_net(5))."""
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -34,3 +36,50 @@ def all_processes() -> list[ProcessStat]:
             with suppress(OSError):
                 found.append(process_stat(int(name)))
     return found
+
+
+def tree_of(root: int, processes: Iterable[ProcessStat]) -> set[int]:
+    """The pids of a process and all that descends from it."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for process in processes:
+        children[process.parent].append(process.pid)
+    tree, waiting = {root}, [root]
+    while waiting:
+        below = children[waiting.pop()]
+        tree.update(below)
+        waiting += below
+    return tree
+
+
+def socket_inodes(pid: int) -> Iterator[str]:
+    """Of the sockets that a process has open; none where we may not see that."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        with suppress(OSError):
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+            if target.startswith("socket:["):
+                yield target[8:-1]
+
+
+class TcpSocket(NamedTuple):
+    """`state`: as the kernel writes it."""
+
+    port: int
+    state: str
+    inode: str
+
+
+ESTABLISHED, LISTEN = "01", "0A"
+
+
+def tcp_sockets(pid: int | None = None) -> Iterator[TcpSocket]:
+    """Those of the network namespace of a process, with their local ports; None: of ours."""
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/{'self' if pid is None else pid}/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                yield TcpSocket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9])

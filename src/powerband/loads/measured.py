@@ -206,8 +206,8 @@ def _present_by_times(fleet: MergedFleet) -> float:
 
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """A request that waits all through the window has neither an outcome nor a response time of its own; nor have those
-    a time that fail."""
+    """A request that waits all through the window has no outcome and no response time; one that fails has no response
+    time."""
     fleet, left_out = evidence.fleet, _unserved(evidence)
     if left_out is not None and left_out.users:
         whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""

@@ -225,7 +225,7 @@ class Load(Section):
         return self.users is not None and not paced and self.pipeline == 1 and not self._thinks
 
     def with_users(self, users: int, *, duration_ns: int, drain_ns: int) -> Load:
-        """The same closed load for other users, who all begin at once."""
+        """This closed load with so many users, all of whom begin at once."""
         changed = {"users": users, "join_per_s": None, "ramp_ns": 0, "duration_ns": duration_ns, "drain_ns": drain_ns}
         return self.model_copy(update=changed)
 

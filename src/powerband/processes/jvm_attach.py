@@ -128,7 +128,7 @@ def _socket_of(pid: int, deadline_s: float) -> Path:
     status = _status(pid)
     user = int(status["Uid"].split()[1])
     inside = status["NSpid"].split()[-1]  # the pid as the process sees itself, which differs in a container
-    folder = Path(f"/proc/{pid}/root/tmp")
+    folder = Path("/proc", str(pid), "root", "tmp")  # the temporary folder as the JVM sees it
     path = folder / f".java_pid{inside}"
     if _is_socket_of(user, path):
         return path

@@ -4,20 +4,18 @@ for outgoing connections; and whose a port in use is."""
 from __future__ import annotations
 
 import errno
-import os
 import random
 import socket
 from contextlib import suppress
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
-from powerband.base.procfs import all_processes
+from powerband.base.procfs import LISTEN, all_processes, socket_inodes, tcp_sockets, tree_of
 
 _LOWEST = 10_000
 _HIGHEST = 65_535
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _DEFAULT_LOCAL_PORTS = (32_768, 60_999)
-_LISTEN = "0A"  # the state, as /proc/net/tcp writes it
 
 
 def pick_port() -> int:
@@ -73,17 +71,13 @@ def someone_listens(host: str, port: int) -> bool:
 def older_listener(port: int, root: int) -> str | None:
     """The program that listens on a local port, as `name (pid N)`, if it was started before the process `root` and no
     descendant of `root` listens there too. None otherwise, and where /proc does not tell."""
-    inodes = _listening_inodes(port)
+    inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     if not inodes:
         return None
     processes = {process.pid: process for process in all_processes()}
     if root not in processes:
         return None
-    tree = {root}
-    # A child has been started after its parent, so one pass by starting time reaches all.
-    for process in sorted(processes.values(), key=lambda process: (process.started, process.pid)):
-        if process.parent in tree:
-            tree.add(process.pid)
+    tree = tree_of(root, processes.values())
     if any(_holds(pid, inodes) for pid in tree):
         return None
     for pid, process in processes.items():
@@ -92,35 +86,9 @@ def older_listener(port: int, root: int) -> str | None:
     return None
 
 
-def _listening_inodes(port: int) -> set[str]:
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(fields[9])
-    return inodes
-
-
 def _holds(pid: int, inodes: set[str]) -> bool:
     """Whether a process has one of these sockets open; False where we may not see that."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return False
-    for name in names:
-        try:
-            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
-        except OSError:
-            continue
-        if target.startswith("socket:[") and target[8:-1] in inodes:
-            return True
-    return False
+    return any(inode in inodes for inode in socket_inodes(pid))
 
 
 def local_port_range() -> tuple[int, int]:

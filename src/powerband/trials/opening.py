@@ -169,7 +169,7 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
 
 
 def _cause(record: TrialRecord) -> tuple[str, str]:
-    """What two failures have in common if their cause is the same: the numbers in a message (ports, times, levels,
-    the trial's folder) are not."""
+    """Code and message of a failure, each number of the message replaced by 0: ports, times, levels and the trial's
+    folder differ between failures of one cause."""
     assert record.failure is not None
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

@@ -1,5 +1,5 @@
 //! Which users of the closed model were left out: those who had no `ok` answer in the whole window although one was due.
-//! What each sends and what comes of it goes in; two counts go out. In the open model nobody is watched.
+//! In: the requests of each user and their outcomes. Out: two counts. Arrivals of the open model are not watched.
 
 use crate::contract::outcome::Outcome;
 use crate::load::flight::{COHORT, Flight};

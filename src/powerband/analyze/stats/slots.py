@@ -28,7 +28,7 @@ ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of th
 
 @dataclass(frozen=True)
 class UsersServed:
-    """What `users` users, who never pause, got: `answers` in `seconds`."""
+    """`users` users who never pause got so many `answers` in so many `seconds`."""
 
     users: int
     answers: int

@@ -64,7 +64,7 @@ class Scene:
     noun: str = "request"
     """One of what the rate counts."""
     tried: Tried | None = None
-    """What one user alone and twice the users got; None: nobody looked, or not well enough."""
+    """The looks with one user and with twice the users; None: there were none, or they did not suffice."""
 
     def value(self, metric: str) -> float:
         """A metric, 0 where it was not measured."""
