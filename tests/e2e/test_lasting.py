@@ -2,75 +2,129 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import powerband
-from fakes.needs import need_jdk, need_node
+from fakes.needs import need_jdk, need_node, without
 from fakes.stand import FAKES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-PYTHON = [sys.executable, str(FAKES / "growing_server.py"), "{port}"]
+LONG = pytest.mark.long
+RATE_PER_S = 400
+METRICS = {
+    "memory": ("memory_growth_bytes_per_s", "memory grows by "),
+    "threads": ("threads_growth_per_s", "threads grow by "),
+    "descriptors": ("descriptors_growth_per_s", "file descriptors grow by "),
+}
 
 
-def measured(folder: Path, command: list[str], **load: Any) -> powerband.Run:
+def measured(folder: Path, command: Sequence[str | Path]) -> powerband.Run:
     case = {
         "name": "growing",
-        "subject": {"command": command},
-        "load": {"users": 8, "duration": "7s", **load},
-        "measure": {"warmup": "1s", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
+        "subject": {"command": [str(word) for word in command]},
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "2s"},
+        "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
     }
     return powerband.run(case, runs=folder)
 
 
-def value(run: powerband.Run, metric: str) -> float:
+def python(what: str) -> list[str | Path]:
+    return [sys.executable, FAKES / "growing_server.py", "{port}", what]
+
+
+def accused(run: powerband.Run) -> list[str]:
+    return [warning for warning in run.analysis.warnings if "may not last" in warning]
+
+
+def grows(run: powerband.Run, what: str, each: float, *, rel: float = 0.3) -> None:
+    """It grows by `each` a request, and a warning says so, with the time to a limit."""
+    metric, said = METRICS[what]
     (row,) = run.analysis.settings
-    return row.estimates[metric].value
+    assert row.estimates[metric].value == pytest.approx(RATE_PER_S * each, rel=rel)
+    (warning,) = accused(run)
+    assert said in warning and ", " in warning.split(said)[1], warning
 
 
 @pytest.mark.parametrize(
-    ("what", "metric", "said"),
-    [
-        ("memory", "memory_growth_bytes_per_s", "memory grows by "),
-        ("threads", "threads_growth_per_s", "threads grow by "),
-        ("descriptors", "descriptors_growth_per_s", "file descriptors grow by "),
-    ],
+    ("what", "each"),
+    [pytest.param("memory", 8192, marks=LONG), pytest.param("threads", 1 / 20, marks=LONG), ("descriptors", 1)],
 )
-def test_what_grows_with_each_request_is_told(what: str, metric: str, said: str, tmp_path: Path) -> None:
-    run = measured(tmp_path, [*PYTHON, what])
-    rate = value(run, "goodput_per_s")
-    each = {"memory": 8192, "threads": 1 / 20, "descriptors": 1}[what]
-    assert value(run, metric) == pytest.approx(rate * each, rel=0.3)
-    (warning,) = [warning for warning in run.analysis.warnings if "may not last" in warning]
-    assert said in warning
-    # No limit of threads is known; that of descriptors is near, that of memory as far as the machine is large.
+def test_what_grows_with_each_request_is_told(what: str, each: float, tmp_path: Path) -> None:
+    run = measured(tmp_path, python(what))
+    grows(run, what, each)
+    # The limit of descriptors is near; that of memory is as far as the machine is large.
     if what == "descriptors":
+        said = METRICS[what][1]
         assert said in run.answer.sentences[0] and "used up in " in run.answer.sentences[0]
 
 
-@pytest.mark.parametrize("what", ["nothing", "cache"])
-def test_what_does_not_grow_for_ever_is_not_accused(what: str, tmp_path: Path) -> None:
-    run = measured(tmp_path, [*PYTHON, what], users=32)
-    assert value(run, "memory_growth_bytes_per_s") == 0
-    assert not [warning for warning in run.analysis.warnings if "may not last" in warning]
+def test_a_cache_that_fills_is_not_accused(tmp_path: Path) -> None:
+    assert not accused(measured(tmp_path, python("cache")))
 
 
+@LONG
 def test_a_leak_of_node(tmp_path: Path) -> None:
     need_node()
-    run = measured(tmp_path, ["node", str(FAKES / "leaky_server.js"), "{port}", "8"], think="5ms")
-    assert value(run, "memory_growth_bytes_per_s") == pytest.approx(8192 * value(run, "goodput_per_s"), rel=0.5)
+    grows(measured(tmp_path, ["node", FAKES / "leaky_server.js", "{port}", "64"]), "memory", 65536, rel=0.5)
 
 
+@pytest.fixture(scope="module")
+def go_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("go") is None:
+        without("no Go here: install Debian's package golang-go")
+    program = tmp_path_factory.mktemp("go") / "leaky_server"
+    subprocess.run(["go", "build", "-o", program, FAKES / "leaky_server.go"], check=True, timeout=120)
+    return program
+
+
+@LONG
+@pytest.mark.parametrize(("what", "grown", "each"), [("memory", "memory", 65536), ("connections", "descriptors", 2)])
+def test_leaks_of_go(what: str, grown: str, each: float, go_server: Path, tmp_path: Path) -> None:
+    """A connection to itself is two descriptors, and takes memory, too."""
+    grows(measured(tmp_path, [go_server, "{port}", what, "64"]), grown, each, rel=0.5)
+
+
+@LONG
+def test_garbage_of_go_is_not_accused(go_server: Path, tmp_path: Path) -> None:
+    assert not accused(measured(tmp_path, [go_server, "{port}", "nothing", "0"]))
+
+
+@LONG
 @pytest.mark.parametrize(("kib", "leaks"), [(64, True), (0, False)])
 def test_a_jvm_that_warms_up_is_not_accused_and_one_that_leaks_is(kib: int, leaks: bool, tmp_path: Path) -> None:
     need_jdk()
     subprocess.run(["javac", "-d", tmp_path, FAKES / "LeakyServer.java"], check=True, timeout=120)
-    options = ["-Xmx2g", "-Xmn4m", "-XX:+UseSerialGC", "-cp", str(tmp_path)]
+    options = ["-Xmx1g", "-Xmn2m", "-XX:+UseSerialGC", "-cp", tmp_path]
     run = measured(tmp_path / "runs", ["java", *options, "LeakyServer", "{port}", str(kib)])
-    found = [warning for warning in run.analysis.warnings if "memory grows by " in warning]
-    assert bool(found) == leaks, (found, [trial.metrics.get("jvm_gc_per_s") for trial in run.analysis.trials])
+    found = [warning for warning in accused(run) if "memory grows by " in warning]
+    growths = [trial.metrics.get("memory_growth_bytes_per_s") for trial in run.analysis.trials]
+    assert bool(found) == leaks and None not in growths, (growths, run.analysis.warnings)
+    if leaks:
+        assert "full in " in run.answer.sentences[0]
+
+
+def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
+    case = {
+        "name": "soaked",
+        "subject": {"command": [str(word) for word in python("memory")]},
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "1s"},
+        "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
+        "design": {"soak": "4s"},
+    }
+    run = powerband.run(case, runs=tmp_path)
+    soak = run.analysis.soak
+    assert soak is not None and soak.lasts is False
+    assert [trial.stage.value for trial in run.analysis.trials] == ["compare", "compare", "soak"]
+    assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
+    memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
+    assert memory.before is not None and memory.soaked > memory.before
+    assert "to the end memory grows by " in run.answer.sentences[-1]
+    # A run that is read again says the same.
+    assert powerband.read(run.path).answer.sentences == run.answer.sentences

@@ -5,59 +5,76 @@ In: results of trials. Out: a warning for each such setting, and a phrase where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from powerband.base.units import format_bytes, format_duration, significant
+from powerband.base.units import format_bytes, significant, time_text
 from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 
+Growths = Mapping[str, tuple[float, float | None]]
+"""By what grows: how much per second, and in how many seconds its limit is reached (None: not known)."""
+
 SOON_S = 3600.0
 TRIALS_LEAST = 2
-_GROW = ("memory", "threads", "descriptors")
+_METRICS = {
+    "memory": ("memory_growth_bytes_per_s", "memory_lasts_s"),
+    "threads": ("threads_growth_per_s", "threads_lasts_s"),
+    "descriptors": ("descriptors_growth_per_s", "descriptors_lasts_s"),
+}
 
 
-def growing(results: Iterable[TrialResult]) -> dict[Setting, dict[str, tuple[float, float | None]]]:
-    """By setting and by what grew in each of its valid trials, of which there must be two: the growth per second, and
-    in how many seconds its limit is reached (None: not known), the middle ones of the trials."""
-    by_setting: dict[Setting, list[TrialResult]] = {}
+def growth_of(metrics: Mapping[str, float]) -> Growths:
+    """What grew all through one trial."""
+    return {
+        what: (metrics[growth], metrics.get(lasts))
+        for what, (growth, lasts) in _METRICS.items()
+        if metrics.get(growth, 0.0) > 0
+    }
+
+
+def growing(results: Iterable[TrialResult]) -> dict[Setting, Growths]:
+    """What grew in each valid trial of a setting, of which there must be two: the medians of its trials."""
+    by_setting: dict[Setting, list[Growths]] = {}
     for result in results:
         if result.valid:
-            by_setting.setdefault(result.setting, []).append(result)
-    found = {}
-    for setting, trials in by_setting.items():
-        grew = {what: each for what in _GROW if len(trials) >= TRIALS_LEAST and (each := _of_all(what, trials))}
-        if grew:
-            found[setting] = grew
-    return found
+            by_setting.setdefault(result.setting, []).append(growth_of(result.metrics))
+    found = {
+        setting: {
+            what: _median([trial[what] for trial in trials]) for what in _METRICS if all(what in t for t in trials)
+        }
+        for setting, trials in by_setting.items()
+        if len(trials) >= TRIALS_LEAST
+    }
+    return {setting: grew for setting, grew in found.items() if grew}
 
 
-def _of_all(what: str, trials: list[TrialResult]) -> tuple[float, float | None] | None:
-    name = "memory_growth_bytes_per_s" if what == "memory" else f"{what}_growth_per_s"
-    growths = [trial.metrics.get(name, 0.0) for trial in trials]
-    if not all(growth > 0 for growth in growths):
-        return None
-    lasts = [trial.metrics[f"{what}_lasts_s"] for trial in trials if f"{what}_lasts_s" in trial.metrics]
-    return median(growths), median(lasts) if lasts else None
+def _median(trials: Sequence[tuple[float, float | None]]) -> tuple[float, float | None]:
+    ends_s = [end_s for _, end_s in trials if end_s is not None]
+    return median(growth for growth, _ in trials), median(ends_s) if ends_s else None
 
 
-def soon(grew: Mapping[str, tuple[float, float | None]]) -> str:
+def soon(grew: Growths) -> str:
     """`memory grows by 300 MiB/s, full in 80 s`: what reaches its limit within an hour; empty: nothing does."""
     return ", and ".join(
         _phrase(what, *each) for what, each in grew.items() if each[1] is not None and each[1] < SOON_S
     )
 
 
-def lasting_warnings(found: Mapping[Setting, Mapping[str, tuple[float, float | None]]]) -> Iterator[str]:
+def lasting_warnings(found: Mapping[Setting, Growths]) -> Iterator[str]:
     for setting, grew in found.items():
-        said = "; ".join(_phrase(what, *each) for what, each in grew.items())
-        yield f"{setting.id} may not last: all through each of its trials {said}"
+        yield f"{setting.id} may not last: all through each of its trials {phrases(grew)}"
+
+
+def phrases(grew: Growths) -> str:
+    """`memory grows by 300 MiB/s, full in 80 s; threads grow by 12/s`."""
+    return "; ".join(_phrase(what, *each) for what, each in grew.items())
 
 
 def _phrase(what: str, growth: float, lasts_s: float | None) -> str:
     if what == "memory":
-        end = "" if lasts_s is None else f", full in {format_duration(lasts_s * 1e9)}"
+        end = "" if lasts_s is None else f", full in {time_text(lasts_s * 1e9)}"
         return f"memory grows by {format_bytes(growth)}/s{end}"
     kind = "file descriptors" if what == "descriptors" else what
-    end = "" if lasts_s is None else f", used up in {format_duration(lasts_s * 1e9)}"
+    end = "" if lasts_s is None else f", used up in {time_text(lasts_s * 1e9)}"
     return f"{kind} grow by {significant(growth)}/s{end}"

@@ -199,7 +199,12 @@ class _Progress:
         return text
 
 
-_STAGES = {Stage.EXPLORE: "a first look", Stage.CONFIRM: "to confirm", Stage.SATURATE: "at full load"}
+_STAGES = {
+    Stage.EXPLORE: "a first look",
+    Stage.CONFIRM: "to confirm",
+    Stage.SATURATE: "at full load",
+    Stage.SOAK: "for long",
+}
 
 
 def _purpose(stage: Stage, rate_per_s: float | None) -> str:

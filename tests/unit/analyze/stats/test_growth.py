@@ -25,6 +25,16 @@ def test_a_leak_is_told_with_its_pace(per_s: float, sawtooth: float) -> None:
     assert growth(levels) == pytest.approx(per_s, rel=0.05)
 
 
+@pytest.mark.parametrize("period_s", [1.0, 2.0])
+def test_a_leak_that_grows_in_stairs_is_found(period_s: float) -> None:
+    """As that of a runtime which fills what it freed before it takes more from the system: at any phase."""
+    found = []
+    for phase in np.linspace(0, period_s, 20, endpoint=False):
+        stairs, within = np.divmod(SECONDS + phase, period_s)
+        found.append(growth(1000 + 100 * period_s * (stairs + np.clip((within / period_s - 0.3) / 0.7, 0, 1))))
+    assert all(found)
+
+
 def test_a_leak_is_found_in_noise() -> None:
     dice = np.random.default_rng(1)
     found = [growth(1000 + 10 * SECONDS + dice.normal(0, 3, AT.size)) for _ in range(RUNS)]

@@ -62,14 +62,16 @@ RECORDED: dict[str, Any] = {
 
 
 def watched(figures: Figures) -> Iterator[dict[str, Any]]:
-    """The probe's lines of a JVM with a collector, beside a database, whose page has a series."""
+    """The probe's lines of a JVM with a collector, beside a database, whose page has a series; everything grows."""
     for line in probe_lines(figures):
         if line["type"] == "sample":
-            subject = line["trees"][0] | {"pss_bytes_now": 1}
+            more = 1000 + (line["at_ns"] - START_NS) * 100 // SECOND
+            counts = {"threads_now": more, "threads_left_now": 9, "descriptors_now": more, "descriptors_left_now": 9}
+            subject = line["trees"][0] | {"pss_bytes_now": 1, **counts}
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
             yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
-            heap = dict.fromkeys(("heap_used_bytes_now", "heap_committed_bytes_now", "threads_live_now"), 1)
-            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": 1, "time_ns": 1}]}
+            heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
+            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": more, "time_ns": 1}]}
             yield {"type": "jvm", "at_ns": line["at_ns"], "pid": 1, **heap, **counters}
         elif line["type"] == "threads":
             (pool,) = line["pools"]
