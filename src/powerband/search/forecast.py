@@ -153,7 +153,7 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
-    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need; ` and a soak of 10 min 0 s`."""
+    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need; ` and a soak of 10 min`."""
     soak = f", and a soak of {time_text(expected.soak_ns)}" if expected.soak_ns else ""
     return f"{_size_text(experiment, expected)}{soak}"
 

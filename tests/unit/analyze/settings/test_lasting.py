@@ -34,7 +34,7 @@ def test_what_lasts_for_hours_is_only_warned_of() -> None:
     found = growing([leaking(1, 7200), leaking(2, 7200)])
     assert soon(found[SETTING]) == ""
     (warning,) = lasting_warnings(found)
-    assert warning.endswith("full in 2 h 0 min")
+    assert warning.endswith("full in 2 h")
 
 
 def test_growth_without_a_known_limit_has_no_end() -> None:

@@ -53,7 +53,7 @@ def test_a_server_that_goes_on_as_before_lasts() -> None:
     found = after(goodput_per_s=990.0)
     assert found.lasts is True and not any(figure.worse for figure in found.figures)
     assert found.sentence == (
-        "Run for 10 min 0 s more, threads=4 lasts: in its last 1 min 0 s goodput 990/s (1,001/s before), response time "
+        "Run for 10 min more, threads=4 lasts: in its last 1 min goodput 990/s (1,001/s before), response time "
         "p99 10.0 ms (10.0 ms before) and memory 100 MiB (100 MiB before)."
     )
 
@@ -64,7 +64,7 @@ def test_a_server_that_goes_on_as_before_lasts() -> None:
         ({"goodput_per_s": 700.0}, "goodput 700/s (1,001/s before: worse)"),
         ({"response_time_ns_p99": 15e6}, "response time p99 15.0 ms (10.0 ms before: worse)"),
         ({"rss_bytes_max": float(300 << 20)}, "memory 300 MiB (100 MiB before: worse)"),
-        ({"error_rate": 0.2}, "it misses error_rate < 1%: it was 20 %"),
+        ({"error_rate": 0.2}, "it misses error_rate < 1%: it was 20.0 %"),
         ({"memory_growth_bytes_per_s": 2e6, "memory_lasts_s": 600.0}, "to the end memory grows by 1.91 MiB/s, full in"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_server_that_died_did_not_last_and_a_disturbed_machine_says_nothing() 
         trial(6, stage=Stage.SOAK), status="failed", problems=(Problem("died", "it was killed: out of memory"),)
     )
     assert soaked(died).lasts is False
-    assert soaked(died).sentence == "Run for 10 min 0 s more, threads=4 did not last: it was killed: out of memory."
+    assert soaked(died).sentence == "Run for 10 min more, threads=4 did not last: it was killed: out of memory."
     disturbed = replace(died, status="measured", problems=(Problem("foreign_cpu", "others took the CPUs"),))
     assert soaked(disturbed).lasts is None
     assert "could not be measured: others took" in soaked(disturbed).sentence
@@ -120,4 +120,4 @@ def test_a_soak_changes_no_figure_of_the_comparison() -> None:
 def test_a_soak_that_has_not_run_is_missed() -> None:
     analysis = analyse(case(), BEFORE, Progress(soak_to_come=True))
     assert analysis.soak is None
-    assert "the soak of 10 min 0 s has not run; resume the run to finish it" in analysis.warnings
+    assert "the soak of 10 min has not run; resume the run to finish it" in analysis.warnings
