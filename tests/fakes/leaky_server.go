@@ -1,7 +1,7 @@
-// A net/http server that keeps something of each request for ever: leaky_server PORT WHAT KIB.
+// A net/http server that keeps something of each request for ever: leaky_server PORT WHAT... .
 //
-// memory: KIB of each; connections: one that it opens to itself and never closes; nothing. Each request also makes
-// garbage of 16 KiB, as handlers do.
+// memory: 64 KiB of each; connections: one that it opens to itself and never closes. Each request also makes garbage of
+// 16 KiB, as handlers do.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -22,20 +22,19 @@ var (
 )
 
 func main() {
-	port, what := os.Args[1], os.Args[2]
-	kib, _ := strconv.Atoi(os.Args[3])
+	port, what := os.Args[1], os.Args[2:]
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		garbage := strings.Repeat(r.URL.Path, 16*1024)
-		switch what {
-		case "memory":
-			more := make([]byte, 1024*kib)
+		if slices.Contains(what, "memory") {
+			more := make([]byte, 64*1024)
 			for at := 0; at < len(more); at += 4096 {
 				more[at] = 1
 			}
 			lock.Lock()
 			kept = append(kept, more)
 			lock.Unlock()
-		case "connections":
+		}
+		if slices.Contains(what, "connections") {
 			connection, err := net.Dial("tcp", "127.0.0.1:"+port)
 			if err == nil {
 				fmt.Fprintf(connection, "GET /quiet HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -73,6 +73,7 @@ memory_growth_bytes_per_s | bytes | growing | growth of the resident set a secon
 threads_growth_per_s | per_s | growing | growth of the threads a second; 0 where they did not grow all through the
   window
 descriptors_growth_per_s | per_s | growing | the same of open descriptors
+queue_growth_per_s | per_s | growing | the same of the requests in flight under an open load
 memory_lasts_s | s | growing | seconds until the memory of the machine, the cgroup or the JVM's heap is full at that
   pace
 threads_lasts_s | s | growing | seconds until no more threads are allowed at that pace

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from fakes.races import race_of, result_of, run_planner, threads
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.forecast import forecast, size_text
-from powerband.search.pilot import ASSUMED
 from powerband.search.planners import planner_for
 
+ASSUMED = Noise(0.02)
 MINUTE_NS = 60 * 10**9
 S_NS = 10**9
 

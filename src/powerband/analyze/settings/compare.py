@@ -81,7 +81,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         decision = _decide(standing)
     else:
         standing, decision = _by_blocks(experiment, settings, results, progress)
-    standing = _timed(standing, results, progress)
+    standing = replace(_timed(standing, results, progress), growing=growing(whole))
     rows = standing.rows
     restless = never_stabilised(results)
     sentences = word_answer(standing, decision)
@@ -103,7 +103,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         warnings=(
             *_warnings(experiment, rows, results, progress),
             *cpus_kept(experiment, standing.cpus),
-            *lasting_warnings(standing.growing),
+            *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
             *warnings_of(results, restless),
         ),
         claims=judge_claims(experiment, results),
@@ -324,7 +324,6 @@ def _standing(
         unmeasured=unmeasured,
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
-        growing=growing(results),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
     )
 

@@ -21,6 +21,7 @@ _METRICS = {
     "memory": ("memory_growth_bytes_per_s", "memory_lasts_s"),
     "threads": ("threads_growth_per_s", "threads_lasts_s"),
     "descriptors": ("descriptors_growth_per_s", "descriptors_lasts_s"),
+    "queue": ("queue_growth_per_s", ""),  # it has no limit of the server's own
 }
 
 
@@ -61,9 +62,11 @@ def soon(grew: Growths) -> str:
     )
 
 
-def lasting_warnings(found: Mapping[Setting, Growths]) -> Iterator[str]:
+def lasting_warnings(found: Mapping[Setting, Growths], soaked: Setting | None = None) -> Iterator[str]:
+    """`soaked`: the setting of a soak, in which it grew, too."""
     for setting, grew in found.items():
-        yield f"{setting.id} may not last: all through each of its trials {phrases(grew)}"
+        advice = "" if setting == soaked else "; a long run (--soak 10m) shows whether it goes on"
+        yield f"{setting.id} may not last: all through each of its trials {phrases(grew)}{advice}"
 
 
 def phrases(grew: Growths) -> str:
@@ -75,6 +78,8 @@ def _phrase(what: str, growth: float, lasts_s: float | None) -> str:
     if what == "memory":
         end = "" if lasts_s is None else f", full in {time_text(lasts_s * 1e9)}"
         return f"memory grows by {format_bytes(growth)}/s{end}"
+    if what == "queue":
+        return f"the queue of unanswered requests grows by {significant(growth)}/s: less comes out than goes in"
     kind = "file descriptors" if what == "descriptors" else what
     end = "" if lasts_s is None else f", used up in {time_text(lasts_s * 1e9)}"
     return f"{kind} grow by {significant(growth)}/s{end}"

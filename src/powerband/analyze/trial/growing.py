@@ -1,4 +1,4 @@
-"""What grew all through a trial's window and cannot grow for ever: memory, threads, descriptors.
+"""What grew all through a trial's window and cannot grow for ever: memory, threads, descriptors, a queue.
 
 In: a trial's evidence. Out: their growth per second, 0 where they did not, and the seconds until a limit ends it. A JVM
 fills its heap between collections and to its bound, which is no leak: of a tree with JVMs, what their heaps hold after
@@ -8,6 +8,8 @@ collections is looked at instead, if there were enough of them. Method: docs/met
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from powerband.analyze.stats.growth import PARTS, steady_growth
 from powerband.readings.evidence import Evidence, Source
@@ -22,6 +24,8 @@ COLLECTIONS_LEAST = PARTS
 
 
 def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    if (queue := _queue(evidence)) is not None:
+        yield "queue_growth_per_s", queue
     probe, window = evidence.probe, evidence.window
     subject = None if probe is None else probe.trees.get("subject")
     if probe is None or subject is None:
@@ -36,6 +40,20 @@ def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
             yield f"{what}_growth_per_s", growing
             for end_s in _ends_s(growing, _left(subject, f"{what}_left_now", window)):
                 yield f"{what}_lasts_s", end_s
+
+
+def _queue(evidence: Evidence) -> float | None:
+    """Growth of the requests in flight per second; None where users bound them: only an open load goes on sending."""
+    if evidence.load.rate_per_s is None:
+        return None
+    engines: dict[int, list[tuple[int, int]]] = {}
+    for interval in evidence.intervals:
+        engines.setdefault(interval.get("engine", 0), []).append((interval["end_ns"], interval["in_flight_now"]))
+    found = []
+    for readings in engines.values():
+        at, levels = np.array(readings, dtype=float).T
+        found.append(steady_growth(at, levels, *evidence.window, least=COUNT_LEAST))
+    return sum(each for each in found if each is not None) if found and None not in found else None
 
 
 def _memory(probe: ProbeSamples, subject: Counters, window: Window) -> tuple[float, list[float]] | None:

@@ -117,6 +117,13 @@ def test_a_soak_changes_no_figure_of_the_comparison() -> None:
     assert soaking.trials[-1] == slow and soaking.to_json()["soak"]["lasts"] is False
 
 
+def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None:
+    before = [trial(number, memory_growth_bytes_per_s=2e6) for number in range(1, 6)]
+    assert [warning for warning in analyse(case(soak_ns=None), before).warnings if "may not last" in warning]
+    stays = trial(6, stage=Stage.SOAK)
+    assert not [warning for warning in analyse(case(), [*before, stays]).warnings if "may not last" in warning]
+
+
 def test_a_soak_that_has_not_run_is_missed() -> None:
     analysis = analyse(case(), BEFORE, Progress(soak_to_come=True))
     assert analysis.soak is None

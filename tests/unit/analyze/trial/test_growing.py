@@ -27,7 +27,19 @@ def counters(**fields: Any) -> Counters:
 def metrics(subject: Counters, *jvms: Counters, available: float = 1000 * MIB) -> dict[str, float]:
     host = counters(memory_available_bytes_now=available)
     probe = ProbeSamples({"subject": subject}, host, (), 0.0, jvms)
-    return dict(GROWING.metrics(cast(Evidence, SimpleNamespace(probe=probe, window=(0, 12 * S)))))
+    return made(probe)
+
+
+def made(probe: ProbeSamples | None, rate_per_s: float | None = None, *engines: Any) -> dict[str, float]:
+    """`engines`: the requests in flight of each, at the times of the probe's samples."""
+    intervals = [
+        {"engine": engine, "end_ns": int(at), "in_flight_now": int(level)}
+        for engine, levels in enumerate(engines)
+        for at, level in zip(AT, levels, strict=True)
+    ]
+    load = SimpleNamespace(rate_per_s=rate_per_s)
+    evidence = SimpleNamespace(probe=probe, window=(0, 12 * S), load=load, intervals=intervals)
+    return dict(GROWING.metrics(cast(Evidence, evidence)))
 
 
 def test_of_several_limits_of_memory_the_nearest_counts() -> None:
@@ -72,3 +84,11 @@ def test_of_a_jvm_the_heap_after_collections_counts_and_its_own_bound() -> None:
     assert metrics(growing, sound) == {"memory_growth_bytes_per_s": 0}
     # One that hardly collects fills its heap, whatever it keeps.
     assert metrics(growing, leaking, counters(heap_used_bytes_now=heap, gc_count=SECONDS / 6)) == {}
+
+
+def test_a_queue_grows_under_an_open_load_only() -> None:
+    growing, steady = 50 * SECONDS, np.full(AT.shape, 20)
+    assert made(None, 500.0, growing, growing) == {"queue_growth_per_s": pytest.approx(100)}
+    assert made(None, 500.0, growing, steady) == {"queue_growth_per_s": pytest.approx(50)}
+    assert made(None, 500.0, steady) == {"queue_growth_per_s": 0}
+    assert made(None, None, growing) == {}
