@@ -17,7 +17,7 @@ from powerband.search.blocks import BlockPlanner
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
-from powerband.search.plan import Planner
+from powerband.search.planner import Planner
 from powerband.search.planners import planner_for
 from powerband.search.race import RacePlanner
 

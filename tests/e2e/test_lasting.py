@@ -13,6 +13,7 @@ import pytest
 import powerband
 from fakes.needs import need_jdk, need_node, without
 from fakes.stand import FAKES
+from powerband.model.plan import Stage
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -107,17 +108,23 @@ def test_garbage_of_go_is_not_accused(go_server: Path, tmp_path: Path) -> None:
 
 
 @LONG
-@pytest.mark.parametrize(("kib", "leaks"), [(64, True), (0, False)])
-def test_a_jvm_that_warms_up_is_not_accused_and_one_that_leaks_is(kib: int, leaks: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [None, "100"])
+def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
+    most: str | None, tmp_path: Path
+) -> None:
+    """Sessions that are replaced outlive young collections, and no other happens in so short a window: a JVM that
+    warms up, too."""
     need_jdk()
     subprocess.run(["javac", "-d", tmp_path, FAKES / "LeakyServer.java"], check=True, timeout=120)
     options = ["-Xmx1g", "-Xmn2m", "-XX:+UseSerialGC", "-cp", tmp_path]
-    run = measured(tmp_path / "runs", ["java", *options, "LeakyServer", "{port}", str(kib)])
-    found = [warning for warning in accused(run) if "memory grows by " in warning]
+    command = ["java", *options, "LeakyServer", "{port}", "64", *([most] if most else [])]
+    run = measured(tmp_path / "runs", command)
     growths = [trial.metrics.get("memory_growth_bytes_per_s") for trial in run.analysis.trials]
-    assert bool(found) == leaks and None not in growths, (growths, run.analysis.warnings)
-    if leaks:
-        assert "full in " in run.answer.sentences[0]
+    if most:
+        assert growths and not any(growths) and None not in growths and not accused(run)
+        return
+    grows(run, "memory", 65536, rel=0.5)
+    assert "full in " in run.answer.sentences[0]
 
 
 def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
@@ -131,7 +138,8 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     run = powerband.run(case, runs=tmp_path)
     soak = run.analysis.soak
     assert soak is not None and soak.lasts is False
-    assert [trial.stage.value for trial in run.analysis.trials] == ["compare", "compare", "soak"]
+    *before, last = [trial.stage for trial in run.analysis.trials]
+    assert last is Stage.SOAK and set(before) == {Stage.COMPARE}
     assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
     memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
     assert memory.before is not None and memory.soaked > memory.before

@@ -46,7 +46,7 @@ class Server:
                     async with self.slot:
                         await asyncio.sleep(0.005)
                 writer.write(ANSWER)
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
         except (ConnectionError, asyncio.IncompleteReadError):
             writer.close()
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 var (
@@ -44,6 +45,7 @@ func main() {
 				lock.Unlock()
 			}
 		}
+		time.Sleep(20 * time.Millisecond)
 		fmt.Fprintf(w, "ok %d", len(garbage))
 	})
 	http.HandleFunc("/quiet", func(w http.ResponseWriter, r *http.Request) {})

@@ -2,5 +2,5 @@
 const kept = [];
 require("node:http").createServer((_, answer) => {
   kept.push(Buffer.alloc(1024 * Number(process.argv[3]), 1));
-  answer.end("ok");
+  setTimeout(() => answer.end("ok"), 20);
 }).listen(Number(process.argv[2]), "127.0.0.1", 511);

@@ -10,7 +10,7 @@ from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, TrialSpec
 from powerband.model.results import Analysis, Problem, TrialResult
-from powerband.search.plan import Planner
+from powerband.search.planner import Planner
 from powerband.search.planners import planner_for
 
 # The metrics of a trial; or a problem's code for one that does not count.

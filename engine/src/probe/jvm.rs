@@ -20,7 +20,7 @@ const EVERY_NS: u64 = 250_000_000;
 /// It is read again only after this many times the cost of a reading: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
 /// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
-const LOOKS_MOST: u8 = 10;
+const LOOKS_MOST: u8 = 40;
 /// Entries of /tmp among which it is looked for: anybody may put any number there.
 const ENTRIES_MAX: usize = 10_000;
 /// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.

@@ -1,4 +1,4 @@
-"""The choice of the planner for an experiment. In: an experiment. Out: its planner (`plan.py`)."""
+"""The choice of the planner for an experiment. In: an experiment. Out: its planner (`planner.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import Explorer
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.finished import result_of
-from powerband.search.plan import Planner
+from powerband.search.planner import Planner
 from powerband.search.race import RacePlanner
 from powerband.search.soaking import SoakingPlan
 

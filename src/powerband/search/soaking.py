@@ -15,7 +15,7 @@ from powerband.analyze.trial.faults import subjects_own
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import TrialResult
-from powerband.search.plan import Planner
+from powerband.search.planner import Planner
 
 
 class SoakingPlan:

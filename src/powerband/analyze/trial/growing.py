@@ -7,12 +7,13 @@ collections is looked at instead, if there were enough of them. Method: docs/met
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from powerband.analyze.stats.growth import PARTS, steady_growth
 from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 Window = tuple[int, int]
@@ -30,7 +31,7 @@ def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
     subject = None if probe is None else probe.trees.get("subject")
     if probe is None or subject is None:
         return
-    if (memory := _memory(probe, subject, window)) is not None:
+    if (memory := _memory(evidence, probe, subject)) is not None:
         growth, ends_s = memory
         yield "memory_growth_bytes_per_s", growth
         if ends_s:
@@ -56,13 +57,14 @@ def _queue(evidence: Evidence) -> float | None:
     return sum(each for each in found if each is not None) if found and None not in found else None
 
 
-def _memory(probe: ProbeSamples, subject: Counters, window: Window) -> tuple[float, list[float]] | None:
+def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple[float, list[float]] | None:
     """Growth in bytes per second, and in how many seconds each limit ends it; None: it cannot be said."""
+    window = evidence.window
     left = (_left(probe.host, "memory_available_bytes_now", window), _left(subject, "memory_left_bytes_now", window))
     if not probe.jvms:
         growth = _growth(subject, "rss_bytes_now", window, MEMORY_LEAST_BYTES)
         return None if growth is None else (growth, _ends_s(growth, *left))
-    heaps = [_heap(jvm, window) for jvm in probe.jvms]
+    heaps = [_heap(jvm, window, live) for jvm, live in zip(probe.jvms, _live(evidence, probe.jvm_pids), strict=True)]
     known = [heap for heap in heaps if heap is not None]
     if len(known) < len(heaps):
         return None
@@ -85,13 +87,25 @@ def _growth(of: Counters, name: str, window: Window, least: float) -> float | No
     return None if levels is None else steady_growth(of.at_ns, levels, *window, least)
 
 
-def _heap(jvm: Counters, window: Window) -> tuple[float, float | None] | None:
+def _live(evidence: Evidence, pids: Sequence[int]) -> list[float | None]:
+    """What lived on each heap after the load, in bytes; of snapshots, where there is one JVM."""
+    if evidence.heap_growth is not None and len(pids) == 1:
+        return [float(evidence.heap_growth.bytes_after)]
+    return [evidence.record.live_heap.get(str(pid)) for pid in pids]
+
+
+def _heap(jvm: Counters, window: Window, live: float | None) -> tuple[float, float | None] | None:
     """The growth of what a heap holds after collections, and what its bound left; None where it collected too seldom
-    for its floors to be that."""
+    for its floors to be that. An old generation is collected less often, and grows until then: where not even half of
+    what was gained in the window lives on, nothing grows."""
     growth = _growth(jvm, "heap_used_bytes_now", window, MEMORY_LEAST_BYTES)
     collections = jvm.growth("gc_count", *window)
     if growth is None or collections is None or collections < COLLECTIONS_LEAST:
         return None
+    gained = growth * (window[1] - window[0]) / SECOND_NS
+    last = jvm.levels("heap_used_bytes_now", round(window[1] - (window[1] - window[0]) / PARTS), window[1])
+    if live is not None and last is not None and live < last.min() - gained / 2:
+        growth = 0.0
     return growth, _left(jvm, "heap_left_bytes_now", window)
 
 

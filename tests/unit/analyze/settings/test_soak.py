@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -17,6 +20,7 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Problem, Soak, TrialResult
 
 S_NS = 10**9
+SCHEMA = json.loads((Path(__file__).parents[4] / "docs/reference/analysis.schema.json").read_text())
 SETTING = Setting((("threads", 4),))
 FIGURES = {
     "goodput_per_s": 1000.0,
@@ -114,6 +118,7 @@ def test_a_soak_changes_no_figure_of_the_comparison() -> None:
     plain, soaking = analyse(case(soak_ns=None), BEFORE), analyse(case(), [*BEFORE, slow])
     assert soaking.settings == plain.settings
     assert soaking.answer.sentences == (*plain.answer.sentences, soaking.soak.sentence if soaking.soak else "")
+    jsonschema.validate({"run": None, **soaking.to_json()}, SCHEMA)
     assert soaking.trials[-1] == slow and soaking.to_json()["soak"]["lasts"] is False
 
 

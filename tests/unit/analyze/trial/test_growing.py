@@ -24,13 +24,20 @@ def counters(**fields: Any) -> Counters:
     )
 
 
-def metrics(subject: Counters, *jvms: Counters, available: float = 1000 * MIB) -> dict[str, float]:
+def metrics(
+    subject: Counters, *jvms: Counters, available: float = 1000 * MIB, live: dict[str, int] | None = None
+) -> dict[str, float]:
     host = counters(memory_available_bytes_now=available)
-    probe = ProbeSamples({"subject": subject}, host, (), 0.0, jvms)
-    return made(probe)
+    probe = ProbeSamples({"subject": subject}, host, (), 0.0, jvms, tuple(range(len(jvms))))
+    return made(probe, live=live)
 
 
-def made(probe: ProbeSamples | None, rate_per_s: float | None = None, *engines: Any) -> dict[str, float]:
+def made(
+    probe: ProbeSamples | None,
+    rate_per_s: float | None = None,
+    *engines: Any,
+    live: dict[str, int] | None = None,
+) -> dict[str, float]:
     """`engines`: the requests in flight of each, at the times of the probe's samples."""
     intervals = [
         {"engine": engine, "end_ns": int(at), "in_flight_now": int(level)}
@@ -38,7 +45,8 @@ def made(probe: ProbeSamples | None, rate_per_s: float | None = None, *engines: 
         for at, level in zip(AT, levels, strict=True)
     ]
     load = SimpleNamespace(rate_per_s=rate_per_s)
-    evidence = SimpleNamespace(probe=probe, window=(0, 12 * S), load=load, intervals=intervals)
+    evidence = SimpleNamespace(probe=probe, window=(0, 12 * S), load=load, intervals=intervals, heap_growth=None)
+    evidence.record = SimpleNamespace(live_heap=live or {})
     return dict(GROWING.metrics(cast(Evidence, evidence)))
 
 
@@ -92,3 +100,13 @@ def test_a_queue_grows_under_an_open_load_only() -> None:
     assert made(None, 500.0, growing, steady) == {"queue_growth_per_s": pytest.approx(50)}
     assert made(None, 500.0, steady) == {"queue_growth_per_s": 0}
     assert made(None, None, growing) == {}
+
+
+def test_an_old_generation_that_waits_for_its_collection_is_no_leak() -> None:
+    """Sessions that are replaced: all die in the old generation, which young collections leave alone."""
+    heap = 50 * MIB + 5 * MIB * SECONDS
+    churning = counters(heap_used_bytes_now=heap, gc_count=SECONDS)
+    resident = counters(rss_bytes_now=500 * MIB)
+    assert metrics(resident, churning, live={"0": 40 * MIB}) == {"memory_growth_bytes_per_s": 0}
+    for live in ({"0": 105 * MIB}, {}):
+        assert metrics(resident, churning, live=live)["memory_growth_bytes_per_s"] == pytest.approx(5 * MIB)
