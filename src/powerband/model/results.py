@@ -263,7 +263,7 @@ class Exploration:
 class SoakFigure:
     """A metric of a soak's end, in its own unit: `soaked`; its mean over the compared trials `before` (None: they have
     none) and the interval in which one more trial like them would lie (None: fewer than two). `worse`: beyond it, and
-    by more than the margin."""
+    by more than the margin; not said of memory, unless it is the objective."""
 
     metric: str
     soaked: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from powerband.model.results import Soak, SoakFigure, TrialResult
 
 COMPARED = ("goodput_per_s", "response_time_ns_p99", "rss_bytes_max")
 MORE = ("goodput_per_s",)  # of these more is better
+TOLD = ("rss_bytes_max",)  # no verdict: a heap fills in minutes, and it is what still grows that does not last
 _WORDS = {"rss_bytes_max": "memory"}
 
 
@@ -66,11 +68,14 @@ def _figures(
     experiment: Experiment, names: Sequence[str], before: Sequence[TrialResult], trial: TrialResult
 ) -> Iterator[SoakFigure]:
     """Of a capacity search nothing ran at the soak's rate: its figures stand alone."""
-    spent = (1 - experiment.objective.confidence) / len(names) if names else 1.0
+    objective = experiment.objective
+    judged = [name for name in names if name == objective.metric or name not in TOLD]
+    confidence = 1 - (1 - objective.confidence) / max(1, len(judged))
     for name in names:
         values = [each.metrics[name] for each in before if name in each.metrics]
-        falls = experiment.objective.direction == "maximise" if name == experiment.objective.metric else name in MORE
-        yield _figure(name, values, trial.metrics[name], 1 - spent, experiment.objective.margin, more_is_better=falls)
+        more_is_better = objective.direction == "maximise" if name == objective.metric else name in MORE
+        figure = _figure(name, values, trial.metrics[name], confidence, objective.margin, more_is_better=more_is_better)
+        yield figure if name in judged else replace(figure, worse=False)
 
 
 def _figure(

@@ -67,7 +67,6 @@ def test_a_server_that_goes_on_as_before_lasts() -> None:
     [
         ({"goodput_per_s": 700.0}, "goodput 700/s (1,001/s before: worse)"),
         ({"response_time_ns_p99": 15e6}, "response time p99 15.0 ms (10.0 ms before: worse)"),
-        ({"rss_bytes_max": float(300 << 20)}, "memory 300 MiB (100 MiB before: worse)"),
         ({"error_rate": 0.2}, "it misses error_rate < 1%: it was 20.0 %"),
         ({"memory_growth_bytes_per_s": 2e6, "memory_lasts_s": 600.0}, "to the end memory grows by 1.91 MiB/s, full in"),
     ],
@@ -79,6 +78,11 @@ def test_what_got_worse_on_the_way_is_told(changed: dict[str, float], said: str)
     found = soak_of(made, [*BEFORE, trial(6, stage=Stage.SOAK, **changed)])
     assert found is not None and found.lasts is False
     assert "threads=4 does not last" in found.sentence and said in found.sentence
+
+
+def test_memory_that_has_filled_is_told_and_no_failure() -> None:
+    found = after(rss_bytes_max=float(300 << 20))
+    assert found.lasts is True and "memory 300 MiB (100 MiB before)" in found.sentence
 
 
 def test_what_got_better_is_no_failure() -> None:
