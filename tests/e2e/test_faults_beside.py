@@ -36,7 +36,7 @@ subject:
   {more}
 factors: {{aa: [1]}}
 load: {{{load}, duration: 1s}}
-measure: {{warmup: 600ms, repeats: 2, retries: 0, foreign_cpu_max: 1, steal_max: 1, {measure}}}
+measure: {{warmup: 600ms, repeats: 2, retries: 0, foreign_cpu_max: 1, steal_max: 1, slots: false, {measure}}}
 """
 PLAN = Path(__file__).parents[2] / "examples" / "jmeter" / "plan.jmx"
 PROPERTIES = 'host: "{host}", port: "{port}", users: "4", think_ms: "5"'

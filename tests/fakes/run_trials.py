@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -44,13 +45,12 @@ def announce(what: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    folder = Path(sys.argv[1])
-    options = dict(option.partition("=")[::2] for option in sys.argv[2:])
-    run = RunDir.open(folder) if folder.is_dir() else RunDir.create(folder.parent, "interrupted", "name: test\n", {})
-    if run.path != folder:
-        run.path.rename(folder)
-        run = RunDir.open(folder)
+def run(folder: Path, options: Mapping[str, str]) -> int:
+    """Returns the exit code."""
+    made = RunDir.open(folder) if folder.is_dir() else RunDir.create(folder.parent, "interrupted", "name: test\n", {})
+    if made.path != folder:
+        made.path.rename(folder)
+        made = RunDir.open(folder)
     misbehave = "ignore-sigterm" if "ignore-sigterm" in options else "none"
     stop_rule = SubjectStop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
     subject = reference("--wait", "400ms" if "slow" in options else "2ms", "--misbehave", misbehave, stop=stop_rule)
@@ -58,7 +58,7 @@ def main() -> int:
         subject = subject.model_copy(update={"command": ("sh", "-c", f"sleep 0.5; exec {' '.join(subject.command)}")})
     duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
     case = experiment(subject, short_load(duration_ns=duration_ns))
-    done = {record.spec.number for record in run.records() if record.status == "measured"}
+    done = {record.spec.number for record in made.records() if record.status == "measured"}
     with AnnouncedStop.on_signals() as stop:
         for number in range(1, int(options.get("trials", "3")) + 1):
             if number in done:
@@ -68,7 +68,7 @@ def main() -> int:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             spec = TrialSpec(number, 0, 1, case.settings()[0], 7)
             announce(f"trial {number}")
-            record = run_trial(case, spec, run.trial(number), steady=always_steady, observer=Announcer(), stop=stop)
+            record = run_trial(case, spec, made.trial(number), steady=always_steady, observer=Announcer(), stop=stop)
             if record.status == "interrupted":
                 return 130
             if record.failure is not None and "go-on" not in options:
@@ -79,7 +79,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(run(Path(sys.argv[1]), dict(option.partition("=")[::2] for option in sys.argv[2:])))
     except PowerbandError as error:
         sys.stderr.write(f"powerband: {error}\n")
         sys.exit(error.exit_code)

@@ -1,4 +1,5 @@
-"""Shipped experiments in their smoke profile, run as a user runs them; a busy machine spoils no trial. What so short a
+"""Shipped experiments in their smoke profile, run as a user runs them, but for looks at slots, which cost seconds and
+have tests of their own; a busy machine spoils no trial. What so short a
 run can say is asserted of each: its exit code follows from its answer and its claims, and each claim has a verdict."""
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     """The first one on a machine may have to fetch what a subject is built from."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), *CALM, "--set", "measure.retries=0", *options,
+        "--runs", str(folder), *CALM, "--set", "measure.retries=0", "--set", "measure.slots=false", *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 

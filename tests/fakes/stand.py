@@ -40,7 +40,7 @@ def short_load(**fields: Any) -> Load:
 
 
 def experiment(subject: Subject, load: Load | None = None, **fields: Any) -> Experiment:
-    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=20_000 * MS)
+    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=20_000 * MS, slots=False)
     host = HostUse(pinning="auto")
     return Experiment(
         **{"name": "test", "subject": subject, "load": load or short_load(), "measure": measure, "host": host, **fields}

@@ -114,8 +114,8 @@ class LoadKind:
         """Yields the driver once it can go; on leaving, its processes have ended. Raises TrialFailed."""
         raise NotImplementedError
 
-    def counts_slots(self, load: Load) -> bool:
-        """Whether looks with other numbers of users tell how many requests are served at once."""
+    def counts_slots(self, experiment: Experiment, load: Load) -> bool:
+        """Whether looks with other numbers of users are asked for, and tell how many requests are served at once."""
         return False
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:

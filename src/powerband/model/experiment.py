@@ -229,6 +229,7 @@ class Measure(Section):
     visitor: bool = False  # a real browser keeps the server's page for it open during the load
     snapshots: bool = False  # live objects on the heaps of its JVMs, before and after the measured window
     bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
+    slots: bool = True  # one user and twice the users, after the first trial of each setting
     invariants: Constraints = ()  # conditions on each trial; a violation makes it invalid
 
     @field_validator("metrics")

@@ -21,6 +21,7 @@ from powerband.search.pilot import blocks_to_find, smallest_difference
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
+_SLOTS_LOOK_NS = 1_000_000_000  # with one user, and with twice the users; no longer than the measured window
 _STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
 
 
@@ -61,13 +62,14 @@ class Forecast:
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
     if (soak_ns := experiment.design.soak_ns) is not None:
         before = forecast(experiment.without_soak(), noise)
-        took_ns = soak_ns + _START_NS + kind_of(experiment).start_ns + _END_NS
+        joining_ns = max(experiment.load_for(setting).joining_ns for setting in experiment.settings())
+        took_ns = _START_NS + kind_of(experiment).start_ns + joining_ns + soak_ns + _END_NS
         expected_ns, longest_ns = before.expected_ns + took_ns, before.longest_ns + took_ns
         return replace(before, expected_ns=expected_ns, longest_ns=longest_ns, soak_ns=soak_ns)
     parts = _Parts.of(experiment)
     trials = parts.trials(parts.blocks)
-    expected = round(parts.trial_ns * trials)
-    longest = round(round(parts.longest_trial_ns * trials) * (1 + experiment.measure.retry_budget))
+    expected = round(parts.trial_ns * trials) + parts.slots_ns
+    longest = round(round(parts.longest_trial_ns * trials + parts.slots_ns) * (1 + experiment.measure.retry_budget))
     budget_ns = experiment.design.budget_ns
     if budget_ns is not None:
         expected, longest = min(expected, budget_ns), min(longest, budget_ns)
@@ -85,7 +87,8 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Number of trials of each kind, and the duration of one, averaged over the settings."""
+    """Number of trials of each kind, and the duration of one, averaged over the settings; `slots_ns`: of all looks at
+    slots, which follow the first trial of each setting."""
 
     explored: int
     raced: int
@@ -93,6 +96,7 @@ class _Parts:
     confirming: int
     trial_ns: float
     longest_trial_ns: float
+    slots_ns: int
 
     @classmethod
     def of(cls, experiment: Experiment) -> _Parts:
@@ -100,6 +104,8 @@ class _Parts:
         loads = [experiment.load_for(setting) for setting in settings]
         explored = min(design.explore_trials, len(settings)) if experiment.explores else 0
         raced = min(design.finalists, explored) if explored else len(settings)
+        looked = [load for load in loads if kind_of(experiment).counts_slots(experiment, load)]
+        looks_ns = sum(2 * min(_SLOTS_LOOK_NS, load.duration_ns) for load in looked)
         # The winner and its rival. A single setting has nothing to be confirmed against, and no winner was chosen.
         confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
         return cls(
@@ -109,6 +115,7 @@ class _Parts:
             confirming,
             sum(_trial_ns(experiment, load, longest=False) for load in loads) / len(loads),
             sum(_trial_ns(experiment, load, longest=True) for load in loads) / len(loads),
+            0 if experiment.objective.is_capacity else raced * looks_ns // len(loads),
         )
 
     def trials(self, blocks: int) -> int:

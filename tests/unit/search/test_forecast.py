@@ -20,7 +20,9 @@ ASSUMED = Noise(0.02)
 
 def made(settings: int = 4, repeats: int = 12, **design: Any) -> Experiment:
     factors = {"threads": tuple(range(1, settings + 1))}
-    return experiment(factors, measure={"repeats": repeats, "warmup": "2s"}, design={"seed": 1, **design})
+    return experiment(
+        factors, measure={"repeats": repeats, "warmup": "2s", "slots": False}, design={"seed": 1, **design}
+    )
 
 
 def expected(settings: int = 4, repeats: int = 12, **design: Any) -> Forecast:
@@ -33,8 +35,10 @@ def test_a_plan_takes_its_trials_and_a_race_its_confirmation_too() -> None:
     assert (race.trials, race.confirming, race.expected_ns) == (54, 6, 54 * 13 * 10**9)
     assert expected(order="race", confirm=0).trials == 48
     assert race.longest_ns > race.expected_ns
-    with_snapshots = experiment(measure={"repeats": 3, "warmup": "2s", "snapshots": True})
+    with_snapshots = experiment(measure={"repeats": 3, "warmup": "2s", "slots": False, "snapshots": True})
     assert forecast(with_snapshots, ASSUMED).expected_ns == 9 * 15 * 10**9
+    with_slots = experiment(measure={"repeats": 3, "warmup": "2s"})
+    assert forecast(with_slots, ASSUMED).expected_ns == (9 * 13 + 3 * 2) * 10**9
 
 
 def test_a_large_space_is_explored_and_its_finalists_race() -> None:

@@ -41,9 +41,11 @@ class Http(LoadKind):
 
         return engines_up(setup, subject)
 
-    def counts_slots(self, load: Load) -> bool:
-        """Users of requests who never pause; one alone has nobody to be compared with."""
-        return load.websocket is None and load.keeps_asking and (load.users or 0) > 1
+    def counts_slots(self, experiment: Experiment, load: Load) -> bool:
+        """Users of requests who never pause; one alone has nobody to be compared with. Nor where the server counts what
+        it served (its last words), which is to be the load's alone."""
+        wanted = experiment.measure.slots and experiment.subject.last_words is None
+        return wanted and load.websocket is None and load.keeps_asking and (load.users or 0) > 1
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """A limit of this machine, where no factor changes the load."""

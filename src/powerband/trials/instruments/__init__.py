@@ -28,15 +28,15 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
     measure = setup.experiment.measure
     # Fresh starts that are compared with others; those that only search take no time for more.
     compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM, Stage.SOAK)
-    # Once for each setting, whose own count of what it served (its last words) is the load's alone.
-    looked = setup.spec.stage is Stage.COMPARE and setup.spec.block == 0 and setup.experiment.subject.last_words is None
+    first = setup.spec.stage is Stage.COMPARE and setup.spec.block == 0
+    kind = kind_of(setup.experiment)
     return [
         LinkInstrument(linked),
         *([BrowserVisitor(setup)] if measure.visitor else []),
         *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
         ThreadNames(),
-        *([SlotLooks(setup, announce)] if looked and kind_of(setup.experiment).counts_slots(setup.load) else []),
+        *([SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []),
         *([LiveHeap()] if compared and not measure.snapshots else []),
         LastWords(setup),
     ]
