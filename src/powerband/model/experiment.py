@@ -282,6 +282,10 @@ class Design(Section):
         """The measured end of a soak: its last minute, at most its second half; 0 without one."""
         return min(SOAK_WINDOW_NS, (self.soak_ns or 0) // 2)
 
+    def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
+        """How much longer than another trial, of `pace_s`, a soak still takes that has run for `soaked_s`, in s."""
+        return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))
+
 
 class Objective(Section):
     metric: MetricName = "goodput_per_s"

@@ -148,18 +148,12 @@ class _Progress:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
-        left_s += self._soak_s(pace_s, running_s)
+        if self.experiment is not None and self.done < self.planned:
+            soaks = self.spec is not None and self.spec.stage is Stage.SOAK
+            left_s += self.experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
         # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
         ends_early = self.experiment and (self.experiment.is_race or self.experiment.objective.is_capacity)
         return f"{'at most ' if ends_early else ''}about {_rough_time(left_s)} left"
-
-    def _soak_s(self, pace_s: float, running_s: float) -> float:
-        """What a soak still takes beyond one trial's time; 0 without one, or once it is over."""
-        soak_ns = self.experiment.design.soak_ns if self.experiment is not None else None
-        if soak_ns is None or self.done >= self.planned:
-            return 0.0
-        soaked_s = running_s if self.spec is not None and self.spec.stage is Stage.SOAK else 0.0
-        return max(0.0, soak_ns / 1e9 - max(pace_s, soaked_s))
 
     def trial_line(self, result: TrialResult) -> str:
         """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""
