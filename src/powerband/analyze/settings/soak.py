@@ -42,7 +42,7 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     if not trial.valid:
         why = next((problem.message for problem in trial.problems if problem.fatal), "it failed")
         own = subjects_own(trial)
-        sentence = f"{head}, {trial.setting.id} {'did not last' if own else 'could not be measured'}: {why}"
+        sentence = f"{head}, {trial.setting.id} {'did not last' if own else 'could not be measured'}: {why.rstrip('.')}"
         lasts = False if own else None
         return Soak(trial.setting, trial.number, length_ns, window_ns, (), lasts=lasts, sentence=f"{sentence}.")
     before = [each for each in results if each.setting == trial.setting and each.valid and _is_compared(each)]
