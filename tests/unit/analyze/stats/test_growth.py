@@ -68,6 +68,26 @@ def test_noise_alone_is_hardly_ever_growth() -> None:
     assert sum(bool(growth(first)) and bool(growth(second)) for first, second in pairs) <= 0.05 * RUNS / 2
 
 
+@pytest.mark.parametrize("kind", ["cache", "bound", "warming"])
+def test_what_fills_within_the_window_is_seldom_taken_for_a_leak(kind: str) -> None:
+    """Two trials of one server, whose filling begins before the window: in at most 1 of 20 both grow to the end."""
+    dice = np.random.default_rng(4)
+
+    def trial(fill_s: float) -> bool:
+        since_s = SECONDS + dice.uniform(0, 1)
+        if kind == "cache":  # keys asked for by chance
+            filled = 1 - np.exp(-since_s / (fill_s / 2))
+        elif kind == "bound":  # a heap that grows steadily to its bound
+            filled = np.minimum(since_s / fill_s, 1)
+        else:  # classes and compiled code come in steps, fewer and fewer, under a collector's teeth
+            steps = np.sort(dice.exponential(fill_s / 3, 40))
+            filled = np.searchsorted(steps, since_s) / 40 + 0.2 * (since_s % 0.9)
+        return bool(growth(1000 + 500 * filled + dice.normal(0, 5, AT.size)))
+
+    fills_s = dice.uniform(0.5, 7, RUNS)
+    assert sum(trial(fill_s) and trial(fill_s) for fill_s in fills_s) <= 0.05 * RUNS
+
+
 def test_a_part_without_a_reading_tells_nothing() -> None:
     late = AT >= 3 * S
     assert steady_growth(AT[late], SECONDS[late], 0, 10 * S, least=0.0) is None
