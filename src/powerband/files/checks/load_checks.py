@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
 
@@ -56,7 +56,7 @@ def check_soak(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         yield soak.problem(f"{format_duration(soak_ns)} is no long run: at least {format_duration(SOAK_LEAST_NS)}")
     elif budget_ns is not None and soak_ns >= budget_ns:
         yield soak.problem(
-            f"the soak takes {format_duration(soak_ns)} of a budget of {format_duration(budget_ns)}, which leaves "
+            f"the soak takes {time_text(soak_ns)} of a budget of {time_text(budget_ns)}, which leaves "
             "nothing to find an answer in: allow more time (design.budget), or a shorter soak"
         )
     elif experiment.load.requests_per_user is not None:
@@ -76,9 +76,10 @@ def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     trial_ns = min(load.joining_ns + warmup_ns + load.duration_ns for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
+        rest = " beside the soak" if experiment.design.soak_ns else ""
         each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
         yield budget.problem(
-            f"{format_duration(budget_ns)} is too little for one block: {each} take {format_duration(least_ns)}, "
+            f"{format_duration(budget_ns)}{rest} is too little for one block: {each} take {format_duration(least_ns)}, "
             "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
             "load.duration"
         )
