@@ -89,7 +89,8 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
          "more time (design.budget), or a shorter soak"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "50s", "--budget": "1m"}},
          "--budget 1m: 10.0 s beside the soak is too little for one block: 2 settings of at least 11.0 s each take "
-         "22.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"),
+         "22.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
+         "load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),

@@ -96,8 +96,8 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
         told = [json.loads(line) | {"joined_now": 10} for line in directory.events.read_text().splitlines()]
         directory.events.write_text("".join(json.dumps(line) + "\n" for line in told))
     directory.snapshots.mkdir()
-    for when in ("before", "after"):
-        (directory.snapshots / f"{when}-7.txt").write_text("   1:  5  500  [C\n")
+    for when, size in (("before", 500), ("after", 1 << 40)):
+        (directory.snapshots / f"{when}-7.txt").write_text(f"   1:  5  {size}  [C\n")
     fleet = merge_fleet(record.engines)
     assert fleet is not None
     return evidence_of(directory, record, of, fleet)
@@ -113,6 +113,9 @@ def test_a_source_makes_the_metrics_that_name_it_and_no_others(kind: LoadKind, t
 
 def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     trials = [(kind, rich(kind, tmp_path / kind.name)) for kind in KINDS]
+    closed = trials[0][1]
+    waiting = [{**interval, "in_flight_now": 10 * index} for index, interval in enumerate(closed.intervals)]
+    trials.append((HTTP, replace(closed, load=Load(rate=100), intervals=waiting)))
     made = {name for kind, trial in trials for source in sources_of(kind) for name in dict(source.metrics(trial))}
     assert made - {"app_lost", "app_n"} == {name for name, metric in METRICS.items() if metric.source != "search"}
 
