@@ -85,7 +85,8 @@ class TrialRecord:
     matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
     `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
     summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
-    `jmeter`: the JMeter driver's record of its JVM.
+    `jmeter`: the JMeter driver's record of its JVM. `live_heap`: bytes that a full collection left after the load, by
+    the pid of a JVM.
     """
 
     spec: TrialSpec
@@ -109,6 +110,7 @@ class TrialRecord:
     link: Mapping[str, Any] = field(default_factory=dict)
     jmeter: Mapping[str, Any] = field(default_factory=dict)
     slots: Mapping[str, Any] = field(default_factory=dict)
+    live_heap: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def origin_ns(self) -> int:

@@ -16,7 +16,7 @@ from fakes.trials import experiment as fake_experiment
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Problem, TrialResult
-from powerband.search.planners import Planner
+from powerband.search.planner import Planner
 
 SEED_BITS = 48
 GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_ready", "no_request_ok", "interrupted"

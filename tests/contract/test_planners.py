@@ -17,7 +17,8 @@ from powerband.search.blocks import BlockPlanner
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
-from powerband.search.planners import Planner
+from powerband.search.planner import Planner
+from powerband.search.planners import planner_for
 from powerband.search.race import RacePlanner
 
 
@@ -40,6 +41,21 @@ class TestRacePlanner(PlannerContract):
     def most_trials(self, experiment: Experiment) -> int:
         # The confirmation: so many starts of the winner and of its rival, each with its attempts.
         return super().most_trials(experiment) + 2 * experiment.design.confirm
+
+
+class TestSoakingRace(TestRacePlanner):
+    """A race, and its answer once more for long."""
+
+    def planner(self, experiment: Experiment) -> Planner:
+        assert experiment.design.seed is not None
+        return planner_for(experiment, experiment.design.seed)
+
+    def experiment(self, seed: int = 7) -> Experiment:
+        made = super().experiment(seed)
+        return made.model_copy(update={"design": made.design.model_copy(update={"soak_ns": 600 * 10**9})})
+
+    def most_trials(self, experiment: Experiment) -> int:
+        return super().most_trials(experiment) + 1 + experiment.measure.retries
 
 
 class TestExploringRace(TestRacePlanner):

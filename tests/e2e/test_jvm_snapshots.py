@@ -55,7 +55,9 @@ def measured(case: Experiment, folder: Path) -> tuple[TrialRecord, TrialResult]:
 def test_a_leak_is_found_and_the_snapshots_are_outside_of_the_window(
     warmup: dict[str, object], classes: Path, tmp_path: Path
 ) -> None:
-    record, result = measured(experiment(leaky(classes), load(), measure=watched(**warmup)), tmp_path)
+    # Long enough for many requests beside the arrays of the connections, which are gone at the second snapshot.
+    case = experiment(leaky(classes), load(duration_ns=2_000 * MS), measure=watched(**warmup))
+    record, result = measured(case, tmp_path)
     before, after = record.snapshots
     assert (before["when"], after["when"], before["failed"], after["failed"]) == ("before", "after", "", "")
     asked_for, told = before["at_ns"], before["at_ns"] + before["took_ns"]
@@ -70,8 +72,8 @@ def test_a_leak_is_found_and_the_snapshots_are_outside_of_the_window(
     (kept,) = [each for each in growth.types if each.type == "byte[]"]
     served = result.metrics["goodput_per_s"] * (record.phases["drain"] - record.phases["measure"]) / 1e9
     assert growth.types[0] == kept
-    assert kept.instances_after - kept.instances_before > 0.8 * served
-    assert kept.bytes_after - kept.bytes_before > 0.8 * served * KIB * 1024
+    assert kept.instances_after - kept.instances_before > 0.7 * served
+    assert kept.bytes_after - kept.bytes_before > 0.7 * served * KIB * 1024
     assert result.metrics["jvm_live_growth_bytes"] == growth.bytes_after - growth.bytes_before > 0
     assert "no_snapshot" not in {problem.code for problem in result.problems}
 

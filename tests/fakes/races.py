@@ -10,7 +10,8 @@ from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, TrialSpec
 from powerband.model.results import Analysis, Problem, TrialResult
-from powerband.search.planners import Planner, planner_for
+from powerband.search.planner import Planner
+from powerband.search.planners import planner_for
 
 # The metrics of a trial; or a problem's code for one that does not count.
 Outcome = Callable[[TrialSpec], Mapping[str, float] | str]

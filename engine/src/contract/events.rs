@@ -350,6 +350,12 @@ pub struct TreeSample {
     /// How many more the process that is nearest to its limit may open; absent where the kernel does not tell.
     #[serde(default)]
     pub descriptors_left_now: Option<u64>,
+    /// How many more threads its users, its cgroups and the machine allow, and how much more memory its cgroups; once a
+    /// second, repeated in between; absent where there is no limit or none that is known.
+    #[serde(default)]
+    pub threads_left_now: Option<u64>,
+    #[serde(default)]
+    pub memory_left_bytes_now: Option<u64>,
     /// Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
 }
@@ -414,7 +420,7 @@ pub struct ThreadSample {
     pub blocked_on_samples: BTreeMap<WaitKind, u64>,
 }
 
-/// One JVM of a launched tree, once a second, as it tells of itself in its hsperfdata file. Heap figures are as fresh as
+/// One JVM of a launched tree, four times a second, as it tells of itself in its hsperfdata file. Heap figures are as fresh as
 /// the JVM keeps them: see docs/methods/process-counters.md.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -424,6 +430,9 @@ pub struct Jvm {
     pub pid: i32,
     pub heap_used_bytes_now: u64,
     pub heap_committed_bytes_now: u64,
+    /// What its old generation may still take; absent where the JVM does not tell.
+    #[serde(default)]
+    pub heap_left_bytes_now: Option<u64>,
     pub collectors: Vec<Collector>,
     /// Time in which all its threads were stopped; absent where the JVM does not tell.
     #[serde(default)]

@@ -12,6 +12,7 @@ const TEXT_MAX: usize = 256;
 const GENERATIONS: usize = 4;
 const SPACES: usize = 8;
 const COLLECTORS: usize = 8;
+const OLD: &str = "sun.gc.generation.1";
 
 /// The values of one file by name.
 #[derive(Debug, Default, PartialEq)]
@@ -73,6 +74,7 @@ impl Page {
             heap_committed_bytes_now: generations()
                 .filter_map(|name| self.get(&format!("{name}.capacity")))
                 .fold(0, u64::saturating_add),
+            heap_left_bytes_now: self.old_left(),
             collectors: (0..COLLECTORS)
                 .filter_map(|index| self.collector(&format!("sun.gc.collector.{index}")))
                 .collect(),
@@ -82,6 +84,13 @@ impl Page {
             threads_peak: self.get("java.threads.livePeak").unwrap_or(0),
             threads_started: self.get("java.threads.started").unwrap_or(0),
         }
+    }
+
+    /// What lives on ends in the old generation; that of G1 and of ZGC is the whole heap.
+    fn old_left(&self) -> Option<u64> {
+        let most = self.get(&format!("{OLD}.maxCapacity")).filter(|&most| most > 0)?;
+        let used = (0..SPACES).filter_map(|space| self.get(&format!("{OLD}.space.{space}.used")));
+        Some(most.saturating_sub(used.fold(0, u64::saturating_add)))
     }
 
     fn collector(&self, name: &str) -> Option<Collector> {
@@ -159,6 +168,7 @@ mod tests {
                 ("sun.gc.generation.1.space.0.used", 100),
                 ("sun.gc.generation.0.capacity", 50),
                 ("sun.gc.generation.1.capacity", 150),
+                ("sun.gc.generation.1.maxCapacity", 400),
                 ("sun.gc.collector.0.invocations", 3),
                 ("sun.gc.collector.0.time", 2_500),
                 ("java.threads.live", 12),
@@ -168,6 +178,7 @@ mod tests {
         );
         let jvm = Page::parse(&data).unwrap().jvm(9, "subject", 42);
         assert_eq!((jvm.heap_used_bytes_now, jvm.heap_committed_bytes_now), (112, 200));
+        assert_eq!(jvm.heap_left_bytes_now, Some(300));
         assert_eq!(jvm.collectors, [Collector { name: "G1 young".into(), count: 3, time_ns: 2_500_000 }]);
         assert_eq!((jvm.threads_live_now, jvm.threads_started, jvm.safepoint_ns), (12, 40, None));
         assert_eq!((jvm.at_ns, jvm.pid), (9, 42));

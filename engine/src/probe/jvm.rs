@@ -1,5 +1,5 @@
 //! Reads the file in which a JVM publishes heap, collections and threads on its own. It is found by pid below the
-//! process's own /tmp, and read whole once a second. A JVM without that file (-XX:-UsePerfData) is skipped.
+//! process's own /tmp, and read whole four times a second. A JVM without that file (-XX:-UsePerfData) is skipped.
 //!
 //! /tmp is shared and the names are predictable: only a regular file of the process's own user is read, in a folder of
 //! that user. `hsperfdata` parses it.
@@ -12,12 +12,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::hsperfdata::Page;
-use super::tree::Tree;
+use super::tree::{Due, Tree};
+use crate::clock::thread_cpu_ns;
 use crate::contract::events::Jvm;
 
-const EVERY_NS: u64 = 1_000_000_000;
+const EVERY_NS: u64 = 250_000_000;
+/// It is read again only after this many times the cost of a reading: 0.25 % of a core.
+const DEAR_FACTOR: u64 = 400;
 /// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
-const LOOKS_MOST: u8 = 10;
+const LOOKS_MOST: u8 = 40;
 /// Entries of /tmp among which it is looked for: anybody may put any number there.
 const ENTRIES_MAX: usize = 10_000;
 /// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.
@@ -29,7 +32,7 @@ const FILES_MAX: u64 = 16 << 20;
 #[derive(Default)]
 pub struct Jvms {
     known: HashMap<i32, State>,
-    due_ns: u64,
+    due: Due,
 }
 
 enum State {
@@ -45,18 +48,19 @@ struct Published {
 }
 
 impl Jvms {
-    /// One event for each JVM, if a second has passed since the last.
+    /// One event for each JVM, if a quarter of a second has passed since the last.
     pub fn read(&mut self, at_ns: u64, trees: &[Tree]) -> Vec<Jvm> {
-        if at_ns < self.due_ns {
+        if !self.due.is_due(at_ns) {
             return Vec::new();
         }
-        self.due_ns = at_ns + EVERY_NS - EVERY_NS / 20;
+        let started = thread_cpu_ns();
         let (mut told, mut round) = (Vec::new(), Round { folders: HashMap::new(), left: FILES_MAX });
         for tree in trees.iter().filter(|tree| tree.is_launched()) {
             let pids: Vec<i32> = tree.pids().collect();
             self.known.retain(|pid, _| pids.contains(pid));
             told.extend(pids.into_iter().filter_map(|pid| self.read_one(at_ns, &tree.name, pid, &mut round)));
         }
+        self.due.again(at_ns, EVERY_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         told
     }
 

@@ -11,6 +11,7 @@ mod input;
 mod jvm;
 mod keeper;
 mod launch;
+mod limits;
 mod log;
 mod output;
 mod page;

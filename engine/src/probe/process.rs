@@ -3,7 +3,7 @@
 
 use std::ops::{Add, AddAssign};
 
-use super::procfs::{Numbers, ProcDir, ProcFile, Stat, number_after, parse_stat};
+use super::procfs::{Numbers, ProcDir, ProcFile, Stat, after, number_after, parse_stat};
 use super::waits::Surroundings;
 use crate::clock::{clock_ns, timeval_ns};
 
@@ -68,6 +68,10 @@ impl AddAssign for Usage {
         self.major_faults += other.major_faults;
     }
 }
+
+/// Numbers of capabilities (linux/capability.h).
+const CAP_SYS_ADMIN: u64 = 21;
+const CAP_SYS_RESOURCE: u64 = 24;
 
 #[derive(Debug)]
 pub struct Process {
@@ -215,12 +219,30 @@ impl Process {
     /// Number of descriptors left below its soft limit; None if either number is unknown.
     pub fn descriptors_left(&self) -> Option<u64> {
         let open = u64::from(self.descriptors()?);
+        Some(self.limit(libc::RLIMIT_NOFILE)?.saturating_sub(open))
+    }
+
+    /// The most threads that its user may have in all; None: not known, or no limit holds for it (capabilities(7):
+    /// CAP_SYS_RESOURCE and CAP_SYS_ADMIN lift it).
+    pub fn tasks_most(&self) -> Option<u64> {
+        let mut buffer = [0u8; 4096];
+        let status = ProcFile::open(&format!("/proc/{}/status", self.shown_by)).ok()?;
+        let capabilities = after(status.read(&mut buffer).ok()?, b"\nCapEff:\t")?.get(..16)?;
+        let capabilities = u64::from_str_radix(std::str::from_utf8(capabilities).ok()?, 16).ok()?;
+        if capabilities & (1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE) != 0 {
+            return None;
+        }
+        self.limit(libc::RLIMIT_NPROC).filter(|&most| most != libc::RLIM_INFINITY)
+    }
+
+    /// The soft limit of a resource; None where it cannot be asked.
+    fn limit(&self, resource: libc::__rlimit_resource_t) -> Option<u64> {
         // SAFETY: prlimit without a new limit only writes to a valid structure.
         let limit = unsafe {
             let mut limit: libc::rlimit = std::mem::zeroed();
-            (libc::prlimit(self.pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit) == 0).then_some(limit)?
+            (libc::prlimit(self.pid, resource, std::ptr::null(), &mut limit) == 0).then_some(limit)?
         };
-        Some(limit.rlim_cur.saturating_sub(open))
+        Some(limit.rlim_cur)
     }
 
     /// Open descriptors and how many of them are sockets. Expensive: about 1.5 us for each descriptor.

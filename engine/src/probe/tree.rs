@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::limits::Limits;
 use super::perf::PerfCounters;
 use super::process::{Process, Usage, tick_ns};
 use super::procfs::processes;
@@ -54,6 +55,10 @@ pub struct Tree {
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
+    /// Found at the first sample.
+    limits: Option<Limits>,
+    /// Threads and memory that they leave.
+    left: (Due, Option<u64>, Option<u64>),
     /// Threads created and alive when the threads were last listed.
     listed: Option<(u64, u32)>,
     switches: (Due, Option<u64>),
@@ -174,6 +179,8 @@ impl Tree {
                 .sum::<Option<u32>>()
                 .unwrap_or(self.sockets.1),
             descriptors_left_now: live.iter().filter_map(|member| member.descriptors_left()).min(),
+            threads_left_now: self.left.1,
+            memory_left_bytes_now: self.left.2,
             sockets_now: self.sockets.2,
         };
         (sample, event)
@@ -295,6 +302,15 @@ impl Tree {
             let counts = self.members.iter().map(|member| member.sockets(&mut self.scratch));
             (self.sockets.1, self.sockets.2) = counts.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
             self.sockets.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
+        }
+        if self.left.0.is_due(now_ns) {
+            let started = thread_cpu_ns();
+            let limits = self.limits.get_or_insert_with(|| Limits::of(self.root));
+            let by_users = self.members.iter().filter_map(Process::tasks_most).min();
+            let own: u64 = self.members.iter().map(|member| u64::from(member.threads)).sum();
+            let threads = limits.tasks_left(by_users.map(|most| most.saturating_sub(own)));
+            self.left = (self.left.0, threads, limits.memory_left());
+            self.left.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
     }
 }

@@ -68,6 +68,7 @@ class TuneOptions(TypedDict, total=False):
     budget: str
     order: str
     confirm: int
+    soak: str
     margin: float | str
     confidence: float | str
     allow_unserved: float | str

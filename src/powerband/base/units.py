@@ -136,6 +136,18 @@ def format_duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def time_text(ns: float) -> str:
+    """`50 s`, `4 min 10 s`, `10 min`, `2 h 5 min`, `12 days`."""
+    seconds = round(ns / 1e9)
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, rest = divmod(seconds, 3600)
+    if hours >= 48:
+        return f"{round(seconds / 86400)} days"
+    whole, part = (f"{hours} h", rest // 60) if hours else (f"{rest // 60} min", rest % 60)
+    return f"{whole} {part} {'min' if hours else 's'}" if part else whole
+
+
 def format_value(value: float, unit: str) -> str:
     """A metric's value with its unit, for people. `unit` as in `powerband.model.metrics`."""
     match unit:

@@ -116,7 +116,8 @@ def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], see
 
 
 def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
-    from powerband.search.forecast import size_text, time_text, words
+    from powerband.base.units import time_text
+    from powerband.search.forecast import size_text, words
 
     leave = experiment.is_race or experiment.objective.is_capacity
     unless = " if no setting leaves early" if leave and len(experiment.settings()) > 1 else ""

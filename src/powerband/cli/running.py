@@ -25,7 +25,7 @@ from powerband.cli.options import (
     seed_option,
     view_options,
 )
-from powerband.files.key_options import DEFAULT_URL, PROFILES
+from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
 
 if TYPE_CHECKING:
     from powerband.cli.answering import Answer
@@ -67,7 +67,8 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="normal", show_default=True,
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
 @key_options(
-    *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--margin", "--confidence"),
+    *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--soak"),
+    *("--margin", "--confidence"),
     *("--allow-unserved", "--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
 )
 @click.option(
@@ -111,15 +112,18 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 
 @click.command()
 @experiment_options
+@key_options("--soak")
 @runs_option
 @view_options
 @answer_format_option
-def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
+def run(*, soak: str | None, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
     """Run an experiment, and answer its question.
 
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
+    if soak is not None:
+        asked["overrides"] = (*asked["overrides"], f"{KEY_OPTIONS['--soak'].key}={soak}")
     return measure(load(**asked), runs, View(progress, live), answers(output))
 
 
@@ -176,7 +180,8 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 def _announce(experiment: Experiment, observer: Observer) -> None:
     """Announces, before the run starts, what it can find out."""
     from powerband.base.machine import known_noise
-    from powerband.search.forecast import forecast, size_text, time_text, words
+    from powerband.base.units import time_text
+    from powerband.search.forecast import forecast, size_text, words
 
     expected = forecast(experiment, known_noise())
     observer.note(f"{size_text(experiment, expected)}; at most about {time_text(expected.longest_ns)}")

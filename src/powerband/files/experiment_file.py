@@ -19,7 +19,12 @@ from powerband.base.yaml_document import Node, from_plain, join, merge, parse_ya
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claims, check_published
 from powerband.files.checks.factor_checks import check_factors
-from powerband.files.checks.load_checks import check_budget, check_every_load, check_users_and_rate
+from powerband.files.checks.load_checks import (
+    check_budget,
+    check_every_load,
+    check_soak,
+    check_users_and_rate,
+)
 from powerband.files.checks.metric_checks import check_measure, check_metric_names
 from powerband.files.checks.subject_checks import check_subject, check_url
 from powerband.files.levels import parse_range
@@ -126,6 +131,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, kind.check_experiment, check_every_load),
         (kind.check_to_run,) if to_run else (),
+        (check_soak,),
         (check_budget, check_measure, check_metric_names, check_published),
     )
     for group in groups:

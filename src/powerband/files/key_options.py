@@ -61,6 +61,10 @@ KEY_OPTIONS = {
         "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
     ),
     "--confirm": Option("design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3]"),
+    "--soak": Option(
+        "design.soak", "TIME",
+        "Run the answer's setting once more for so long, and compare its last minute with the rest.  [default: none]",
+    ),
     "--allow-unserved": Option("objective.allow_unserved", "SHARE", "Of users, without any answer.  [default: 1%]"),
     "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
     "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),

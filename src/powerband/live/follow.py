@@ -49,7 +49,7 @@ from powerband.live.state import Outcome, RunState, RunStatus, TrialLine
 from powerband.live.trial_seconds import TrialFollower
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
-from powerband.model.plan import TrialSpec
+from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.wording.standings import race_line
 from powerband.search.forecast import forecast
@@ -388,13 +388,18 @@ class RunFollower:
         gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]
         pace_s = statistics.median(gaps) if gaps else self._first_guess(experiment)[1]
         running_s = self._clock() - began[-1] if began and state.done < len(self._known.trials) else 0.0
-        return max(0.0, (state.planned_total - state.done) * pace_s - min(max(0.0, running_s), pace_s))
+        left_s = max(0.0, (state.planned_total - state.done) * pace_s - min(max(0.0, running_s), pace_s))
+        if state.done >= state.planned_total:
+            return left_s
+        soaks = any(trial.spec.stage is Stage.SOAK for trial in self._known.trials.values())
+        return left_s + experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
 
     def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
         """The maximum number of trials, and the duration of one in seconds, from the experiment alone."""
         if self._guess is None:
-            expected = forecast(experiment, known_noise())
-            self._guess = expected.trials, expected.expected_ns / 1e9 / max(1, expected.trials)
+            expected = forecast(experiment.without_soak(), known_noise())
+            trials = expected.trials + (experiment.design.soak_ns is not None)
+            self._guess = trials, expected.expected_ns / 1e9 / max(1, expected.trials)
         return self._guess
 
     def _unreadable(self, because: str, status: RunStatus = RunStatus.UNREADABLE) -> RunState:

@@ -22,9 +22,9 @@ _JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
 def status_at_rest(last: Stage, *, stopped: bool, lacking: bool, early: bool) -> RunStatus:
     """The status of a run that no process holds, all of whose trials have records: finished or interrupted. `last`: the
     stage of its last trial; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
-    `early`: `may_end_early`. The plan of a run that may end early is the most it can take; that of its confirmation is
-    exact."""
-    exact = last is Stage.CONFIRM or not early
+    `early`: `may_end_early`. The plan of a run that may end early is the most it can take; that of its confirmation or
+    soak is exact."""
+    exact = last in (Stage.CONFIRM, Stage.SOAK) or not early
     return RunStatus.INTERRUPTED if stopped or (exact and lacking) else RunStatus.FINISHED
 
 

@@ -173,6 +173,7 @@ CAPACITY_USERS = 64  # in the first round, if no users are given
 CAPACITY_WARMUP_NS = 2_000_000_000
 CAPACITY_PATIENCE_NS = 2_000_000_000
 CAPACITY_IN_FLIGHT_MIN = 256
+SOAK_WINDOW_NS = 60_000_000_000
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 
 
@@ -274,6 +275,16 @@ class Design(Section):
     explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
     explore_trials: int = Field(default=60, ge=10)
     finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
+    soak_ns: Ns | None = Field(default=None, alias="soak")  # the answer's setting once more, for so long; None: not
+
+    @property
+    def soak_window_ns(self) -> int:
+        """The measured end of a soak: its last minute, at most its second half; 0 without one."""
+        return min(SOAK_WINDOW_NS, (self.soak_ns or 0) // 2)
+
+    def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
+        """How much longer than another trial, of `pace_s`, a soak still takes that has run for `soaked_s`, in s."""
+        return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))
 
 
 class Objective(Section):
@@ -412,6 +423,21 @@ class Experiment(Frozen):
     def load_varies(self) -> bool:
         dialect = [] if self.load.websocket is None else [self.load.websocket.dialect]
         return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
+
+    def at_stage(self, stage: Stage) -> Experiment:
+        """The experiment as a trial of this stage runs it: a soak is all warm-up but for its measured end."""
+        if stage is not Stage.SOAK or self.design.soak_ns is None:
+            return self
+        window_ns = self.design.soak_window_ns
+        load = self.load.model_copy(update={"duration_ns": window_ns})
+        measure = self.measure.model_copy(update={"warmup_ns": self.design.soak_ns - window_ns})
+        return self.model_copy(update={"load": load, "measure": measure})
+
+    def without_soak(self) -> Experiment:
+        """The experiment up to its soak, whose time is taken off the budget."""
+        design = self.design
+        left_ns = None if design.budget_ns is None else max(1, design.budget_ns - (design.soak_ns or 0))
+        return self.model_copy(update={"design": design.model_copy(update={"budget_ns": left_ns, "soak_ns": None})})
 
     def load_for(self, setting: Setting, rate_per_s: float | None = None) -> Load:
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and

@@ -68,6 +68,16 @@ context_switches_per_request | per_request | probe | context switches per ended 
 involuntary_switch_share | ratio | probe | share of involuntary switches
 run_wait_cores | cores | probe | thread-seconds per second spent runnable but waiting for a CPU
 descriptors_max | count | probe | most open descriptors
+memory_growth_bytes_per_s | bytes | growing | growth of the resident set a second, of a JVM of what its heap holds after
+  collections; 0 where it did not grow all through the window
+threads_growth_per_s | per_s | growing | growth of the threads a second; 0 where they did not grow all through the
+  window
+descriptors_growth_per_s | per_s | growing | the same of open descriptors
+queue_growth_per_s | per_s | growing | the same of the requests in flight under an open load
+memory_lasts_s | s | growing | seconds until the memory of the machine, the cgroup or the JVM's heap is full at that
+  pace
+threads_lasts_s | s | growing | seconds until no more threads are allowed at that pace
+descriptors_lasts_s | s | growing | the same of descriptors of the process that has fewest left
 page_faults_per_s | per_s | probe | minor and major faults per second
 accept_overflows | count | probe | connections refused by a full accept queue in the window (host counter)
 services_cpu_cores | cores | probe | CPU seconds per second of what was started beside the subject (a database, a link

@@ -27,6 +27,7 @@ class Stage(StrEnum):
     CONFIRM = "confirm"  # the winner and its nearest rival once more, after the race
     SATURATE = "saturate"  # before a capacity search: the setting's maximum throughput
     CAPACITY = "capacity"  # one offered rate of a capacity search
+    SOAK = "soak"  # the answer's setting once more, for long, after all else
 
 
 @dataclass(frozen=True)

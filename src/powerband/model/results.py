@@ -260,6 +260,35 @@ class Exploration:
 
 
 @dataclass(frozen=True)
+class SoakFigure:
+    """A metric of a soak's end, in its own unit: `soaked`; its mean over the compared trials `before` (None: they have
+    none) and the interval in which one more trial like them would lie (None: fewer than two). `worse`: beyond it, and
+    by more than the margin; not said of memory, unless it is the objective."""
+
+    metric: str
+    soaked: float
+    before: float | None
+    low: float | None
+    high: float | None
+    worse: bool
+
+
+@dataclass(frozen=True)
+class Soak:
+    """The answer's setting run once more for `soak_ns`, of which the last `window_ns` were measured, in the trial of
+    this number. `lasts`: nothing was worse, no constraint missed, and nothing grew to the end; None: it could not be
+    measured."""
+
+    setting: Setting
+    trial: int
+    soak_ns: int
+    window_ns: int
+    figures: tuple[SoakFigure, ...]
+    lasts: bool | None
+    sentence: str
+
+
+@dataclass(frozen=True)
 class RuleVerdict:
     """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes, None if the rule
     is `refused` (the reason, in words). `setting`: the tried setting nearest to it; `cost`: that setting's objective as
@@ -398,6 +427,7 @@ class Analysis:
     published: tuple[PublishedTable, ...] = ()
     found: tuple[str, ...] = ()  # findings, in sentences; empty if nothing is claimed and no figures are cited
     noun: str = "request"  # the noun for one unit of the rate: for a no-load server the unit that it counts
+    soak: Soak | None = None  # None: none was asked for, or it has not run
     changes: tuple[ChangeCost, ...] = ()  # the most expensive first; empty unless factors vary one at a time
 
     def to_json(self) -> dict[str, Any]:

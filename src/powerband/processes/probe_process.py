@@ -25,7 +25,7 @@ LAUNCH_TIMEOUT_S = 20.0
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64
-JVM_GONE_NS = 2_500_000_000  # each JVM is read once a second
+JVM_GONE_NS = 2_500_000_000  # each JVM is read four times a second
 COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
 

@@ -93,6 +93,8 @@ class ProbeSamples:
     """The probe's own CPU over its life, in cores."""
     jvms: tuple[Counters, ...] = ()
     """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors."""
+    jvm_pids: tuple[int, ...] = ()
+    """Their pids, in the same order."""
     scrapes: Counters | None = None
     """The server's own series, from its metrics page and from the StatsD sink: a field for each, with its name on the
     page."""
@@ -143,6 +145,7 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
         threads=tuple(threads),
         own_cores=own_cores,
         jvms=tuple(_jvm(rows) for rows in jvms.values()),
+        jvm_pids=tuple(jvms),
         scrapes=own_readings(readings),
         scrapes_failed=tuple(failed),
         on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
@@ -175,7 +178,8 @@ class _Readings:
 
 
 def _jvm(rows: Sequence[Jvm]) -> Counters:
-    gauges = ("heap_used_bytes_now", "heap_committed_bytes_now", "safepoint_ns", "threads_live_now", "threads_started")
+    heap = ("heap_used_bytes_now", "heap_committed_bytes_now", "heap_left_bytes_now")
+    gauges = (*heap, "safepoint_ns", "threads_live_now", "threads_started")
     fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in gauges}
     used = fields["heap_used_bytes_now"]
     used[used == 0] = np.nan  # not reported yet: some collectors report only at their first collection

@@ -5,11 +5,11 @@ fixed plan (`search/pilot.py` computes their width), with the noise known for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.base.machine import Noise
-from powerband.base.units import plural, significant
+from powerband.base.units import plural, significant, time_text
 from powerband.loads import kind_of
 from powerband.loads.engine_limits import foreseen
 from powerband.model.experiment import Experiment
@@ -44,8 +44,9 @@ class Reach:
 class Forecast:
     """Size and time of a run. `trials`: the most, without repeats of invalid ones. `expected_ns`: for a server that
     starts within a second and settles soon; in a race, if no setting is eliminated early. `longest_ns`: with the
-    longest warm-up everywhere and the whole retry budget spent (a server may be even slower to start). `reach`: None if
-    there is nothing to compare, or the noise of the metric is of another kind (shares, capacities)."""
+    longest warm-up everywhere and the whole retry budget spent (a server may be even slower to start); both with the
+    soak, `soak_ns` long (0: none), which is no trial of `trials`. `reach`: None if there is nothing to compare, or the
+    noise of the metric is of another kind (shares, capacities)."""
 
     trials: int
     explored: int
@@ -55,9 +56,16 @@ class Forecast:
     expected_ns: int
     longest_ns: int
     reach: Reach | None
+    soak_ns: int = 0
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
+    if (soak_ns := experiment.design.soak_ns) is not None:
+        before = forecast(experiment.without_soak(), noise)
+        joining_ns = max(experiment.load_for(setting).joining_ns for setting in experiment.settings())
+        took_ns = _START_NS + kind_of(experiment).start_ns + joining_ns + soak_ns + _END_NS
+        expected_ns, longest_ns = before.expected_ns + took_ns, before.longest_ns + took_ns
+        return replace(before, expected_ns=expected_ns, longest_ns=longest_ns, soak_ns=soak_ns)
     parts = _Parts.of(experiment)
     trials = parts.trials(parts.blocks)
     expected = round(parts.trial_ns * trials) + parts.slots_ns
@@ -152,7 +160,12 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
-    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need."""
+    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need; ` and a soak of 10 min`."""
+    soak = f", and a soak of {time_text(expected.soak_ns)}" if expected.soak_ns else ""
+    return f"{_size_text(experiment, expected)}{soak}"
+
+
+def _size_text(experiment: Experiment, expected: Forecast) -> str:
     count, blocks = len(experiment.settings()), expected.blocks
     if experiment.objective.is_capacity:
         tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
@@ -220,12 +233,3 @@ def reach_text(reach: Reach) -> str:
 def _difference(found: float) -> str:
     """Two digits, `3.1 %`; differences of 100 % and more as a factor, `a factor of 12`."""
     return f"{100 * found:.2g} %" if found < 1 else f"a factor of {significant(1 + found)}"
-
-
-def time_text(ns: float) -> str:
-    """`50 s`, `4 min 10 s`, `2 h 5 min`."""
-    seconds = round(ns / 1e9)
-    if seconds < 60:
-        return f"{seconds} s"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"

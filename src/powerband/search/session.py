@@ -26,7 +26,8 @@ from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import Finished, finished_trials, keep_seen
 from powerband.search.observer import Observer
-from powerband.search.planners import Planner, planner_for
+from powerband.search.planner import Planner
+from powerband.search.planners import planner_for
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.opening import build_subject, check_environment, check_first_starts, check_first_trial
 from powerband.trials.services import check_services, services_up

@@ -63,6 +63,7 @@ def run_trial(
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
+    experiment = experiment.at_stage(spec.stage)
     engine = find_engine()
     threads = kind_of(experiment).engine_threads(experiment.load_for(spec.setting, spec.rate_per_s))
     setup = TrialSetup(experiment, spec, directory, engine, cpu_split(usable_cores(), experiment.host, threads))

@@ -40,6 +40,8 @@ class TreeSample(TypedDict):
     major_faults: Count
     descriptors_now: Count
     descriptors_left_now: NotRequired[Count | None]
+    threads_left_now: NotRequired[Count | None]
+    memory_left_bytes_now: NotRequired[Count | None]
     sockets_now: Count
 
 
@@ -139,6 +141,7 @@ class Jvm(TypedDict):
     pid: Count
     heap_used_bytes_now: Count
     heap_committed_bytes_now: Count
+    heap_left_bytes_now: NotRequired[Count | None]
     collectors: list[Collector]
     safepoint_ns: NotRequired[Count | None]
     threads_live_now: Count

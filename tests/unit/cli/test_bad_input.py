@@ -99,6 +99,14 @@ def test_a_budget_that_is_plainly_too_small_is_refused_before_anything_starts(sa
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_soak_of_an_experiment_is_asked_for_by_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "made.yaml"
+    file.write_text(FILE)
+    assert invoke(["run", str(file), "--runs", str(tmp_path / "runs"), "--soak", "1s"]) == 3
+    assert "--set design.soak=1s: 1.00 s is no long run" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(("order", "needed"), [("race", "168 s"), ("blocks", "84.0 s")])
 def test_a_budget_that_the_first_trials_show_to_be_too_small_ends_the_run(
     order: str, needed: str, said: Said, tmp_path: Path

@@ -38,7 +38,7 @@ def test_every_option_arrives() -> None:
         options={
             "--name": "mine", "--rate": "100/s", "--arrivals": "constant", "--think": "{exponential: 3s}",
             "--ramp": "2s", "--duration": "7s", "--timeout": "1s", "--pipeline": "4", "--warmup": "2s",
-            "--repeats": "3", "--order": "blocks", "--budget": "10m", "--confirm": "1",
+            "--repeats": "3", "--order": "blocks", "--budget": "10m", "--confirm": "1", "--soak": "2m",
             "--margin": "5%", "--confidence": "90%", "--seed": "9", "--ready-log": "up: [0-9]+",
             "--ready-timeout": "9s", "--stop-signal": "INT", "--stop-grace": "8s",
         },
@@ -57,6 +57,7 @@ def test_every_option_arrives() -> None:
     assert (measure.warmup_ns, measure.repeats) == (2 * 10**9, 3)
     design = experiment.design
     assert (design.order, design.budget_ns, design.confirm) == ("blocks", 600 * 10**9, 1)
+    assert (design.soak_ns, experiment.without_soak().design.budget_ns) == (120 * 10**9, 480 * 10**9)
     assert (subject.ready.log, subject.ready.timeout_ns) == ("up: [0-9]+", 9 * 10**9)
     assert (subject.stop.signal, subject.stop.grace_ns, subject.env) == ("INT", 8 * 10**9, {"N": "{threads}"})
     objective = experiment.objective
@@ -81,6 +82,15 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
         ({"parameters": ["threads=1,2"], "options": {"--budget": "20s"}},
          "--budget 20s: 20.0 s is too little for one block: 2 settings of at least 11.0 s each take 22.0 s, and it "
          "takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"),
+        ({"parameters": ["threads=1,2"], "options": {"--soak": "1s"}},
+         "--soak 1s: 1.00 s is no long run: at least 2.00 s"),
+        ({"parameters": ["threads=1,2"], "options": {"--soak": "10m", "--budget": "10m"}},
+         "--soak 10m: the soak takes 10 min of a budget of 10 min, which leaves nothing to find an answer in: allow "
+         "more time (design.budget), or a shorter soak"),
+        ({"parameters": ["threads=1,2"], "options": {"--soak": "50s", "--budget": "1m"}},
+         "--budget 1m: 10.0 s beside the soak is too little for one block: 2 settings of at least 11.0 s each take "
+         "22.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
+         "load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),

@@ -14,7 +14,7 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.plan import TrialSpec
-from powerband.model.results import Answer, AnswerKind
+from powerband.model.results import Answer, AnswerKind, Soak, SoakFigure
 from powerband.report.html.report import render_page, write_report
 from powerband.store import Failure, RunDir, TrialRecord
 
@@ -174,6 +174,21 @@ def test_a_race_that_was_not_upheld_says_so() -> None:
     without = render_page(synthetic.page(replace(analysis, race=bare)))
     assert "No setting left before the end." in Outline(without).text
     assert "race" not in {chart["id"] for chart in data_of(without)["charts"]}
+
+
+def test_a_soak_stands_beside_the_trials_before_it() -> None:
+    figures = (
+        SoakFigure("goodput_per_s", 900.0, 1000.0, 980.0, 1020.0, worse=True),
+        SoakFigure("rss_bytes_max", float(1 << 20), None, None, None, worse=False),
+    )
+    analysis = synthetic_verdicts.race_analysis()
+    said = "It does not last."
+    soak = Soak(analysis.trials[0].setting, 9, 600 * 10**9, 60 * 10**9, figures, lasts=False, sentence=said)
+    outline = Outline(render_page(synthetic.page(replace(analysis, soak=soak))))
+    assert "soak" in outline.ids and said in outline.text
+    for words in ("900/s", "1,000/s", "980/s to 1,020/s", "worse", "1.00 MiB"):
+        assert words in outline.text, words
+    assert "soak" not in Outline(render_page(synthetic.page(analysis))).ids
 
 
 def test_capacities_have_curves_and_tables() -> None:

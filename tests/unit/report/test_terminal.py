@@ -142,6 +142,18 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
     assert lines[2] == "after 1 trial threads=64 leads: goodput 1,479/s; out: threads=4, threads=8, threads=16"
 
 
+def test_the_time_of_a_soak_is_counted() -> None:
+    soaking = EXPERIMENT.model_copy(update={"design": EXPERIMENT.design.model_copy(update={"soak_ns": 600 * 10**9})})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(soaking, RunDir(Path("runs/x")), 2, 0)
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
+        view.trial_started(spec, 2)
+        clock.now += 10
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+    assert out.getvalue().splitlines()[1].endswith("about 10 min left")
+
+
 def test_a_terminal_shows_the_blocks_of_a_race() -> None:
     race = EXPERIMENT.model_copy(update={"design": EXPERIMENT.design.model_copy(update={"order": "race"})})
     out, clock = io.StringIO(), Clock()

@@ -8,10 +8,11 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.base.machine import Noise
+from powerband.base.units import time_text
 from powerband.loads import engine_limits as limits
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
-from powerband.search.forecast import Forecast, forecast, joining_text, reach_text, size_text, time_text, words
+from powerband.search.forecast import Forecast, forecast, joining_text, reach_text, size_text, words
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
 ASSUMED = Noise(0.02)
@@ -120,7 +121,7 @@ def test_the_words() -> None:
         "200 settings, 60 of them tried once, then 12 of these in a race of at most 12 blocks and 6 to confirm the "
         "winner: at most 210 trials"
     )
-    assert [time_text(s * 1e9) for s in (50.4, 250, 7500)] == ["50 s", "4 min 10 s", "2 h 5 min"]
+    assert [time_text(s * 1e9) for s in (50.4, 250, 7500, 1e6)] == ["50 s", "4 min 10 s", "2 h 5 min", "12 days"]
 
 
 def test_joining_users_take_their_time_and_are_told() -> None:

@@ -39,7 +39,7 @@ def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) ->
 
 
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
-    always = ["link", "thread names", "last words"]
+    always = ["link", "thread names", "live heap", "last words"]
     assert [each.name for each in instruments(tmp_path, experiment())] == always
     asked = [each.name for each in instruments(tmp_path, experiment(**ALL))]
     assert asked == ["link", "visitor", "snapshots", "acknowledged", "thread names", "last words"]
@@ -49,9 +49,10 @@ def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> N
 
 def test_an_instrument_adds_fields_that_a_record_has(tmp_path: Path) -> None:
     known = {each.name for each in fields(TrialRecord)}
-    added = [name for each in instruments(tmp_path, experiment(**ALL)) for name in each.record()]
-    assert set(added) <= known
-    assert len(added) == len(set(added))
+    for asked in (ALL, {}):
+        added = [name for each in instruments(tmp_path, experiment(**asked)) for name in each.record()]
+        assert set(added) <= known
+        assert len(added) == len(set(added))
 
 
 def warmup(made: Experiment, pause_ns: int = 0, joining_ns: int = 0) -> WarmUp:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
+from powerband.analyze.settings.lasting import soon
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
 from powerband.analyze.settings.why import why
@@ -95,9 +96,9 @@ def _in_force(standing: Standing) -> tuple[Constraint, ...]:
 
 
 def _told(standing: Standing, setting: Setting) -> str:
-    """The objective's figure, for what it holds, and who was left out of it."""
+    """The objective's figure, for what it holds, who was left out of it, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
-    return "; ".join(filter(None, (figure, _left_out(standing, setting))))
+    return "; ".join(filter(None, (figure, _left_out(standing, setting), soon(standing.growing.get(setting, {})))))
 
 
 def _left_out(standing: Standing, setting: Setting) -> str:

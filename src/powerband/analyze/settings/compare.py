@@ -20,16 +20,18 @@ from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
+from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
+from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, time_text
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN
 from powerband.model.plan import Setting, Stage
@@ -53,13 +55,14 @@ RESUME = "resume the run to finish it"
 class Progress:
     """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
     fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
-    it, and `raced`: the settings that race (None: all)."""
+    it, and `raced`: the settings that race (None: all); `soak_to_come`: a soak was asked for and has not run."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
     race: Race | None = None
     exploration: Exploration | None = None
     raced: tuple[Setting, ...] | None = None
+    soak_to_come: bool = False
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -68,20 +71,24 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     Of several attempts at one setting in one block the last valid one counts. Settings that certainly miss a constraint
     cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
     another one could not be measured for no fault of its own. Of a space that was explored first, those that raced are
-    judged, and no others."""
+    judged, and no others. A soak is compared with them, and counts for nothing else."""
     progress = progress or Progress()
+    soak, whole = soak_of(experiment, results), results
+    results = [result for result in results if result.stage is not Stage.SOAK]
     settings = _judged(experiment, results, progress)
     if experiment.objective.is_capacity:
         standing = _by_capacity(experiment, settings, results)
         decision = _decide(standing)
     else:
         standing, decision = _by_blocks(experiment, settings, results, progress)
-    standing = _timed(standing, results, progress)
+    standing = replace(_timed(standing, results, progress), growing=growing(whole))
     rows = standing.rows
     restless = never_stabilised(results)
     sentences = word_answer(standing, decision)
     answer = Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
     answer = with_caveat(answer, restless)
+    if soak is not None:
+        answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     analysis = Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -92,10 +99,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         margin=experiment.objective.margin,
         answer=answer,
         settings=tuple(rows),
-        trials=tuple(sorted(results, key=lambda result: result.number)),
+        trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
             *cpus_kept(experiment, standing.cpus),
+            *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
             *warnings_of(results, restless),
         ),
         claims=judge_claims(experiment, results),
@@ -104,6 +112,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         rules=judge_rules(experiment, rows, results, answer),
         published=published_tables(experiment, results),
         noun=experiment.noun,
+        soak=soak,
         changes=costs_of_changes(experiment, results, standing.race),
     )
     return replace(analysis, found=found_sentences(analysis))
@@ -391,6 +400,8 @@ def _warnings(
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
             f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
         )
+    elif progress.soak_to_come and done:
+        yield f"the soak of {time_text(experiment.design.soak_ns or 0)} has not run; {RESUME}"
     if experiment.objective.is_capacity:
         yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
     for setting, reason in progress.left.items():

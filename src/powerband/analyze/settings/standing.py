@@ -24,7 +24,8 @@ class Standing:
     any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
     before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
     of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
-    `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed."""
+    `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed.
+    `growing`: what grew all through the trials of a setting, per second, and the seconds to its limit."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -41,6 +42,7 @@ class Standing:
     explore_s: float = 0.0
     out_of_time: bool = False
     cpus: CpuUse | None = None
+    growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

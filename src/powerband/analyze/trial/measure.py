@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
+from powerband.analyze.trial.growing import GROWING
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
 from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, VISITS, heap_growth
 from powerband.analyze.trial.laws import held_ns
@@ -55,12 +56,13 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     """Everything that makes a trial's metrics or finds a problem in it. Their order is that of analysis.json, in which
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
-    of_subject = (PROBE, POOLS, JVMS, HEAP, OWN)
+    of_subject = (PROBE, GROWING, POOLS, JVMS, HEAP, OWN)
     return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
     """Measures and judges one trial; never raises for what a subject or the machine did."""
+    experiment = experiment.at_stage(record.spec.stage)
     if record.status != "measured":
         return _result(record, (_failure(record),), {})
     fleet = merge_fleet(record.engines)

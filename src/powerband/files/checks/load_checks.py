@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
+
+SOAK_LEAST_NS = 2_000_000_000
 
 
 def check_users_and_rate(root: Node) -> Iterator[FileProblem]:
@@ -44,9 +46,26 @@ def check_every_load(experiment: Experiment, root: Node) -> Iterator[FileProblem
             return
 
 
+def check_soak(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """A soak is time for one long trial, and leaves some of the budget to the rest."""
+    soak_ns, budget_ns = experiment.design.soak_ns, experiment.design.budget_ns
+    soak = root.at("design").children.get("soak")
+    if soak_ns is None or soak is None:
+        return
+    if soak_ns < SOAK_LEAST_NS:
+        yield soak.problem(f"{format_duration(soak_ns)} is no long run: at least {format_duration(SOAK_LEAST_NS)}")
+    elif budget_ns is not None and soak_ns >= budget_ns:
+        yield soak.problem(
+            f"the soak takes {time_text(soak_ns)} of a budget of {time_text(budget_ns)}, which leaves "
+            "nothing to find an answer in: allow more time (design.budget), or a shorter soak"
+        )
+    elif experiment.load.requests_per_user is not None:
+        yield soak.problem("each user sends a set number of requests (load.requests_per_user), which lasts no set time")
+
+
 def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The time for the run holds one trial of every setting that is compared, even if servers start at once."""
-    budget_ns, measure = experiment.design.budget_ns, experiment.measure
+    budget_ns, measure = experiment.without_soak().design.budget_ns, experiment.measure
     budget = root.at("design").children.get("budget")
     if budget_ns is None or budget is None:
         return
@@ -57,9 +76,10 @@ def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     trial_ns = min(load.joining_ns + warmup_ns + load.duration_ns for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
+        rest = " beside the soak" if experiment.design.soak_ns else ""
         each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
         yield budget.problem(
-            f"{format_duration(budget_ns)} is too little for one block: {each} take {format_duration(least_ns)}, "
+            f"{format_duration(budget_ns)}{rest} is too little for one block: {each} take {format_duration(least_ns)}, "
             "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
             "load.duration"
         )

@@ -3,7 +3,7 @@
 import { at, brief, duration, make } from "./format.js";
 
 /** What trials are for, in the order of a run. */
-const STAGES = { explore: "first look", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm" };
+const STAGES = { explore: "first look", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm", soak: "for long" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
   running: "running",

@@ -30,6 +30,7 @@ from powerband.report.html.verdicts import (
     changes_section,
     race_section,
     rules_section,
+    soak_section,
     why_section,
     words_table,
 )
@@ -92,6 +93,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("changes", "What each change costs", changes_section(analysis)),
         ("bars", "Rate over time", _ODD if page.bars is None else bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
+        ("soak", "Run for long", soak_section(analysis)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
         ("rules", "Rules of thumb", rules_section(analysis, charts.rules)),

@@ -46,6 +46,7 @@ _STAGES = {
     Stage.CAPACITY: "capacity search",
     Stage.COMPARE: "block",
     Stage.CONFIRM: "confirmation",
+    Stage.SOAK: "soak",
 }
 
 

@@ -8,7 +8,8 @@ from html import escape
 
 from powerband.base.units import capital, plural
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.results import Analysis, Confirmation, Race, SettingResult
+from powerband.model.metrics import METRICS
+from powerband.model.results import Analysis, Confirmation, Race, SettingResult, SoakFigure
 from powerband.report.html.charts import Chart
 from powerband.report.html.figure_parts import boxed, figure, scrolling, table, wrapping
 from powerband.report.html.limit_lanes import LimitChart, limit_figure
@@ -30,6 +31,7 @@ from powerband.report.wording.findings import (
     whole_sentence,
 )
 from powerband.report.wording.numbers import ABSENT, format_number
+from powerband.report.wording.standings import metric_name
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
@@ -98,6 +100,27 @@ def _share(value: float, low: float | None, high: float | None) -> str:
 
     between = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
     return f"{percent(value)} %{between}"
+
+
+def soak_section(analysis: Analysis) -> str:
+    """The end of a long run beside the trials before it; empty if there was none."""
+    soak = analysis.soak
+    if soak is None:
+        return ""
+    rows = [_soak_row(figure) for figure in soak.figures]
+    heads = ("figure", "at the end", "before", "one more trial", "")
+    shown = words_table("The end of the long run", heads, rows, numbers=(1, 2, 3)) if rows else ""
+    return f'<p class="lead">{escape(soak.sentence)}</p>{shown}'
+
+
+def _soak_row(figure: SoakFigure) -> tuple[str, ...]:
+    soaked, before, low, high = (
+        ABSENT if value is None else format_number(value, METRICS[figure.metric].unit)
+        for value in (figure.soaked, figure.before, figure.low, figure.high)
+    )
+    between = ABSENT if figure.low is None else f"{low} to {high}"
+    verdict = "" if figure.before is None else "worse" if figure.worse else "as before"
+    return metric_name(figure.metric), soaked, before, between, verdict
 
 
 def changes_section(analysis: Analysis) -> str:

@@ -148,6 +148,9 @@ class _Progress:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
+        if self.experiment is not None and self.done < self.planned:
+            soaks = self.spec is not None and self.spec.stage is Stage.SOAK
+            left_s += self.experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
         # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
         ends_early = self.experiment and (self.experiment.is_race or self.experiment.objective.is_capacity)
         return f"{'at most ' if ends_early else ''}about {_rough_time(left_s)} left"
@@ -199,7 +202,12 @@ class _Progress:
         return text
 
 
-_STAGES = {Stage.EXPLORE: "a first look", Stage.CONFIRM: "to confirm", Stage.SATURATE: "at full load"}
+_STAGES = {
+    Stage.EXPLORE: "a first look",
+    Stage.CONFIRM: "to confirm",
+    Stage.SATURATE: "at full load",
+    Stage.SOAK: "for long",
+}
 
 
 def _purpose(stage: Stage, rate_per_s: float | None) -> str:

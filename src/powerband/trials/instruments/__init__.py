@@ -1,5 +1,5 @@
 """The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names,
-slots, the last words of the subject's log.
+slots, live heaps, the last words of the subject's log.
 
 A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
 """
@@ -16,6 +16,7 @@ from powerband.trials.instruments.heap_snapshots import HeapSnapshots
 from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
+from powerband.trials.instruments.live_heap import LiveHeap
 from powerband.trials.instruments.slot_looks import SlotLooks
 from powerband.trials.instruments.thread_names import ThreadNames
 from powerband.trials.instruments.visitor import BrowserVisitor
@@ -26,7 +27,7 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
     `announce`: gets the name of a phase that takes time."""
     measure = setup.experiment.measure
     # Fresh starts that are compared with others; those that only search take no time for more.
-    compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM)
+    compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM, Stage.SOAK)
     first = setup.spec.stage is Stage.COMPARE and setup.spec.block == 0
     kind = kind_of(setup.experiment)
     return [
@@ -36,5 +37,6 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
         ThreadNames(),
         *([SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []),
+        *([LiveHeap()] if compared and not measure.snapshots else []),
         LastWords(setup),
     ]

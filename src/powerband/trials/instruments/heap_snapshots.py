@@ -25,7 +25,7 @@ from powerband.trials.instruments.instrument import Instrument
 When = Literal["before", "after"]
 
 ANSWER_S = 20.0  # for all JVMs of a subject together
-READING_S = 2.5  # the probe reads JVMs once a second, and finds one within two looks
+READING_S = 2.5  # the probe reads JVMs four times a second, and finds one within some looks
 LONGEST_S = 2 * ANSWER_S + 2 * READING_S
 _POLL_S = 0.02
 

@@ -62,14 +62,16 @@ RECORDED: dict[str, Any] = {
 
 
 def watched(figures: Figures) -> Iterator[dict[str, Any]]:
-    """The probe's lines of a JVM with a collector, beside a database, whose page has a series."""
+    """The probe's lines of a JVM with a collector, beside a database, whose page has a series; everything grows."""
     for line in probe_lines(figures):
         if line["type"] == "sample":
-            subject = line["trees"][0] | {"pss_bytes_now": 1}
+            more = 1000 + (line["at_ns"] - START_NS) * 100 // SECOND
+            counts = {"threads_now": more, "threads_left_now": 9, "descriptors_now": more, "descriptors_left_now": 9}
+            subject = line["trees"][0] | {"pss_bytes_now": 1, **counts}
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
             yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
-            heap = dict.fromkeys(("heap_used_bytes_now", "heap_committed_bytes_now", "threads_live_now"), 1)
-            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": 1, "time_ns": 1}]}
+            heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
+            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": more, "time_ns": 1}]}
             yield {"type": "jvm", "at_ns": line["at_ns"], "pid": 1, **heap, **counters}
         elif line["type"] == "threads":
             (pool,) = line["pools"]
@@ -94,8 +96,8 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
         told = [json.loads(line) | {"joined_now": 10} for line in directory.events.read_text().splitlines()]
         directory.events.write_text("".join(json.dumps(line) + "\n" for line in told))
     directory.snapshots.mkdir()
-    for when in ("before", "after"):
-        (directory.snapshots / f"{when}-7.txt").write_text("   1:  5  500  [C\n")
+    for when, size in (("before", 500), ("after", 1 << 40)):
+        (directory.snapshots / f"{when}-7.txt").write_text(f"   1:  5  {size}  [C\n")
     fleet = merge_fleet(record.engines)
     assert fleet is not None
     return evidence_of(directory, record, of, fleet)
@@ -111,6 +113,9 @@ def test_a_source_makes_the_metrics_that_name_it_and_no_others(kind: LoadKind, t
 
 def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     trials = [(kind, rich(kind, tmp_path / kind.name)) for kind in KINDS]
+    closed = trials[0][1]
+    waiting = [{**interval, "in_flight_now": 10 * index} for index, interval in enumerate(closed.intervals)]
+    trials.append((HTTP, replace(closed, load=Load(rate=100), intervals=waiting)))
     made = {name for kind, trial in trials for source in sources_of(kind) for name in dict(source.metrics(trial))}
     assert made - {"app_lost", "app_n"} == {name for name, metric in METRICS.items() if metric.source != "search"}
 

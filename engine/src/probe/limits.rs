@@ -1,0 +1,193 @@
+//! How much the limits still allow a process tree beyond what it has: memory and tasks of its cgroups, and the
+//! machine's tasks. A tree is in the cgroups of its root, and bound by those above them, too.
+//!
+//! Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and pids.rst, cgroup-v2.rst, sysctl/kernel.rst,
+//! and setrlimit(2).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::procfs::number_after;
+
+/// Limits that stand for none: v1 gives the largest multiple of a page.
+const UNLIMITED: u64 = 1 << 60;
+
+/// The files of one cgroup that has a limit.
+struct Bound {
+    limit: u64,
+    used: PathBuf,
+    /// v1 and v2 count the page cache as used; what was not read for long is given back first.
+    cache: Option<(PathBuf, &'static [u8])>,
+}
+
+impl Bound {
+    fn left(&self) -> Option<u64> {
+        let cache = self.cache.as_ref().and_then(|(path, key)| number_after(&fs::read(path).ok()?, key));
+        Some(self.limit.saturating_sub(number(&self.used)?.saturating_sub(cache.unwrap_or(0))))
+    }
+}
+
+/// The limits of a tree, found once: a limit that is changed meanwhile is not seen.
+#[derive(Default)]
+pub struct Limits {
+    memory: Vec<Bound>,
+    tasks: Vec<Bound>,
+    /// Of all tasks of the machine, and the file that tells how many there are.
+    host_tasks: Option<u64>,
+    load_average: PathBuf,
+}
+
+impl Limits {
+    /// Of the process `root`, as it is now.
+    pub fn of(root: i32) -> Limits {
+        Limits::below(Path::new("/"), root)
+    }
+
+    /// The same, with /proc and /sys below a folder.
+    fn below(machine: &Path, root: i32) -> Limits {
+        let groups = fs::read_to_string(machine.join(format!("proc/{root}/cgroup"))).unwrap_or_default();
+        let kernel = |name| number(&machine.join("proc/sys/kernel").join(name));
+        let host_tasks = [kernel("threads-max"), kernel("pid_max")].into_iter().flatten().min();
+        let load_average = machine.join("proc/loadavg");
+        let mut limits = Limits { host_tasks, load_average, ..Limits::default() };
+        let mounts = machine.join("sys/fs/cgroup");
+        // `5:memory:/path` of a v1 hierarchy, `0::/path` of v2.
+        for line in groups.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            if controllers.is_empty() {
+                let unified = mounts.join("unified");
+                let mount = if unified.is_dir() { &unified } else { &mounts };
+                limits.memory.extend(bounds(mount, path, "memory.max", "memory.current", Some(b"\ninactive_file ")));
+                limits.tasks.extend(bounds(mount, path, "pids.max", "pids.current", None));
+            }
+            for controller in controllers.split(',') {
+                let mount = [controllers, controller].map(|name| mounts.join(name)).into_iter().find(|at| at.is_dir());
+                let Some(mount) = mount else { continue };
+                match controller {
+                    "memory" => limits.memory.extend(bounds(
+                        &mount,
+                        path,
+                        "memory.limit_in_bytes",
+                        "memory.usage_in_bytes",
+                        Some(b"\ntotal_inactive_file "),
+                    )),
+                    "pids" => limits.tasks.extend(bounds(&mount, path, "pids.max", "pids.current", None)),
+                    _ => (),
+                }
+            }
+        }
+        limits
+    }
+
+    /// Bytes that the tree's cgroups still allow; None: they have no limit.
+    pub fn memory_left(&self) -> Option<u64> {
+        self.memory.iter().filter_map(Bound::left).min()
+    }
+
+    /// Tasks that may still be started. `by_users`: what the limits of the tree's users leave, as far as is known.
+    pub fn tasks_left(&self, by_users: Option<u64>) -> Option<u64> {
+        let machine = self.host_tasks.zip(self.tasks_now()).map(|(most, now)| most.saturating_sub(now));
+        self.tasks.iter().filter_map(Bound::left).chain(machine).chain(by_users).min()
+    }
+
+    /// `0.20 0.18 0.12 1/80 11206`: averages, runnable/existing tasks, last pid.
+    fn tasks_now(&self) -> Option<u64> {
+        fs::read_to_string(&self.load_average).ok()?.split(['/', ' ']).nth(4)?.parse().ok()
+    }
+}
+
+/// A cgroup's bound and those of the cgroups above it, as far as they can be seen.
+fn bounds(mount: &Path, path: &str, limit: &str, used: &str, cache: Option<&'static [u8]>) -> Vec<Bound> {
+    let own = mount.join(path.trim_start_matches('/'));
+    // In a container the path may be the one outside, while only the container's part of the tree is mounted.
+    let first = if own.is_dir() { own } else { mount.to_path_buf() };
+    let inside = first.ancestors().take_while(|folder| folder.starts_with(mount));
+    inside
+        .filter_map(|folder| {
+            let limit = number(&folder.join(limit)).filter(|&limit| limit < UNLIMITED)?;
+            let cache = cache.map(|key| (folder.join("memory.stat"), key));
+            Some(Bound { limit, used: folder.join(used), cache })
+        })
+        .collect()
+}
+
+/// The number in a file; None where there is none (`max`).
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Planted(PathBuf);
+
+    impl Planted {
+        fn new(name: &str, files: &[(&str, &str)]) -> Planted {
+            let root = std::env::temp_dir().join(format!("powerband-limits-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Planted(root)
+        }
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_narrowest_cgroup_of_version_2_counts() {
+        let files = [
+            ("proc/7/cgroup", "0::/a/b\n"),
+            ("proc/sys/kernel/threads-max", "9000\n"),
+            ("proc/sys/kernel/pid_max", "200\n"),
+            ("proc/loadavg", "0.25 0.18 0.12 3/190 11206\n"),
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "900\n"),
+            ("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 50\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/b/pids.max", "64\n"),
+            ("sys/fs/cgroup/a/b/pids.current", "60\n"),
+        ];
+        let planted = Planted::new("v2", &files);
+        let limits = Limits::below(&planted.0, 7);
+        assert_eq!((limits.memory_left(), limits.tasks_left(None)), (Some(150), Some(4)));
+        assert_eq!(limits.tasks_left(Some(2)), Some(2));
+        fs::write(planted.0.join("proc/loadavg"), "0.25 0.18 0.12 3/199 11206\n").unwrap();
+        assert_eq!(limits.tasks_left(None), Some(1), "of all pids");
+    }
+
+    #[test]
+    fn version_1_is_read_below_its_own_mounts() {
+        let files = [
+            ("proc/7/cgroup", "9:pids:/x\n4:memory:/y\n2:cpu,cpuacct:/\n0::/\n"),
+            ("sys/fs/cgroup/memory/y/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/y/memory.usage_in_bytes", "1200\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/pids/pids.max", "10\n"), // the path is one outside of the container
+            ("sys/fs/cgroup/pids/pids.current", "3\n"),
+            ("sys/fs/cgroup/unified/cgroup.procs", ""),
+        ];
+        let planted = Planted::new("v1", &files);
+        let limits = Limits::below(&planted.0, 7);
+        assert_eq!((limits.memory_left(), limits.tasks_left(None)), (Some(0), Some(7)));
+    }
+
+    #[test]
+    fn without_limits_nothing_is_known() {
+        let planted = Planted::new("none", &[("proc/7/cgroup", "0::/\n"), ("sys/fs/cgroup/cgroup.procs", "")]);
+        let limits = Limits::below(&planted.0, 7);
+        assert_eq!((limits.memory_left(), limits.tasks_left(None)), (None, None));
+    }
+
+    #[test]
+    fn this_machine_has_room_for_tasks() {
+        assert!(Limits::of(std::process::id() as i32).tasks_left(None).unwrap() > 0);
+    }
+}

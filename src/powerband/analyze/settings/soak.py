@@ -1,0 +1,103 @@
+"""What a long run of the answer's setting shows: does the end of it serve as the compared trials did?
+
+In: an experiment and all results. Out: a `Soak`. A figure is worse where it lies beyond the interval in which one more
+trial like the compared ones would lie (Student's prediction interval on logarithms; Hahn & Meeker, "Statistical
+Intervals", 1991, 4.7), corrected for the number of figures, and by more than the margin. Method:
+docs/methods/lasting.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from powerband.analyze.settings.constraints import judge
+from powerband.analyze.settings.lasting import growth_of, phrases
+from powerband.analyze.stats.intervals import SD_FLOOR
+from powerband.analyze.stats.special import student_t
+from powerband.analyze.trial.faults import subjects_own
+from powerband.base.units import format_value, joined, time_text
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS, metric_words
+from powerband.model.plan import Stage
+from powerband.model.results import Soak, SoakFigure, TrialResult
+
+COMPARED = ("goodput_per_s", "response_time_ns_p99", "rss_bytes_max")
+MORE = ("goodput_per_s",)  # of these more is better
+TOLD = ("rss_bytes_max",)  # no verdict: a heap fills in minutes, and it is what still grows that does not last
+_WORDS = {"rss_bytes_max": "memory"}
+
+
+def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | None:
+    """The last soak that was not interrupted, beside the valid compared trials of its setting; None: there was none."""
+    soaks = [result for result in results if result.stage is Stage.SOAK and result.status != "interrupted"]
+    length_ns = experiment.design.soak_ns
+    if not soaks or length_ns is None:
+        return None
+    trial, window_ns = soaks[-1], experiment.design.soak_window_ns
+    head = f"Run for {time_text(length_ns)} more"
+    if not trial.valid:
+        why = next((problem.message for problem in trial.problems if problem.fatal), "it failed")
+        own = subjects_own(trial)
+        sentence = f"{head}, {trial.setting.id} {'did not last' if own else 'could not be measured'}: {why.rstrip('.')}"
+        lasts = False if own else None
+        return Soak(trial.setting, trial.number, length_ns, window_ns, (), lasts=lasts, sentence=f"{sentence}.")
+    before = [each for each in results if each.setting == trial.setting and each.valid and _is_compared(each)]
+    names = [name for name in dict.fromkeys((experiment.objective.metric, *COMPARED)) if name in trial.metrics]
+    figures = tuple(_figures(experiment, names, before, trial))
+    kept = judge(experiment.objective, [trial.metrics], settings=1)
+    growing = growth_of(trial.metrics)
+    lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
+    first = (
+        f"{head}, {trial.setting.id} {'lasts' if lasts else 'does not last'}: in its last {time_text(window_ns)} "
+        f"{joined([_said(figure) for figure in figures])}"
+    )
+    rest = [*(f"it misses {why}" for why in kept.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
+    sentence = "; ".join([first, *rest])
+    return Soak(trial.setting, trial.number, length_ns, window_ns, figures, lasts=lasts, sentence=f"{sentence}.")
+
+
+def _is_compared(trial: TrialResult) -> bool:
+    return trial.stage in (Stage.COMPARE, Stage.CONFIRM)
+
+
+def _figures(
+    experiment: Experiment, names: Sequence[str], before: Sequence[TrialResult], trial: TrialResult
+) -> Iterator[SoakFigure]:
+    """Of a capacity search nothing ran at the soak's rate: its figures stand alone."""
+    objective = experiment.objective
+    judged = [name for name in names if name == objective.metric or name not in TOLD]
+    confidence = 1 - (1 - objective.confidence) / max(1, len(judged))
+    for name in names:
+        values = [each.metrics[name] for each in before if name in each.metrics]
+        more_is_better = objective.direction == "maximise" if name == objective.metric else name in MORE
+        figure = _figure(name, values, trial.metrics[name], confidence, objective.margin, more_is_better=more_is_better)
+        yield figure if name in judged else replace(figure, worse=False)
+
+
+def _figure(
+    name: str, values: Sequence[float], soaked: float, confidence: float, margin: float, *, more_is_better: bool
+) -> SoakFigure:
+    n = len(values)
+    if n < 2 or soaked <= 0 or min(values) <= 0:
+        mean = sum(values) / n if n else None
+        return SoakFigure(name, soaked, mean, None, None, worse=False)
+    logs = np.log(values)
+    half = student_t(confidence, n - 1) * max(float(logs.std(ddof=1)), SD_FLOOR) * math.sqrt(1 + 1 / n)
+    mean = float(logs.mean())
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    ratio = soaked / math.exp(mean)
+    worse = (soaked < low and ratio < 1 - margin) if more_is_better else (soaked > high and ratio > 1 + margin)
+    return SoakFigure(name, soaked, math.exp(mean), low, high, worse=worse)
+
+
+def _said(figure: SoakFigure) -> str:
+    """`goodput 800/s (1,200/s before: worse)`."""
+    unit = METRICS[figure.metric].unit
+    text = f"{_WORDS.get(figure.metric, metric_words(figure.metric))} {format_value(figure.soaked, unit)}"
+    if figure.before is None:
+        return text
+    return f"{text} ({format_value(figure.before, unit)} before{': worse' if figure.worse else ''})"

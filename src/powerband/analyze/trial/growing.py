@@ -1,0 +1,112 @@
+"""What grew all through a trial's window and cannot grow for ever: memory, threads, descriptors, a queue.
+
+In: a trial's evidence. Out: their growth per second, 0 where they did not, and the seconds until a limit ends it. A JVM
+fills its heap between collections and to its bound, which is no leak: of a tree with JVMs, what their heaps hold after
+collections is looked at instead, if there were enough of them. Method: docs/methods/lasting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from powerband.analyze.stats.growth import PARTS, steady_growth
+from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import SECOND_NS
+from powerband.readings.probe_samples import Counters, ProbeSamples
+
+Window = tuple[int, int]
+
+# Less is what allocators and pools of a healthy server add now and then.
+MEMORY_LEAST_BYTES = 4 << 20
+COUNT_LEAST = 2 * PARTS
+COLLECTIONS_LEAST = PARTS
+
+
+def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    if (queue := _queue(evidence)) is not None:
+        yield "queue_growth_per_s", queue
+    probe, window = evidence.probe, evidence.window
+    subject = None if probe is None else probe.trees.get("subject")
+    if probe is None or subject is None:
+        return
+    if (memory := _memory(evidence, probe, subject)) is not None:
+        growth, ends_s = memory
+        yield "memory_growth_bytes_per_s", growth
+        if ends_s:
+            yield "memory_lasts_s", min(ends_s)
+    for what in ("threads", "descriptors"):
+        if (growing := _growth(subject, f"{what}_now", window, COUNT_LEAST)) is not None:
+            yield f"{what}_growth_per_s", growing
+            for end_s in _ends_s(growing, _left(subject, f"{what}_left_now", window)):
+                yield f"{what}_lasts_s", end_s
+
+
+def _queue(evidence: Evidence) -> float | None:
+    """Growth of the requests in flight per second; None where users bound them: only an open load goes on sending."""
+    if evidence.load.rate_per_s is None:
+        return None
+    engines: dict[int, list[tuple[int, int]]] = {}
+    for interval in evidence.intervals:
+        engines.setdefault(interval.get("engine", 0), []).append((interval["end_ns"], interval["in_flight_now"]))
+    found = []
+    for readings in engines.values():
+        at, levels = np.array(readings, dtype=float).T
+        found.append(steady_growth(at, levels, *evidence.window, least=COUNT_LEAST))
+    return sum(each for each in found if each is not None) if found and None not in found else None
+
+
+def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple[float, list[float]] | None:
+    """Growth in bytes per second, and in how many seconds each limit ends it; None: it cannot be said."""
+    window = evidence.window
+    left = (_left(probe.host, "memory_available_bytes_now", window), _left(subject, "memory_left_bytes_now", window))
+    if not probe.jvms:
+        growth = _growth(subject, "rss_bytes_now", window, MEMORY_LEAST_BYTES)
+        return None if growth is None else (growth, _ends_s(growth, *left))
+    heaps = [_heap(jvm, window, live) for jvm, live in zip(probe.jvms, _live(evidence, probe.jvm_pids), strict=True)]
+    known = [heap for heap in heaps if heap is not None]
+    if len(known) < len(heaps):
+        return None
+    growth = sum(own for own, _ in known)
+    return growth, [*_ends_s(growth, *left), *(end_s for own, of_heap in known for end_s in _ends_s(own, of_heap))]
+
+
+def _ends_s(growth: float, *left: float | None) -> list[float]:
+    return [each / growth for each in left if each is not None] if growth > 0 else []
+
+
+def _left(of: Counters, name: str, window: Window) -> float | None:
+    """What a limit left at the end of the window; None: there is none, or it is not known."""
+    levels = of.levels(name, *window)
+    return None if levels is None else float(levels[-1])
+
+
+def _growth(of: Counters, name: str, window: Window, least: float) -> float | None:
+    levels = of.fields.get(name)
+    return None if levels is None else steady_growth(of.at_ns, levels, *window, least)
+
+
+def _live(evidence: Evidence, pids: Sequence[int]) -> list[float | None]:
+    """What lived on each heap after the load, in bytes; of snapshots, where there is one JVM."""
+    if evidence.heap_growth is not None and len(pids) == 1:
+        return [float(evidence.heap_growth.bytes_after)]
+    return [evidence.record.live_heap.get(str(pid)) for pid in pids]
+
+
+def _heap(jvm: Counters, window: Window, live: float | None) -> tuple[float, float | None] | None:
+    """The growth of what a heap holds after collections, and what its bound left; None where it collected too seldom
+    for its floors to be that. An old generation is collected less often, and grows until then: where not even half of
+    what was gained in the window lives on, nothing grows."""
+    growth = _growth(jvm, "heap_used_bytes_now", window, MEMORY_LEAST_BYTES)
+    collections = jvm.growth("gc_count", *window)
+    if growth is None or collections is None or collections < COLLECTIONS_LEAST:
+        return None
+    gained = growth * (window[1] - window[0]) / SECOND_NS
+    last = jvm.levels("heap_used_bytes_now", round(window[1] - (window[1] - window[0]) / PARTS), window[1])
+    if live is not None and last is not None and live < last.min() - gained / 2:
+        growth = 0.0
+    return growth, _left(jvm, "heap_left_bytes_now", window)
+
+
+GROWING = Source("growing", _growths)

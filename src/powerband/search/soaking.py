@@ -1,0 +1,84 @@
+"""Adds a soak to a plan: once it is over, the setting that its analysis names runs once more, for long.
+
+In: an experiment, a seed, the plan, results one by one. Out: the plan's trials, then one of stage `soak`. An invalid
+soak is repeated like a trial of a block; one that the server itself spoilt is an answer, and is not. The trials depend
+only on the seed and the results. No I/O here; `analyze/settings/soak.py` interprets the result.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.trial.faults import subjects_own
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import TrialResult
+from powerband.search.planner import Planner
+
+
+class SoakingPlan:
+    """Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`."""
+
+    def __init__(self, experiment: Experiment, seed: int, plan: Planner) -> None:
+        self._experiment = experiment
+        self._seed = seed
+        self._plan = plan
+        self._results: list[TrialResult] = []  # of the plan
+        self._told = 0  # soaks
+        self._begun = False
+        self._next: TrialSpec | None = None
+
+    @property
+    def planned_total(self) -> int:
+        return self._plan.planned_total + self._told + self._to_come
+
+    @property
+    def block_ended(self) -> bool:
+        return not self._begun and self._plan.block_ended
+
+    @property
+    def progress(self) -> Progress:
+        return replace(self._plan.progress, soak_to_come=self._to_come)
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial; None when the plan is over and the soak done, or if no setting is fit for one."""
+        if not self._begun:
+            if (spec := self._plan.ask()) is not None:
+                return spec
+            self._begun, self._next = True, self._soak()
+        return self._next
+
+    def tell(self, result: TrialResult) -> None:
+        if not self._begun:
+            self._plan.tell(result)
+            self._results.append(result)
+            return
+        spec = self._next
+        assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
+        self._told += 1
+        again = result.status == "interrupted"
+        spoilt = not result.valid and not subjects_own(result) and spec.attempt <= self._experiment.measure.retries
+        attempt = spec.attempt if again else spec.attempt + 1
+        self._next = replace(spec, number=spec.number + 1, attempt=attempt) if again or spoilt else None
+
+    @property
+    def _to_come(self) -> bool:
+        return not self._begun or self._next is not None
+
+    def _soak(self) -> TrialSpec | None:
+        """Of the setting that is named, or else leads; of a capacity at the lower end of its interval."""
+        analysis = analyse(self._experiment, self._results, self._plan.progress)
+        setting = analysis.answer.setting or analysis.answer.leader
+        if setting is None:
+            return None
+        rate_per_s = None
+        if self._experiment.objective.is_capacity:
+            capacity = next(row.capacity for row in analysis.settings if row.setting == setting)
+            if capacity is None or capacity.estimate is None:
+                return None
+            rate_per_s = capacity.estimate.ends[0]
+        block = 1 + max(result.block for result in self._results)
+        seed = random.Random(f"{self._seed}/soak").getrandbits(48)
+        return TrialSpec(len(self._results) + 1, block, 1, setting, seed, Stage.SOAK, rate_per_s)

@@ -1,0 +1,148 @@
+"""Real servers in which something grows with each request: told with the time to its limit; what fills up is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import powerband
+from fakes.needs import need_jdk, need_node, without
+from fakes.stand import FAKES
+from powerband.model.plan import Stage
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+LONG = pytest.mark.long
+RATE_PER_S = 400
+METRICS = {
+    "memory": ("memory_growth_bytes_per_s", "memory grows by "),
+    "threads": ("threads_growth_per_s", "threads grow by "),
+    "descriptors": ("descriptors_growth_per_s", "file descriptors grow by "),
+}
+
+
+def measured(folder: Path, command: Sequence[str | Path]) -> powerband.Run:
+    case = {
+        "name": "growing",
+        "subject": {"command": [str(word) for word in command]},
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "2s", "drain": "1s"},
+        "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
+    }
+    return powerband.run(case, runs=folder)
+
+
+def python(what: str) -> list[str | Path]:
+    return [sys.executable, FAKES / "growing_server.py", "{port}", what]
+
+
+def accused(run: powerband.Run) -> list[str]:
+    return [warning for warning in run.analysis.warnings if "may not last" in warning]
+
+
+def grows(run: powerband.Run, what: str, each: float, *, rel: float = 0.3) -> None:
+    """It grows by `each` a request, and a warning says so, with the time to a limit."""
+    metric, said = METRICS[what]
+    (row,) = run.analysis.settings
+    assert row.estimates[metric].value == pytest.approx(RATE_PER_S * each, rel=rel)
+    (warning,) = accused(run)
+    assert said in warning and ", " in warning.split(said)[1], warning
+
+
+@pytest.mark.parametrize(
+    ("what", "each"),
+    [pytest.param("threads", 1 / 20, marks=LONG), ("descriptors", 1)],
+)
+def test_what_grows_with_each_request_is_told(what: str, each: float, tmp_path: Path) -> None:
+    run = measured(tmp_path, python(what))
+    grows(run, what, each)
+    if what == "descriptors":
+        said = METRICS[what][1]
+        assert said in run.answer.sentences[0] and "used up in " in run.answer.sentences[0]
+
+
+@LONG
+def test_a_queue_that_grows_is_told(tmp_path: Path) -> None:
+    """Its server answers 200/s at most: one slot for 5 ms."""
+    run = measured(tmp_path, python("queue"))
+    (row,) = run.analysis.settings
+    served = row.estimates["achieved_rate_per_s"].value
+    assert row.estimates["queue_growth_per_s"].value == pytest.approx(RATE_PER_S - served, rel=0.3)
+    assert "the queue of unanswered requests grows by " in accused(run)[0]
+
+
+def test_a_cache_that_fills_is_not_accused(tmp_path: Path) -> None:
+    assert not accused(measured(tmp_path, python("cache")))
+
+
+@LONG
+def test_a_leak_of_node(tmp_path: Path) -> None:
+    need_node()
+    grows(measured(tmp_path, ["node", FAKES / "leaky_server.js", "{port}", "64"]), "memory", 65536, rel=0.5)
+
+
+@pytest.fixture(scope="module")
+def go_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("go") is None:
+        without("no Go here: install Debian's package golang-go")
+    program = tmp_path_factory.mktemp("go") / "leaky_server"
+    subprocess.run(["go", "build", "-o", program, FAKES / "leaky_server.go"], check=True, timeout=120)
+    return program
+
+
+@LONG
+def test_leaks_of_go(go_server: Path, tmp_path: Path) -> None:
+    """A connection to itself is two descriptors."""
+    run = measured(tmp_path, [go_server, "{port}", "memory", "connections"])
+    grows(run, "descriptors", 2)
+    grows(run, "memory", 65536, rel=0.5)
+
+
+@LONG
+def test_garbage_of_go_is_not_accused(go_server: Path, tmp_path: Path) -> None:
+    assert not accused(measured(tmp_path, [go_server, "{port}"]))
+
+
+@LONG
+@pytest.mark.parametrize("most", [None, "100"])
+def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
+    most: str | None, tmp_path: Path
+) -> None:
+    """Sessions that are replaced outlive young collections, and no other happens in so short a window: a JVM that
+    warms up, too."""
+    need_jdk()
+    subprocess.run(["javac", "-d", tmp_path, FAKES / "LeakyServer.java"], check=True, timeout=120)
+    options = ["-Xmx1g", "-Xmn2m", "-XX:+UseSerialGC", "-cp", tmp_path]
+    command = ["java", *options, "LeakyServer", "{port}", "64", *([most] if most else [])]
+    run = measured(tmp_path / "runs", command)
+    growths = [trial.metrics.get("memory_growth_bytes_per_s") for trial in run.analysis.trials]
+    if most:
+        assert growths and not any(growths) and None not in growths and not accused(run)
+        return
+    grows(run, "memory", 65536, rel=0.5)
+    assert "full in " in run.answer.sentences[0]
+
+
+def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
+    case = {
+        "name": "soaked",
+        "subject": {"command": [str(word) for word in python("memory")]},
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "1s"},
+        "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
+        "design": {"soak": "4s"},
+    }
+    run = powerband.run(case, runs=tmp_path)
+    soak = run.analysis.soak
+    assert soak is not None and soak.lasts is False
+    *before, last = [trial.stage for trial in run.analysis.trials]
+    assert last is Stage.SOAK and set(before) == {Stage.COMPARE}
+    assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
+    memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
+    assert memory.before is not None and memory.soaked > memory.before
+    assert "to the end memory grows by " in run.answer.sentences[-1]
+    # A run that is read again says the same.
+    assert powerband.read(run.path).answer.sentences == run.answer.sentences

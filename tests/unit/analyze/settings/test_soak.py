@@ -1,0 +1,139 @@
+"""The end of a long run beside the trials before it: lasts, does not last, or could not be measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.settings.soak import soak_of
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Problem, Soak, TrialResult
+
+S_NS = 10**9
+SCHEMA = json.loads((Path(__file__).parents[4] / "docs/reference/analysis.schema.json").read_text())
+SETTING = Setting((("threads", 4),))
+FIGURES = {
+    "goodput_per_s": 1000.0,
+    "response_time_ns_p99": 10e6,
+    "rss_bytes_max": float(100 << 20),
+    "error_rate": 0.0,
+    "memory_growth_bytes_per_s": 0.0,
+}
+
+
+def case(**design: Any) -> Experiment:
+    return experiment({"threads": (4,)}, design={"soak_ns": 600 * S_NS, **design})
+
+
+def trial(number: int, noise: float = 1.0, stage: Stage = Stage.COMPARE, **figures: float) -> TrialResult:
+    metrics = {name: value * noise for name, value in {**FIGURES, **figures}.items()}
+    return TrialResult(number, number, 1, SETTING, "measured", (), metrics, stage=stage)
+
+
+BEFORE = [trial(number, noise) for number, noise in enumerate((1.0, 1.01, 0.99, 1.0, 1.005), 1)]
+
+
+def soaked(soak: TrialResult) -> Soak:
+    found = soak_of(case(), [*BEFORE, soak])
+    assert found is not None
+    return found
+
+
+def after(**figures: float) -> Soak:
+    return soaked(trial(6, stage=Stage.SOAK, **figures))
+
+
+def test_a_server_that_goes_on_as_before_lasts() -> None:
+    found = after(goodput_per_s=990.0)
+    assert found.lasts is True and not any(figure.worse for figure in found.figures)
+    assert found.sentence == (
+        "Run for 10 min more, threads=4 lasts: in its last 1 min goodput 990/s (1,001/s before), response time "
+        "p99 10.0 ms (10.0 ms before) and memory 100 MiB (100 MiB before)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"goodput_per_s": 700.0}, "goodput 700/s (1,001/s before: worse)"),
+        ({"response_time_ns_p99": 15e6}, "response time p99 15.0 ms (10.0 ms before: worse)"),
+        ({"error_rate": 0.2}, "it misses error_rate < 1%: it was 20.0 %"),
+        ({"memory_growth_bytes_per_s": 2e6, "memory_lasts_s": 600.0}, "to the end memory grows by 1.91 MiB/s, full in"),
+    ],
+)
+def test_what_got_worse_on_the_way_is_told(changed: dict[str, float], said: str) -> None:
+    constraint = {"metric": "error_rate", "op": "<", "threshold": 0.01, "text": "error_rate < 1%"}
+    made = case()
+    made = made.model_copy(update={"objective": type(made.objective).model_validate({"constraints": (constraint,)})})
+    found = soak_of(made, [*BEFORE, trial(6, stage=Stage.SOAK, **changed)])
+    assert found is not None and found.lasts is False
+    assert "threads=4 does not last" in found.sentence and said in found.sentence
+
+
+def test_memory_that_has_filled_is_told_and_no_failure() -> None:
+    found = after(rss_bytes_max=float(300 << 20))
+    assert found.lasts is True and "memory 300 MiB (100 MiB before)" in found.sentence
+
+
+def test_what_got_better_is_no_failure() -> None:
+    found = after(goodput_per_s=1500.0, response_time_ns_p99=5e6, rss_bytes_max=float(50 << 20))
+    assert found.lasts is True
+
+
+def test_equal_servers_are_seldom_said_not_to_last() -> None:
+    """Three figures of 3 % noise each, five trials before: in at most 5 % of runs, as the confidence says."""
+    dice = np.random.default_rng(3)
+
+    def noisy(number: int, stage: Stage = Stage.COMPARE) -> TrialResult:
+        made = trial(number, stage=stage)
+        return replace(made, metrics={k: v * math.exp(dice.normal(0, 0.03)) for k, v in made.metrics.items()})
+
+    runs = 300
+    wrong = 0
+    for _ in range(runs):
+        found = soak_of(case(), [*(noisy(number) for number in range(1, 6)), noisy(6, Stage.SOAK)])
+        wrong += found is not None and found.lasts is False
+    assert wrong <= 0.05 * runs
+
+
+def test_a_server_that_died_did_not_last_and_a_disturbed_machine_says_nothing() -> None:
+    died = replace(
+        trial(6, stage=Stage.SOAK), status="failed", problems=(Problem("died", "it was killed: out of memory"),)
+    )
+    assert soaked(died).lasts is False
+    assert soaked(died).sentence == "Run for 10 min more, threads=4 did not last: it was killed: out of memory."
+    disturbed = replace(died, status="measured", problems=(Problem("foreign_cpu", "others took the CPUs"),))
+    assert soaked(disturbed).lasts is None
+    assert "could not be measured: others took" in soaked(disturbed).sentence
+
+
+def test_a_soak_changes_no_figure_of_the_comparison() -> None:
+    slow = trial(6, stage=Stage.SOAK, goodput_per_s=1.0)
+    plain, soaking = analyse(case(soak_ns=None), BEFORE), analyse(case(), [*BEFORE, slow])
+    assert soaking.settings == plain.settings
+    assert soaking.answer.sentences == (*plain.answer.sentences, soaking.soak.sentence if soaking.soak else "")
+    jsonschema.validate({"run": None, **soaking.to_json()}, SCHEMA)
+    assert soaking.trials[-1] == slow and soaking.to_json()["soak"]["lasts"] is False
+
+
+def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None:
+    before = [trial(number, memory_growth_bytes_per_s=2e6) for number in range(1, 6)]
+    assert [warning for warning in analyse(case(soak_ns=None), before).warnings if "may not last" in warning]
+    stays = trial(6, stage=Stage.SOAK)
+    assert not [warning for warning in analyse(case(), [*before, stays]).warnings if "may not last" in warning]
+
+
+def test_a_soak_that_has_not_run_is_missed() -> None:
+    analysis = analyse(case(), BEFORE, Progress(soak_to_come=True))
+    assert analysis.soak is None
+    assert "the soak of 10 min has not run; resume the run to finish it" in analysis.warnings

@@ -1,0 +1,112 @@
+"""Growth of a server's memory, threads and descriptors, and the nearest of the limits that end it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from powerband.analyze.trial.growing import GROWING
+from powerband.readings.evidence import Evidence
+from powerband.readings.probe_samples import Counters, ProbeSamples
+
+S, MIB = 1_000_000_000, 1 << 20
+AT = np.arange(0, 12 * S, S // 2, dtype=float)
+SECONDS = AT / S
+END_S = float(SECONDS[-1])
+
+
+def counters(**fields: Any) -> Counters:
+    return Counters(
+        AT, {name: np.broadcast_to(np.asarray(value, dtype=float), AT.shape) for name, value in fields.items()}
+    )
+
+
+def metrics(
+    subject: Counters, *jvms: Counters, available: float = 1000 * MIB, live: dict[str, int] | None = None
+) -> dict[str, float]:
+    host = counters(memory_available_bytes_now=available)
+    probe = ProbeSamples({"subject": subject}, host, (), 0.0, jvms, tuple(range(len(jvms))))
+    return made(probe, live=live)
+
+
+def made(
+    probe: ProbeSamples | None,
+    rate_per_s: float | None = None,
+    *engines: Any,
+    live: dict[str, int] | None = None,
+) -> dict[str, float]:
+    """`engines`: the requests in flight of each, at the times of the probe's samples."""
+    intervals = [
+        {"engine": engine, "end_ns": int(at), "in_flight_now": int(level)}
+        for engine, levels in enumerate(engines)
+        for at, level in zip(AT, levels, strict=True)
+    ]
+    load = SimpleNamespace(rate_per_s=rate_per_s)
+    evidence = SimpleNamespace(probe=probe, window=(0, 12 * S), load=load, intervals=intervals, heap_growth=None)
+    evidence.record = SimpleNamespace(live_heap=live or {})
+    return dict(GROWING.metrics(cast(Evidence, evidence)))
+
+
+def test_of_several_limits_of_memory_the_nearest_counts() -> None:
+    leak = counters(rss_bytes_now=100 * MIB + 10 * MIB * SECONDS)
+    assert metrics(leak) == {"memory_growth_bytes_per_s": pytest.approx(10 * MIB), "memory_lasts_s": pytest.approx(100)}
+    within = counters(rss_bytes_now=100 * MIB + 10 * MIB * SECONDS, memory_left_bytes_now=200 * MIB)
+    assert metrics(within)["memory_lasts_s"] == pytest.approx(20)
+    assert metrics(within, available=50 * MIB)["memory_lasts_s"] == pytest.approx(5)
+
+
+def test_threads_and_descriptors_have_limits_of_their_own() -> None:
+    found = metrics(
+        counters(
+            threads_now=10 + 4 * SECONDS,
+            threads_left_now=400 - 4 * SECONDS,
+            descriptors_now=20 + 50 * SECONDS,
+            descriptors_left_now=1000,
+        )
+    )
+    assert found["threads_growth_per_s"] == pytest.approx(4)
+    assert found["threads_lasts_s"] == pytest.approx(100 - END_S)
+    assert (found["descriptors_growth_per_s"], found["descriptors_lasts_s"]) == (pytest.approx(50), pytest.approx(20))
+    assert "threads_lasts_s" not in metrics(counters(threads_now=10 + 4 * SECONDS)), "no limit is known"
+
+
+def test_what_stays_has_no_end() -> None:
+    assert metrics(counters(rss_bytes_now=100 * MIB, threads_now=8, descriptors_now=30)) == {
+        "memory_growth_bytes_per_s": 0,
+        "threads_growth_per_s": 0,
+        "descriptors_growth_per_s": 0,
+    }
+
+
+def test_of_a_jvm_the_heap_after_collections_counts_and_its_own_bound() -> None:
+    growing = counters(rss_bytes_now=100 * MIB + 30 * MIB * SECONDS)
+    heap = 50 * MIB + 5 * MIB * SECONDS + 20 * MIB * (SECONDS % 1)
+    leaking = counters(heap_used_bytes_now=heap, heap_left_bytes_now=100 * MIB, gc_count=SECONDS)
+    found = metrics(growing, leaking)
+    assert found["memory_growth_bytes_per_s"] == pytest.approx(5 * MIB, rel=0.01)
+    assert found["memory_lasts_s"] == pytest.approx(20, rel=0.01)
+    sound = counters(heap_used_bytes_now=50 * MIB + 20 * MIB * (SECONDS % 1), gc_count=SECONDS)
+    assert metrics(growing, sound) == {"memory_growth_bytes_per_s": 0}
+    # One that hardly collects fills its heap, whatever it keeps.
+    assert metrics(growing, leaking, counters(heap_used_bytes_now=heap, gc_count=SECONDS / 6)) == {}
+
+
+def test_a_queue_grows_under_an_open_load_only() -> None:
+    growing, steady = 50 * SECONDS, np.full(AT.shape, 20)
+    assert made(None, 500.0, growing, growing) == {"queue_growth_per_s": pytest.approx(100)}
+    assert made(None, 500.0, growing, steady) == {"queue_growth_per_s": pytest.approx(50)}
+    assert made(None, 500.0, steady) == {"queue_growth_per_s": 0}
+    assert made(None, None, growing) == {}
+
+
+def test_an_old_generation_that_waits_for_its_collection_is_no_leak() -> None:
+    """Sessions that are replaced: all die in the old generation, which young collections leave alone."""
+    heap = 50 * MIB + 5 * MIB * SECONDS
+    churning = counters(heap_used_bytes_now=heap, gc_count=SECONDS)
+    resident = counters(rss_bytes_now=500 * MIB)
+    assert metrics(resident, churning, live={"0": 40 * MIB}) == {"memory_growth_bytes_per_s": 0}
+    for live in ({"0": 105 * MIB}, {}):
+        assert metrics(resident, churning, live=live)["memory_growth_bytes_per_s"] == pytest.approx(5 * MIB)

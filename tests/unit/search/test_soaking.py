@@ -1,0 +1,91 @@
+"""The plan of a soak: last of all, of the setting that the answer names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from fakes.races import race_of, result_of, run_planner, threads
+from powerband.base.machine import Noise
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import TrialResult
+from powerband.search.forecast import forecast, size_text
+from powerband.search.planners import planner_for
+
+ASSUMED = Noise(0.02)
+MINUTE_NS = 60 * 10**9
+S_NS = 10**9
+
+
+def race(soak_ns: int | None = 10 * MINUTE_NS, **design: object) -> Experiment:
+    made = race_of(3, repeats=6, **design)
+    return made.model_copy(update={"design": made.design.model_copy(update={"soak_ns": soak_ns})})
+
+
+def more_is_better(spec: TrialSpec) -> Mapping[str, float]:
+    return {"goodput_per_s": 100.0 * (1 + threads(spec)) * (1 + 0.001 * (spec.block % 3)), "error_rate": 0.0}
+
+
+def run(experiment: Experiment, soak_says: list[str]) -> list[TrialResult]:
+    """Each soak in turn ends as `soak_says` (empty: well)."""
+    said = iter(soak_says)
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float] | str:
+        return (next(said) if spec.stage is Stage.SOAK else "") or more_is_better(spec)
+
+    return run_planner(planner_for(experiment, 7), outcome)
+
+
+def test_the_winner_runs_once_more_after_all_else() -> None:
+    before, results = run(race(None), []), run(race(), [""])
+    assert results[:-1] == before
+    assert (results[-1].stage, results[-1].setting.id) == (Stage.SOAK, "threads=2")
+    assert results[-1].block > max(result.block for result in before)
+
+
+@pytest.mark.parametrize(("said", "soaks"), [("foreign_cpu", 3), ("died", 1), ("not_ready", 1)])
+def test_a_disturbed_soak_is_repeated_and_a_server_that_did_not_last_has_said_enough(said: str, soaks: int) -> None:
+    results = run(race(), [said] * soaks)
+    assert [result.attempt for result in results if result.stage is Stage.SOAK] == list(range(1, soaks + 1))
+
+
+def test_an_interrupted_soak_goes_on_from_what_is_on_disk() -> None:
+    results = run(race(), ["interrupted", ""])
+    planner = planner_for(race(), 7)
+    for result in results[:-1]:
+        spec = planner.ask()
+        assert spec is not None and (spec.number, spec.stage) == (result.number, result.stage)
+        assert planner.progress.soak_to_come
+        planner.tell(result)
+    spec = planner.ask()
+    assert spec is not None and (spec.stage, spec.attempt, planner.planned_total) == (Stage.SOAK, 1, len(results))
+    planner.tell(result_of(spec, more_is_better(spec)))
+    assert planner.ask() is None and not planner.progress.soak_to_come
+
+
+def test_where_no_setting_serves_there_is_no_soak() -> None:
+    results = run_planner(planner_for(race(), 7), lambda spec: "not_ready")
+    assert results and all(result.stage is not Stage.SOAK for result in results)
+
+
+def test_the_forecast_counts_it_and_the_budget_holds_it() -> None:
+    plain, soaking = forecast(race(None), ASSUMED), forecast(race(), ASSUMED)
+    assert (soaking.expected_ns - plain.expected_ns) / S_NS == pytest.approx(601)
+    assert soaking.longest_ns - plain.longest_ns == soaking.expected_ns - plain.expected_ns
+    assert size_text(race(), soaking) == f"{size_text(race(None), plain)}, and a soak of 10 min"
+    within = race(budget_ns=11 * MINUTE_NS)
+    assert within.without_soak().design.budget_ns == MINUTE_NS
+    assert len(run(race(budget_ns=10 * MINUTE_NS + 5 * S_NS), [""])) < len(run(race(), [""]))
+
+
+def test_a_soak_measures_its_last_minute_and_at_most_its_second_half() -> None:
+    def times_s(soak_ns: int) -> tuple[float, float]:
+        made = race(soak_ns).at_stage(Stage.SOAK)
+        return (made.measure.warmup_ns or 0) / S_NS, made.load.duration_ns / S_NS
+
+    assert times_s(10 * MINUTE_NS) == (540, 60)
+    assert times_s(4 * S_NS) == (2, 2)
+    made = race()
+    assert made.at_stage(Stage.COMPARE) is made
