@@ -28,6 +28,7 @@ SETS: dict[str, tuple[Case, ...]] = {
     "real servers' table": (*REAL_CASES, *REAL_HEALTHY),
 }
 ATTEMPTS = 2
+CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,17 @@ def summary(trials: Sequence[Tried], left_out: int) -> str:
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
         f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
-        f"{accused} of {len(healthy)} healthy trials were accused{nameless}.{noise}"
+        f"{accused} of {len(healthy)} healthy trials were accused{nameless}.{slots_told(trials)}{noise}"
+    )
+
+
+def slots_told(trials: Sequence[Tried]) -> str:
+    """How many of the planted numbers of slots were measured within `SLOTS_WITHIN`, where CPU is not the limit."""
+    asked = [tried for tried in trials if tried.case.slots and tried.result.metrics["subject_cpu_share"] < CPU_LEFT]
+    errors = [abs(tried.result.metrics.get("slots", 0.0) / tried.case.slots - 1) for tried in asked]
+    near = sum(error <= SLOTS_WITHIN for error in errors)
+    return (
+        f" {near} of {len(asked)} numbers of slots were within {SLOTS_WITHIN:.0%} of what was planted." if asked else ""
     )
 
 

@@ -27,13 +27,15 @@ B = BottleneckName
 
 @dataclass(frozen=True)
 class Case:
-    """`options` of the reference subject; `burners`: busy loops of another program, on these CPUs."""
+    """`options` of the reference subject; `burners`: busy loops of another program, on these CPUs; `slots`: how many
+    requests it serves at once, 0 where that is not scored."""
 
     name: str
     options: str
     load: dict[str, Any]
     expected: BottleneckName
     burners: Sequence[int] = ()
+    slots: int = 0
 
     def experiment(self) -> Experiment:
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})

@@ -97,7 +97,9 @@ def go_server() -> str:
     return f"{folder}/server"
 
 
-def gunicorn(name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64, **env: str) -> RealCase:
+def gunicorn(
+    name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64, slots: int = 0, **env: str
+) -> RealCase:
     command = (
         sys.executable,
         "-m",
@@ -110,33 +112,33 @@ def gunicorn(name: str, expected: B, plant: str, limit: int, *options: str, coun
         "wsgi_app:app",
     )
     env = {"PLANT": plant, "LIMIT": str(limit), **env}
-    return RealCase(f"gunicorn: {name}", "", users(count), expected, (), command, env)
+    return RealCase(f"gunicorn: {name}", "", users(count), expected, (), slots, command, env)
 
 
 def uvicorn(
-    name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64, cpus: str = "auto"
+    name: str, expected: B, plant: str, limit: int, *options: str, count: int = 64, slots: int = 0, cpus: str = "auto"
 ) -> RealCase:
     command = (*UVICORN, "--port", "{port}", *options, "asgi_app:app")
     env = {"PLANT": plant, "LIMIT": str(limit)}
-    return RealCase(f"uvicorn: {name}", "", users(count), expected, (), command, env, cpus=cpus)
+    return RealCase(f"uvicorn: {name}", "", users(count), expected, (), slots, command, env, cpus=cpus)
 
 
-def go(name: str, expected: B, plant: str, limit: int = 1, count: int = 64, **env: str) -> RealCase:
+def go(name: str, expected: B, plant: str, limit: int = 1, count: int = 64, slots: int = 0, **env: str) -> RealCase:
     command = ("{go}", "127.0.0.1:{port}", plant, str(limit))
-    return RealCase(f"Go: {name}", "", users(count), expected, (), command, env)
+    return RealCase(f"Go: {name}", "", users(count), expected, (), slots, command, env)
 
 
 def node(
     name: str, expected: B, plant: str, limit: int = 1, *, processes: int = 1, count: int = 64, **env: str
 ) -> RealCase:
     command = ("node", str(REAL / "server.js"), "{port}", plant, str(limit), str(processes))
-    return RealCase(f"Node: {name}", "", users(count), expected, (), command, env)
+    return RealCase(f"Node: {name}", "", users(count), expected, (), slots, command, env)
 
 
 def jdk(name: str, expected: B, plant: str, limit: int = 1, *, threads: int = 64, count: int = 64) -> RealCase:
     java = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true", "-cp", "{classes}", "Server")
     command = (*java, "{port}", plant, str(limit), str(threads))
-    return RealCase(f"JDK: {name}", "", users(count), expected, (), command)
+    return RealCase(f"JDK: {name}", "", users(count), expected, (), slots, command)
 
 
 def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
@@ -146,39 +148,41 @@ def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
 
 THREADS = ("-k", "gthread", "--threads")
 REAL_CASES: tuple[RealCase, ...] = (
-    gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4"),
-    gunicorn("2 processes of 8 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "2", *THREADS, "8"),
-    gunicorn("2 processes sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "2"),
-    gunicorn("4 processes sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "4"),
+    gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4),
+    gunicorn("2 processes of 8 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "2", *THREADS, "8", slots=16),
+    gunicorn("2 processes sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "2", slots=2),
+    gunicorn("4 processes sleep", B.POOL_TOO_SMALL, "sleep", 1, "-w", "4", slots=4),
     gunicorn("1 process computes", B.SUBJECT_CPU, "cpu", 1, "-w", "1"),
-    gunicorn("16 threads, a lock", B.LOCK, "lock", 1, *THREADS, "16"),
-    gunicorn("32 threads, a pool of 4 behind", B.POOL_TOO_SMALL, "pool", 4, *THREADS, "32"),
-    gunicorn("32 threads, a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, *THREADS, "32"),
-    gunicorn("1 thread sleeps", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "1"),
+    gunicorn("16 threads, a lock", B.LOCK, "lock", 1, *THREADS, "16", slots=1),
+    gunicorn("32 threads, a pool of 4 behind", B.POOL_TOO_SMALL, "pool", 4, *THREADS, "32", slots=4),
+    gunicorn("32 threads, a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, *THREADS, "32", slots=4),
+    gunicorn("1 thread sleeps", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "1", slots=1),
     gunicorn("greenlets compute", B.SUBJECT_CPU, "cpu", 1, "-k", "gevent"),
-    gunicorn("greenlets, a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, "-k", "gevent"),
-    uvicorn("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1),
-    uvicorn("2 loops blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1, "--workers", "2"),
-    uvicorn("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
-    uvicorn("a semaphore of 32", B.HIDDEN_LIMIT, "semaphore", 32),
-    uvicorn("a pool of 4 behind the loop", B.POOL_TOO_SMALL, "pool", 4),
+    gunicorn("greenlets, a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, "-k", "gevent", slots=4),
+    uvicorn("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1, slots=1),
+    uvicorn("2 loops blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1, "--workers", "2", slots=2),
+    uvicorn("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
+    uvicorn("a semaphore of 32", B.HIDDEN_LIMIT, "semaphore", 32, slots=32),
+    uvicorn("a pool of 4 behind the loop", B.POOL_TOO_SMALL, "pool", 4, slots=4),
     uvicorn("computes", B.SUBJECT_CPU, "cpu", 1),
     go("computes", B.SUBJECT_CPU, "cpu", GOMAXPROCS="1"),
-    go("a lock held 1 ms", B.LOCK, "lock"),
-    go("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
+    go("a lock held 1 ms", B.LOCK, "lock", slots=1),
+    go("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
     go("garbage", B.GARBAGE_COLLECTION, "garbage", GOGC="20"),
-    node("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked"),
+    node("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", slots=1),
     node("computes", B.SUBJECT_CPU, "cpu"),
-    node("2 processes blocked", B.EVENT_LOOP_BLOCKED, "blocked", processes=2),
-    node("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
-    jdk("4 threads sleep", B.POOL_TOO_SMALL, "sleep", threads=4),
-    jdk("a monitor held 1 ms", B.LOCK, "monitor"),
-    jdk("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4),
+    node("2 processes blocked", B.EVENT_LOOP_BLOCKED, "blocked", processes=2, slots=2),
+    node("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
+    jdk("4 threads sleep", B.POOL_TOO_SMALL, "sleep", threads=4, slots=4),
+    jdk("a monitor held 1 ms", B.LOCK, "monitor", slots=1),
+    jdk("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
     jdk("computes", B.SUBJECT_CPU, "cpu"),
     jdk("garbage", B.GARBAGE_COLLECTION, "garbage"),
-    replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4),
-    replace(node("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4),
-    replace(gunicorn("64 threads call a server that serves 4", B.DOWNSTREAM, "proxy", 1, *THREADS, "64"), backend=4),
+    replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
+    replace(node("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
+    replace(
+        gunicorn("64 threads call a server that serves 4", B.DOWNSTREAM, "proxy", 1, *THREADS, "64"), backend=4, slots=4
+    ),
     few_descriptors(go("sleeps", B.NONE, "sleep"), "40 descriptors", 40),
     few_descriptors(node("sleeps", B.NONE, "sleep"), "60 descriptors", 60),
     uvicorn("one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu", 1, cpus="all"),

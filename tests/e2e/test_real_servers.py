@@ -1,0 +1,90 @@
+"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, the JDK), each through a real trial, and
+what following the advice gives. A case that other programs or the hypervisor disturb is tried again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from test_bottlenecks import undisturbed
+
+from fakes.confusion import Tried
+from fakes.needs import need_javac, need_node, without
+from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, gunicorn, uvicorn
+from powerband.model.bottlenecks import BottleneckName as B
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+RIGHT_LEAST = 0.9  # 27 of 30
+SAMPLE = (
+    "gunicorn: 4 threads sleep",
+    "gunicorn: 2 processes sleep",
+    "uvicorn: a loop blocked",
+    "uvicorn: a semaphore of 4",
+    "gunicorn: 64 threads sleep, 16 users",
+)
+
+
+def by_name(*names: str) -> tuple[RealCase, ...]:
+    cases = {case.name: case for case in (*REAL_CASES, *REAL_HEALTHY)}
+    return tuple(cases[name] for name in names)
+
+
+def wrong(tried: list[Tried]) -> list[str]:
+    return [str(each) for each in tried if not each.right]
+
+
+def test_a_sample_is_named() -> None:
+    fair = undisturbed(by_name(*SAMPLE), len(SAMPLE) - 2)
+    assert not wrong(fair), "\n".join(wrong(fair))
+
+
+@pytest.mark.long
+def test_two_of_each_name_are_named() -> None:
+    """All of them, and the table in the docs, are `make bottlenecks`."""
+    need_node()
+    need_javac()
+    if shutil.which("go") is None:
+        without("no Go (go) here: install Debian's package golang")
+    cases: dict[B, list[RealCase]] = {}
+    for case in REAL_CASES:
+        if case.name not in SAMPLE:
+            cases.setdefault(case.expected, []).append(case)
+    some = tuple(case for of_it in cases.values() for case in (of_it[0], of_it[-1]))
+    fair = undisturbed(some, len(some) // 2)
+    assert len(fair) - len(wrong(fair)) >= RIGHT_LEAST * len(fair), "\n".join(wrong(fair))
+
+
+@pytest.mark.long
+def test_what_is_healthy_is_not_accused() -> None:
+    need_node()
+    fair = undisturbed(REAL_HEALTHY[1:5], 2)
+    assert not [str(each) for each in fair if each.named not in (None, B.NONE)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        (gunicorn("4 threads", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4"), ("sleep", 1, *THREADS, "32")),
+        (gunicorn("2 processes", B.POOL_TOO_SMALL, "sleep", 1, "-w", "2"), ("sleep", 1, "-w", "8")),
+    ],
+    ids=["more threads", "more processes"],
+)
+def test_more_of_the_pool_that_is_too_small_serves_more(
+    tmp_path: Path, small: RealCase, large: tuple[str | int, ...]
+) -> None:
+    plant, limit, *options = large
+    better = gunicorn("more", B.NONE, str(plant), int(limit), *map(str, options))
+    before, after = (case.run(tmp_path / name) for case, name in ((small, "small"), (better, "large")))
+    assert before.bottleneck is not None and before.bottleneck.name is B.POOL_TOO_SMALL
+    assert after.metrics["goodput_per_s"] > 2 * before.metrics["goodput_per_s"]
+
+
+@pytest.mark.long
+def test_a_larger_semaphore_serves_more(tmp_path: Path) -> None:
+    before = uvicorn("4", B.HIDDEN_LIMIT, "semaphore", 4).run(tmp_path / "small")
+    after = uvicorn("32", B.HIDDEN_LIMIT, "semaphore", 32).run(tmp_path / "large")
+    assert before.bottleneck is not None and before.bottleneck.name is B.HIDDEN_LIMIT
+    assert after.metrics["goodput_per_s"] > 4 * before.metrics["goodput_per_s"]
