@@ -1,5 +1,5 @@
-"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, the JDK), each through a real trial, and
-what following the advice gives. A case that other programs or the hypervisor disturb is tried again."""
+"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, the JDK), each through a real trial,
+and what following the advice gives. A case that other programs or the hypervisor disturb is tried again."""
 
 from __future__ import annotations
 

@@ -123,19 +123,29 @@ def uvicorn(
     return RealCase(f"uvicorn: {name}", "", users(count), expected, (), slots, command, env, cpus=cpus)
 
 
-def go(name: str, expected: B, plant: str, limit: int = 1, count: int = 64, slots: int = 0, **env: str) -> RealCase:
+def go(name: str, expected: B, plant: str, limit: int = 1, *, count: int = 64, slots: int = 0, **env: str) -> RealCase:
     command = ("{go}", "127.0.0.1:{port}", plant, str(limit))
     return RealCase(f"Go: {name}", "", users(count), expected, (), slots, command, env)
 
 
 def node(
-    name: str, expected: B, plant: str, limit: int = 1, *, processes: int = 1, count: int = 64, **env: str
+    name: str,
+    expected: B,
+    plant: str,
+    limit: int = 1,
+    *,
+    processes: int = 1,
+    count: int = 64,
+    slots: int = 0,
+    **env: str,
 ) -> RealCase:
     command = ("node", str(REAL / "server.js"), "{port}", plant, str(limit), str(processes))
     return RealCase(f"Node: {name}", "", users(count), expected, (), slots, command, env)
 
 
-def jdk(name: str, expected: B, plant: str, limit: int = 1, *, threads: int = 64, count: int = 64) -> RealCase:
+def jdk(
+    name: str, expected: B, plant: str, limit: int = 1, *, threads: int = 64, count: int = 64, slots: int = 0
+) -> RealCase:
     java = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true", "-cp", "{classes}", "Server")
     command = (*java, "{port}", plant, str(limit), str(threads))
     return RealCase(f"JDK: {name}", "", users(count), expected, (), slots, command)
