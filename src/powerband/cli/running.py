@@ -68,7 +68,15 @@ _SERVER = "SERVER AND ARGUMENTS"
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--margin", "--confidence"),
-    *("--allow-unserved", "--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
+    *(
+        "--allow-unserved",
+        "--allow-failed-starts",
+        "--ready-http",
+        "--ready-log",
+        "--ready-timeout",
+        "--stop-signal",
+        "--stop-grace",
+    ),
 )
 @click.option(
     "--env",

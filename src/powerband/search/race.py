@@ -134,8 +134,8 @@ class RacePlanner:
         self._contest = contest
         if contest.leader is None:
             # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
-            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
-            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
+            self._settled = frozenset(setting for setting in self._live if compliance[setting].barred)
+            return bool(self._live) and all(compliance[setting].barred for setting in self._live)
         raced = self._live
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
         gone: list[Setting] = []
@@ -147,8 +147,8 @@ class RacePlanner:
         return compliance[contest.leader].certain and not open_now
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
-        if compliance.missed:
-            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.missed)}")
+        if compliance.barred:
+            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.barred)}")
         elif contest.below(setting):
             effect = contest.effect(setting)
             assert contest.leader is not None
@@ -186,7 +186,7 @@ def still_open(
     contenders = set(contest.contenders())
 
     def is_open(setting: Setting) -> bool:
-        if setting == contest.leader or compliance[setting].missed:
+        if setting == contest.leader or compliance[setting].barred:
             return False
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:

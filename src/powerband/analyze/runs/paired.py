@@ -64,7 +64,7 @@ def pair_change(
     compliance = compliance_of(experiment, table)
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
-        missed = (*compliance[pair[0]].missed, *compliance[pair[1]].missed)
+        missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
         because = f"neither meets the constraints ({'; '.join(dict.fromkeys(missed))})"
         return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
     other = pair[1] if contest.leader == pair[0] else pair[0]
@@ -87,18 +87,19 @@ def _unmeasured(
 def _verdict(
     contest: Contest, pair: Sequence[Setting], compliance: Sequence[Compliance], names: Sequence[str]
 ) -> tuple[Verdict, str]:
-    """Constraints come first: who breaks one for certain where the other does not is worse, whatever it serves."""
+    """Constraints and failed starts come first: who breaks one for certain where the other does not is worse, whatever
+    it serves, and who broke one in some starts is not the better one."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-        if compliance[index].missed and not compliance[1 - index].missed:
+        if compliance[index].missed and not compliance[1 - index].barred:
             return verdict, f"{names[index]} does not meet the constraints ({'; '.join(compliance[index].missed)})"
     if contest.leader == pair[0]:
         verdict = contest.verdict(pair[1])
     else:
         seen = contest.verdict(pair[0])
         verdict = _SEEN_FROM_THE_OTHER.get(seen, seen)
-    unsure = next((index for index in (1, 0) if compliance[index].open), None)
+    unsure = next((index for index in (1, 0) if not compliance[index].certain), None)
     if unsure is not None and verdict is not Verdict.WORSE:
-        what = "; ".join(compliance[unsure].open)
+        what = "; ".join((*compliance[unsure].barred, *compliance[unsure].open))
         return Verdict.INCONCLUSIVE, f"whether {names[unsure]} meets the constraints is not certain ({what})"
     return verdict, ""
 

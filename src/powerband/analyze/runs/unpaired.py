@@ -106,9 +106,13 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 
 def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) -> Change:
     """Constraints come first, as each run judged its own: who breaks one where it did not in the other run is worse,
-    whatever it serves; who breaks one in both is nothing to choose from."""
+    whatever it serves; who breaks one in both is nothing to choose from. The second is not better where some of its
+    starts failed or broke one, though it be luck that those of the first did not."""
     found = [row.get(change.setting) for row in rows]
-    broken = [() if row is None else row.infeasible_because for row in found]
+    lapses = "; ".join(found[1].infeasible_because) if found[1] is not None and found[1].lapsed else ""
+    if lapses and change.verdict is Verdict.BETTER:
+        return replace(change, verdict=Verdict.INCONCLUSIVE, because=f"in the second run {lapses}")
+    broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
     if not any(broken):
         return change
     if all(broken):

@@ -24,6 +24,7 @@ from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.standing import Decision, Standing
+from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
@@ -138,18 +139,22 @@ def _by_blocks(
             estimates=estimates[setting],
             effect=contest.effect(setting),
             verdict=contest.verdict(setting),
-            feasible=bool(estimates[setting]) and not compliance[setting].missed,
-            infeasible_because=compliance[setting].missed
+            feasible=bool(estimates[setting]) and not compliance[setting].barred,
+            infeasible_because=compliance[setting].barred
             if estimates[setting]
             else _absent_because(setting, results, table.metric),
             uncertain_because=compliance[setting].open if estimates[setting] else (),
             bottleneck=commonest(table.valid(setting)),
+            starts=starts_of(results, setting, experiment.objective.confidence),
+            lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,
         )
         for setting in settings
     )
     blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
     standing = replace(
-        _standing(experiment, results, rows, contest, blocks), race=race, exploration=progress.exploration
+        _standing(experiment, results, rows, contest, blocks),
+        race=race,
+        exploration=progress.exploration,
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
@@ -343,7 +348,9 @@ def _decide(standing: Standing) -> Decision:
     too_few = len(rows) > 1 and standing.blocks < 2
     if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
         return Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
-    if len(equivalent) > 1 or undecided:
+    # That a start failed is a fact; that one broke a constraint may be luck at its limit.
+    by_luck = any(row.lapsed and not (row.starts and row.starts.failed) for row in rows)
+    if len(equivalent) > 1 or undecided or by_luck:
         return Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
     return Decision(AnswerKind.BEST, leader, equivalent, undecided)
 
@@ -396,7 +403,7 @@ def _warnings(
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
-        yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
+        yield f"{invalid} of {len(done)} trials were failed or invalid and are in no mean; each says why"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
     for row in rows:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
+from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Scale, compare_with_leader, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
@@ -48,6 +49,10 @@ class ResponseTable:
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
         cells = last_valid(result for result in results if self.metric in result.metrics)
         self.blocks = sorted({block for _, block in cells})
+        confidence = experiment.objective.confidence
+        # Fresh starts that confirm are judged by themselves: they uphold an answer, or withdraw it.
+        before = [result for result in results if result.stage is not Stage.CONFIRM]
+        self.starts = {setting: starts_of(before, setting, confidence) for setting in settings}
         self._valid: dict[Setting, list[TrialResult]] = {}
         for result in sorted(cells.values(), key=lambda result: result.block):
             self._valid.setdefault(result.setting, []).append(result)
@@ -162,7 +167,7 @@ def hold_contest(
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)
     certain = [compliance[setting].certain for setting in settings]
-    seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+    seen = [compliance[setting].seen and not compliance[setting].barred for setting in settings]
     may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
         may_lead = np.array(seen, dtype=bool) & live
@@ -204,7 +209,13 @@ def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting,
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
     return {
-        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), share=share)
+        setting: judge(
+            experiment.objective,
+            metrics,
+            settings=1 if alone else max(2, judged),
+            share=share,
+            starts=table.starts[setting],
+        )
         if metrics
         else Compliance()
         for setting, metrics in trials.items()
