@@ -310,6 +310,15 @@ class SettingResult:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """The objective of a setting as the answer states it. `fresh`: from the starts that confirm, which had no part in
+    choosing it; otherwise from those that were compared, with an interval that holds for all settings together."""
+
+    estimate: Estimate
+    fresh: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     kind: AnswerKind
     setting: Setting | None  # the recommended one: the best, or the cheapest of the equivalent best
@@ -317,6 +326,7 @@ class Answer:
     equivalent: tuple[Setting, ...]  # all that are equivalent within the margin, including the answer
     undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
     sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
+    figure: Figure | None = None  # of the setting, or else of the leader; None: neither, or a capacity
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, named_setting
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.units import significant
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
@@ -142,12 +144,13 @@ class RacePlanner:
         if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
-        open_now = still_open(contest, compliance, table, self._live)
+        passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
+        open_now = still_open(contest, {**compliance, **passing}, table, self._live)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
-        if compliance.barred:
+        if compliance.barred and not self._may_pass(setting, compliance):
             self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.barred)}")
         elif contest.below(setting):
             effect = contest.effect(setting)
@@ -155,6 +158,16 @@ class RacePlanner:
             reason = _worse_by(effect, contest, contest.leader)
             self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
         return setting in self._departures
+
+    def _may_pass(self, setting: Setting, compliance: Compliance) -> bool:
+        """True if more starts could still show that no more of them fail, or break a constraint, than are allowed."""
+        objective, measure = self._experiment.objective, self._experiment.measure
+        if compliance.missed or objective.allow_failed_starts == 0:
+            return False
+        seen = starts_of(self._results, setting, objective.confidence)
+        return is_allowed(
+            max(1, seen.failed), seen.failed + measure.repeats, objective.allow_failed_starts, 1 - objective.confidence
+        )
 
     def _finalists(self) -> tuple[Setting, ...]:
         """The setting that the race names, and its nearest rival; empty if it names none."""

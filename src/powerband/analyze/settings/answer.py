@@ -58,10 +58,10 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is None or not starts.made:
         return ""
-    most = significant(100 * starts.failed_most)
+    most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
-        return f"It {failed_words(starts)}: at most {most} % of starts fail."
-    return f"What befalls fewer than {most} % of starts, its {plural(starts.made, 'start')} need not have shown."
+        return f"It {failed_words(starts)}: at most {most} of starts fail."
+    return f"{plural(starts.made, 'start')} cannot show what befalls fewer than {most} of them."
 
 
 def _raced(standing: Standing) -> str:
@@ -165,8 +165,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     first = f"Not enough data to name a setting: {leader.id} looks best so far, {_told(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
-        return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
-                       "quieter machine or with longer trials.")  # fmt: skip
+        return (first, _withdrawn(standing, confirmation.setting))
     if standing.race is not None and standing.race.unconfirmed is not None:
         return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
     parts = []
@@ -200,6 +199,17 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     return (first, sentence("; ".join(parts)))
 
 
+def _withdrawn(standing: Standing, setting: Setting) -> str:
+    """Why fresh starts took back what the race named."""
+    starts = standing.row(setting).starts
+    if starts is not None and starts.failed:
+        return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
+    return (
+        f"The race named {setting.id}, but fresh starts contradict it. Race again, on a quieter machine or with longer "
+        "trials."
+    )
+
+
 def _none_seen(standing: Standing) -> tuple[str, ...]:
     """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
     first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
@@ -220,13 +230,14 @@ def _figure(standing: Standing, setting: Setting) -> str:
         return _capacity_figure(standing, standing.row(setting))
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
-    found = standing.row(setting).estimates[metric]
+    figure = standing.figures[setting]
+    found = figure.estimate
     text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
         f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
-        f"{found.n} trials)"
+        f"{found.n} {'fresh starts' if figure.fresh else 'trials'})"
     )
 
 
@@ -308,7 +319,7 @@ def _not_allowed(standing: Standing) -> str:
         clauses.append(f"{len(failed) - LIST_MAX} more failed some of theirs")
     if found:
         clauses.append(f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints")
-    return joined(clauses)
+    return joined(clauses) if clauses else ""
 
 
 def _failed(standing: Standing) -> str:

@@ -20,6 +20,7 @@ from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
+from powerband.analyze.settings.headline import confirmed_figure, counted, figures_of
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
@@ -81,7 +82,16 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     rows = standing.rows
     restless = never_stabilised(results)
     sentences = word_answer(standing, decision)
-    answer = Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
+    told = decision.chosen or standing.leader
+    answer = Answer(
+        kind=decision.kind,
+        setting=decision.chosen,
+        leader=standing.leader,
+        equivalent=decision.equivalent,
+        undecided=decision.undecided,
+        sentences=sentences,
+        figure=None if told is None else standing.figures.get(told),
+    )
     answer = with_caveat(answer, restless)
     analysis = Analysis(
         name=experiment.name,
@@ -155,6 +165,7 @@ def _by_blocks(
         _standing(experiment, results, rows, contest, blocks),
         race=race,
         exploration=progress.exploration,
+        figures=figures_of(experiment, table, scale),
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
@@ -165,7 +176,8 @@ def _by_blocks(
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
             decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
-        standing = replace(standing, race=race)
+        figures = {**standing.figures, **confirmed_figure(experiment, confirmation)}
+        standing = replace(standing, race=race, figures=figures)
     return standing, decision
 
 
@@ -270,9 +282,8 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
     known = set().union(*(trial.metrics for trial in trials))
     names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
     confidence = experiment.objective.confidence
-    return {
-        name: estimate_of([t.metrics[name] for t in trials if name in t.metrics], name, confidence) for name in names
-    }
+    values = {name: [trial.metrics[name] for trial in trials if name in trial.metrics] for name in names}
+    return {name: counted(experiment, name, estimate_of(values[name], name, confidence)) for name in names}
 
 
 def _spoilt(result: TrialResult) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.starts import starts_of
+from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Scale, compare_with_leader, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
@@ -184,7 +185,8 @@ def hold_contest(
         zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}
         alone = replace(empty, leader=settings[0], leader_mean=float(np.nanmean(values)))
         return replace(alone, difference=zero, half=zero, half_tost=zero, shared=blocks)
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance)
+    least = _least(experiment, values, scale)
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least)
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
@@ -199,6 +201,14 @@ def hold_contest(
         half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
         shared=dict(zip(settings, map(int, shared), strict=True)),
     )
+
+
+def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
+    """Of a rate on the log scale: what the ends of the window leave of each setting's count, relative to it."""
+    if not scale.log or METRICS[experiment.objective.metric].unit != "per_s":
+        return None
+    counts = np.nanmean(values, axis=0) * experiment.load.duration_ns / 1e9
+    return np.asarray(EDGES / np.maximum(counts, 1.0))
 
 
 def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:

@@ -11,7 +11,7 @@ from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import AnswerKind, Exploration, Race, SettingResult, TrialResult
+from powerband.model.results import AnswerKind, Exploration, Figure, Race, SettingResult, TrialResult
 
 GOODPUT = "goodput_per_s"
 LIST_MAX = 6
@@ -24,6 +24,7 @@ class Standing:
     any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
     before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
     of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
+    `figures`: the objective of each setting as a sentence states it; empty for capacities.
     `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed."""
 
     experiment: Experiment
@@ -41,6 +42,7 @@ class Standing:
     explore_s: float = 0.0
     out_of_time: bool = False
     cpus: CpuUse | None = None
+    figures: Mapping[Setting, Figure] = field(default_factory=dict)
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

@@ -134,6 +134,7 @@ def compare_with_leader(
     confidence: float,
     candidates: Array | None = None,
     glance: Glance | None = None,
+    least: Array | None = None,
 ) -> LeaderComparison:
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
@@ -151,9 +152,12 @@ def compare_with_leader(
     live: who left was judged before. Then `half_tost` is of one-sided intervals for the distances from the best (Hsu
     1981), which is all that is asked of it. The paired t interval, a guard against a variance moderated too far,
     spends nothing.
+
+    `least`: (k,) standard deviations below which no setting's trials can lie, as far as counts tell.
     """
     present = ~np.isnan(y)
-    fit = _fit(y, present)
+    floor = np.full(y.shape[2], SD_FLOOR) if least is None else np.maximum(least, SD_FLOOR)
+    fit = _fit(y, present, floor)
     blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
     # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
@@ -164,11 +168,13 @@ def compare_with_leader(
 
 @dataclass(frozen=True)
 class _Fit:
-    """Block-adjusted means, moderated variances (R, k), and the degrees of freedom (R,) that those deserve."""
+    """Block-adjusted means, moderated variances (R, k), the degrees of freedom (R,) that those deserve, and the
+    smallest standard deviations (k,) that are believed."""
 
     means: Array
     variances: Array
     df: Array
+    floor: Array
 
 
 def _against(
@@ -187,7 +193,7 @@ def _against(
         spent, family = (whole, k) if glance is None else (whole * glance.share, glance.live)
         if k == 2:
             own_t = _lookup(partial(student_t, 1 - spent), n - 1)
-            halves.append(own_t * np.maximum(own, np.where(n <= 2, ALIKE, SD_FLOOR) / np.sqrt(n)))
+            halves.append(own_t * np.maximum(own, np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)))
             continue
         critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
         widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
@@ -214,7 +220,7 @@ def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
     return out
 
 
-def _fit(y: Array, present: Array) -> _Fit:
+def _fit(y: Array, present: Array, floor: Array) -> _Fit:
     """Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
 
     With weights w (adding to one in a block) a residual of setting i has variance
@@ -250,10 +256,10 @@ def _fit(y: Array, present: Array) -> _Fit:
             ).sum(1)
         own = np.where(mask, 1 - 2 * w, 0.0).sum(1)
         variances = np.maximum((square - shared) / np.maximum(own, 0.2 * n + 1e-9), 0.05 * square / np.maximum(n, 1))
-        variances = np.maximum(variances, SD_FLOOR**2)
+        variances = np.maximum(variances, floor**2)
         weights = _weights(variances, n)
     moderated, df = _moderate(variances, n, k)
-    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df)
+    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor)
 
 
 def _weights(variances: Array, n: Array) -> Array:
