@@ -136,8 +136,8 @@ class RacePlanner:
         self._contest = contest
         if contest.leader is None:
             # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
-            self._settled = frozenset(setting for setting in self._live if compliance[setting].barred)
-            return bool(self._live) and all(compliance[setting].barred for setting in self._live)
+            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
+            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         raced = self._live
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
         gone: list[Setting] = []

@@ -252,7 +252,8 @@ def test_who_certainly_breaks_a_constraint_rests_while_nobody_leads() -> None:
 
     trials = run_experiment(made, outcome).trials
     ran = Counter(trial.setting.id for trial in trials)
-    assert ran["threads=0"] == 10 and max(ran[f"threads={level}"] for level in (1, 2, 3)) < 10
+    # Until it is certain that more of its starts break it than luck would.
+    assert 10 >= ran["threads=0"] > max(ran[f"threads={level}"] for level in (1, 2, 3))
 
 
 def replay(made: Experiment, results: list[TrialResult]) -> RacePlanner:

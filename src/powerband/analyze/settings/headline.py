@@ -14,7 +14,7 @@ import numpy as np
 
 from powerband.analyze.settings.contest import ResponseTable
 from powerband.analyze.stats.counts import no_narrower_than_counted
-from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp
+from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp, few_blocks
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
 from powerband.model.experiment import Experiment
@@ -29,7 +29,8 @@ def figures_of(experiment: Experiment, table: ResponseTable, scale: Scale) -> di
     """Of every setting with data, as compared: each holds though it be the best of all, at the last of all looks.
 
     The larger of two half-widths: Student's t from the setting's own starts; and at the error of one setting at one
-    look (Bonferroni), with the variance pooled over settings, since few starts that agree by luck look quiet."""
+    look (Bonferroni), of few blocks with the variance pooled over settings, since starts that agree by luck look quiet.
+    """
     values = scale.scaled(table.values())
     columns = [(setting, _known(values[:, column])) for column, setting in enumerate(table.settings)]
     columns = [(setting, known) for setting, known in columns if len(known)]
@@ -43,7 +44,9 @@ def figures_of(experiment: Experiment, table: ResponseTable, scale: Scale) -> di
         n, half = len(known), math.nan
         if n > 1:
             own = max(float(known.std(ddof=1)), SD_FLOOR if scale.log else 0.0)
-            half = max(student_t(1 - error, n - 1) * own, student_t(1 - each, freedom) * pooled) / math.sqrt(n)
+            few = bool(few_blocks(np.array(n), len(columns)))
+            picked = student_t(1 - each, freedom) * pooled if few else student_t(1 - each, n - 1) * own
+            half = max(student_t(1 - error, n - 1) * own, picked) / math.sqrt(n)
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
         found[setting] = Figure(counted(experiment, table.metric, estimate), fresh=False)
     return found

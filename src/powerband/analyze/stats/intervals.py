@@ -275,7 +275,7 @@ def _weights(variances: Array, n: Array) -> Array:
 def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
     """The variances that are believed, and their common degrees of freedom (R,).
 
-    Of few blocks (`_few`) the larger of a setting's own and the pooled one, with the pooled degrees of freedom
+    Of few blocks (`few_blocks`) the larger of a setting's own and the pooled one, with the pooled degrees of freedom
     (Satterthwaite 1946: fewer where a few settings have most of the variance). Of more blocks empirical Bayes (Smyth
     2004): the mean of its own and a prior one, weighted by degrees of freedom."""
     df = np.where(n >= 2, (n - 1) * (1 - 1 / k), 0.0)
@@ -288,12 +288,12 @@ def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
     evenness = (1 + 2 / typical) * pooled**2 * whole / np.maximum((df * variances**2).sum(1), 1e-300)
     pooled_df = np.maximum(whole * np.minimum(evenness, 1), 1)
     moderated, prior_df = _empirical_bayes(variances, df)
-    few = _few(n, k)
+    few = few_blocks(n, k)
     believed = np.where(few, np.maximum(variances, pooled[:, None]), moderated)
     return believed, np.where(few.all(1), pooled_df, np.where(few.any(1), np.minimum(pooled_df, prior_df), prior_df))
 
 
-def _few(n: Array, k: int) -> Array:
+def few_blocks(n: Array, k: int) -> Array:
     """True for up to four blocks, and while settings are likely to have drawn alike all along: of two modes, as
     frequent as each other, a setting draws the same one n times with probability 2^(1 - n)."""
     return np.asarray((n <= 4) | (k * 2.0 ** (1 - n) >= FEW))
