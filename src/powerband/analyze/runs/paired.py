@@ -15,20 +15,22 @@ from powerband.analyze.runs.changes import Change, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.starts import failed_words, fails_more, starts_of
 from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage
-from powerband.model.results import ChangeCost, Race, TrialResult, Verdict
+from powerband.model.results import ChangeCost, Race, Starts, TrialResult, Verdict
 
 _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
-    """Those that pairs are judged by: of blocks, of a race under way whole ones; of a capacity search all."""
+    """Those that pairs are judged by: of blocks, of a race under way whole ones, and the starts that confirm, which may
+    fail; of a capacity search all."""
     whole = race.blocks if race is not None and race.under_way else math.inf
     capacity = experiment.objective.is_capacity
-    return [trial for trial in trials if capacity or (trial.stage is Stage.COMPARE and trial.block < whole)]
+    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block < whole)]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:
@@ -61,7 +63,8 @@ def pair_change(
     if first is None or second is None:
         verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
         return Change(of, first, second, None, verdict, None, because)
-    compliance = compliance_of(experiment, table)
+    starts = {setting: starts_of(mine, setting, confidence) for setting in pair}
+    compliance = compliance_of(experiment, table, starts)
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
         missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
@@ -71,7 +74,9 @@ def pair_change(
     towards_new = contest.sign * (1 if other == pair[1] else -1)
     difference, half, n = towards_new * contest.difference[other], contest.half[other], contest.shared[other]
     ratio = scale.ratio(difference, half, first.value, contest.confidence, n)
-    verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
+    verdict, because = _by_starts([starts[setting] for setting in pair], names, experiment)
+    if not because:
+        verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     return Change(of, first, second, ratio, verdict, smallest, because)
 
@@ -82,6 +87,15 @@ def _unmeasured(
     ran = [tried(trials, setting) for setting in pair]
     states = ["could not be measured" if some else "was not tried" for some in ran]
     return unmeasured_pair(ran, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
+
+
+def _by_starts(starts: Sequence[Starts], names: Sequence[str], experiment: Experiment) -> tuple[Verdict, str]:
+    """Who certainly fails more starts is worse; no reason where nobody does."""
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if fails_more(starts[index], starts[1 - index], 1 - experiment.objective.confidence):
+            told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
+            return verdict, ", ".join(told)
+    return Verdict.INCONCLUSIVE, ""
 
 
 def _verdict(

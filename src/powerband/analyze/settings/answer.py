@@ -61,7 +61,7 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
         return f"It {failed_words(starts)}: at most {most} of starts fail."
-    return f"{plural(starts.made, 'start')} cannot show what befalls fewer than {most} of them."
+    return f"{plural(starts.made, 'start')} cannot show what befalls less than {most} of all starts."
 
 
 def _raced(standing: Standing) -> str:

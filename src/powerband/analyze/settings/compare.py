@@ -20,7 +20,7 @@ from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
-from powerband.analyze.settings.headline import confirmed_figure, counted, figures_of
+from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
@@ -176,8 +176,7 @@ def _by_blocks(
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
             decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
-        figures = {**standing.figures, **confirmed_figure(experiment, confirmation)}
-        standing = replace(standing, race=race, figures=figures)
+        standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
     return standing, decision
 
 
@@ -283,7 +282,8 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
     names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
     confidence = experiment.objective.confidence
     values = {name: [trial.metrics[name] for trial in trials if name in trial.metrics] for name in names}
-    return {name: counted(experiment, name, estimate_of(values[name], name, confidence)) for name in names}
+    metrics = [trial.metrics for trial in trials]
+    return {name: counted(experiment, name, estimate_of(values[name], name, confidence), metrics) for name in names}
 
 
 def _spoilt(result: TrialResult) -> bool:

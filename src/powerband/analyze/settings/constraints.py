@@ -68,8 +68,7 @@ def judge(
     unsure: list[str] = []
     seen = True
     if starts is not None and not (starts.wrong == 0 and is_allowed(starts.failed, starts.made, allowed, error)):
-        sure = starts.wrong > 0 or is_surely_more(starts.failed, starts.made, allowed, error)
-        (missed if sure else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
+        (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
     for constraint in constraints:
         values = [metrics[constraint.metric] for metrics in trials if constraint.metric in metrics]
         if not values:

@@ -22,7 +22,7 @@ from powerband.analyze.stats.spending import Glance, share_at
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Departure, Estimate, TrialResult, Verdict
+from powerband.model.results import Departure, Estimate, Starts, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
 
@@ -211,9 +211,12 @@ def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
     return np.asarray(EDGES / np.maximum(counts, 1.0))
 
 
-def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
+def compliance_of(
+    experiment: Experiment, table: ResponseTable, starts: Mapping[Setting, Starts] | None = None
+) -> dict[Setting, Compliance]:
     """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
-    its look's share of the error."""
+    its look's share of the error. `starts`: those that are judged, without it the table's."""
+    starts = starts or table.starts
     share = share_at(experiment, len(table.blocks))
     trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
@@ -224,7 +227,7 @@ def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting,
             metrics,
             settings=1 if alone else max(2, judged),
             share=share,
-            starts=table.starts[setting],
+            starts=starts[setting],
         )
         if metrics
         else Compliance()

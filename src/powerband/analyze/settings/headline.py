@@ -9,12 +9,14 @@ docs/methods/estimates.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from powerband.analyze.settings.contest import ResponseTable
 from powerband.analyze.stats.counts import no_narrower_than_counted
-from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp, few_blocks
+from powerband.analyze.stats.intervals import Scale, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
 from powerband.model.experiment import Experiment
@@ -25,47 +27,76 @@ FRESH_MIN = 2
 """Fresh starts that make a figure of their own: of one there is no interval."""
 
 
-def figures_of(experiment: Experiment, table: ResponseTable, scale: Scale) -> dict[Setting, Figure]:
-    """Of every setting with data, as compared: each holds though it be the best of all, at the last of all looks.
+def figures_of(
+    experiment: Experiment, table: ResponseTable, scale: Scale, confirmation: Confirmation | None = None
+) -> dict[Setting, Figure]:
+    """Of every setting with data. As compared: each interval holds though it be the best of all, at the last of all
+    looks (Bonferroni). The confirmed setting's is of its fresh starts alone, where there are enough.
 
-    The larger of two half-widths: Student's t from the setting's own starts; and at the error of one setting at one
-    look (Bonferroni), of few blocks with the variance pooled over settings, since starts that agree by luck look quiet.
-    """
+    Never narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet, and whoever
+    leads had more luck than most: so on the log scale, on which settings are alike, the variance is at least that of all
+    of them, each around its own mean."""
     values = scale.scaled(table.values())
-    columns = [(setting, _known(values[:, column])) for column, setting in enumerate(table.settings)]
-    columns = [(setting, known) for setting, known in columns if len(known)]
+    columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
+    columns = {setting: known for setting, known in columns.items() if len(known)}
     error = 1 - experiment.objective.confidence
-    freedom = sum(len(known) - 1 for _, known in columns)
-    squares = sum(float(((known - known.mean()) ** 2).sum()) for _, known in columns)
-    pooled = math.sqrt(squares / freedom) if freedom else 0.0
     each = error * share_at(experiment, len(table.blocks)) / max(1, len(columns))
+    pooled = _Spread.of(columns.values())
     found = {}
-    for setting, known in columns:
-        n, half = len(known), math.nan
-        if n > 1:
-            own = max(float(known.std(ddof=1)), SD_FLOOR if scale.log else 0.0)
-            few = bool(few_blocks(np.array(n), len(columns)))
-            picked = student_t(1 - each, freedom) * pooled if few else student_t(1 - each, n - 1) * own
-            half = max(student_t(1 - error, n - 1) * own, picked) / math.sqrt(n)
+    for setting, known in columns.items():
+        own = _Spread.of([known])
+        n = len(known)
+        trials = [result.metrics for result in table.valid(setting)]
+        half = max(own.half(error, n), pooled.half(each, n) if scale.log else 0.0) if n > 1 else math.nan
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
-        found[setting] = Figure(counted(experiment, table.metric, estimate), fresh=False)
+        found[setting] = Figure(counted(experiment, table.metric, estimate, trials), fresh=False)
+        if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
+            fresh = confirmation.confirmed
+            middle = float(scale.scaled([fresh.value])[0])
+            half = pooled.half(error, fresh.n) if scale.log else 0.0
+            wide = _back(scale, middle, half, 1 - error, fresh.n)
+            found[setting] = Figure(
+                counted(experiment, table.metric, _hull(fresh, wide), trials[: fresh.n]), fresh=True
+            )
     return found
 
 
-def confirmed_figure(experiment: Experiment, confirmation: Confirmation | None) -> dict[Setting, Figure]:
-    """The confirmed setting's, from its fresh starts alone; empty where there are too few."""
-    if confirmation is None or confirmation.trials < FRESH_MIN:
-        return {}
-    estimate = counted(experiment, experiment.objective.metric, confirmation.confirmed)
-    return {confirmation.setting: Figure(estimate, fresh=True)}
+@dataclass(frozen=True)
+class _Spread:
+    """A standard deviation on the scale in use, and its degrees of freedom."""
+
+    sd: float
+    df: int
+
+    @classmethod
+    def of(cls, samples: Iterable[Array]) -> _Spread:
+        """Of all samples together, each around its own mean."""
+        known = list(samples)
+        df = sum(len(sample) - 1 for sample in known)
+        squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in known)
+        return cls(math.sqrt(squares / df) if df else 0.0, df)
+
+    def half(self, error: float, n: int) -> float:
+        """Of the interval of a mean of n; 0 where nothing is known."""
+        return student_t(1 - error, self.df) * self.sd / math.sqrt(n) if self.df else 0.0
 
 
-def counted(experiment: Experiment, metric: str, found: Estimate) -> Estimate:
-    """No narrower than the counting error of a rate of requests; other metrics as they are."""
+def _hull(first: Estimate, second: Estimate) -> Estimate:
+    ends = [*first.ends, *second.ends]
+    return replace(first, low=min(ends), high=max(ends))
+
+
+def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
+    """No narrower than the counting error of a rate of requests, or of a share of them; other metrics as they are.
+    `trials`: the metrics of those that the estimate is of."""
     load = experiment.load
-    if metric not in ("goodput_per_s", "achieved_rate_per_s") or load.requests_per_user is not None:
+    if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
         return found
-    return no_narrower_than_counted(found, found.value * found.n * load.duration_ns / 1e9)
+    rate = metric if metric != "error_rate" else "achieved_rate_per_s"
+    requests = sum(trial.get(rate, 0.0) for trial in trials) * load.duration_ns / 1e9
+    if metric == "error_rate":
+        return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
+    return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found
 
 
 def _known(column: Array) -> Array:

@@ -8,6 +8,7 @@ machine spoilt says nothing of the server and counts as no start. Method: docs/m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
 from powerband.analyze.trial.faults import fatal_codes, is_failed_start, tried
@@ -15,8 +16,8 @@ from powerband.base.units import plural
 from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult
 
-LUCK = 0.05
-"""Of so many bad starts some settings show one by luck and others, just as bad, none: that does not tell them apart."""
+LUCK = 0.5
+"""Up to this share of bad starts one setting may show some and another, just as bad, none: that tells them not apart."""
 
 
 def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
@@ -43,6 +44,16 @@ def is_allowed(bad: int, of: int, allowed: float, error: float) -> bool:
     """True if no start was bad, or the share of bad ones is certainly no more than `allowed` (a share from 0 to 1).
     `error`: the chance of a false answer that the judgement may take."""
     return bad == 0 or share_most(bad, of, error) <= allowed
+
+
+def fails_more(first: Starts, second: Starts, error: float) -> bool:
+    """True if the first certainly fails more of its starts than the second, by Fisher's exact test, one-sided (Fisher
+    1935, "The logic of inductive inference", J. R. Statist. Soc. 98). `error`: its chance of a false answer."""
+    failed, made = first.failed + second.failed, first.made + second.made
+    if not failed or not first.made or not second.made:
+        return False
+    tail = sum(comb(first.made, k) * comb(second.made, failed - k) for k in range(first.failed, failed + 1))
+    return tail / comb(made, failed) <= error
 
 
 def is_surely_more(bad: int, of: int, allowed: float, error: float) -> bool:

@@ -26,10 +26,10 @@ def count_ends(count: float, confidence: float) -> tuple[float, float]:
     return low, float(gammaincinv(count + 1, 1 - beside))
 
 
-def no_narrower_than_counted(found: Estimate, count: float) -> Estimate:
-    """An estimate of a rate, its interval widened where the requests counted in all trials together, `count`, say less.
-    One without an interval stays without."""
-    if found.low is None or found.high is None or count <= 0:
+def no_narrower_than_counted(found: Estimate, count: float, per: float) -> Estimate:
+    """An estimate of a rate, or of a share of requests, its interval widened where `count` events say less. `per`: what
+    makes the count such a figure (seconds, requests), > 0. One without an interval stays without."""
+    if found.low is None or found.high is None:
         return found
-    low, high = (found.value * end / count for end in count_ends(count, found.confidence))
+    low, high = (end / per for end in count_ends(count, found.confidence))
     return replace(found, low=min(found.low, low), high=max(found.high, high))
