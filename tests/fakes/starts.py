@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fakes.confusion import put
+from fakes.failing import failing_table
 from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
@@ -212,11 +213,13 @@ def _dice(shape: Shape, settings: int, blocks: int) -> np.random.Generator:
 
 
 def main() -> None:
-    tables: Iterator[tuple[str, Callable[[], str]]] = iter(
-        (("false verdicts", lambda: verdict_table(2000)), ("the headline's coverage", lambda: figure_table(200)))
-    )
+    tables: dict[str, Callable[[], str]] = {
+        "false verdicts": lambda: verdict_table(2000),
+        "failed starts": lambda: failing_table(30),
+        "the headline's coverage": lambda: figure_table(200),
+    }
     pages = list(map(Path, sys.argv[1:]))
-    for title, made in tables:
+    for title, made in tables.items():
         text = made()
         for page in pages:
             if f"<!-- {title}: begin -->" in page.read_text():

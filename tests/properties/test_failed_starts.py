@@ -7,13 +7,13 @@ fixed."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
+from fakes.failing import AHEAD, CODES, NOISE, counts_of, raced, ranks
 from fakes.races import race_of, run_experiment, run_planner, threads
 from fakes.trials import experiment
 from powerband.analyze.runs.revisions import compare_revisions
@@ -21,46 +21,6 @@ from powerband.analyze.settings.compare import analyse
 from powerband.model.plan import REVISION, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, Verdict
 from powerband.search.planners import planner_for
-
-NOISE = 0.01
-AHEAD = 1.06
-CODES = ("died", "not_ready", "invariant", "no_request_ok")
-
-
-def raced(
-    settings: int, rank: int, share: float, seed: int, *, code: str = "died", allowed: float = 0.0
-) -> tuple[Analysis, int]:
-    """A race whose setting at `rank` (0: the best, 6 % ahead of the next) fails a share of its starts; its number."""
-    dice = np.random.default_rng([settings, rank, seed])
-    order = dice.permutation(settings)
-    bad = int(order[rank])
-    means = {int(level): 1000 * AHEAD ** -(place if place < 2 else 1 + place / 4) for place, level in enumerate(order)}
-
-    def serve(spec: TrialSpec) -> Mapping[str, float] | str:
-        if threads(spec) == bad and dice.random() < share:
-            return code
-        rate = means[threads(spec)] * float(np.exp(NOISE * dice.standard_normal()))
-        return {"goodput_per_s": rate, "threads_max": threads(spec) + 1.0, "error_rate": 0.0}
-
-    made = race_of(settings, repeats=8, seed=seed, objective={"allow_failed_starts": allowed})
-    return run_experiment(made, serve), bad
-
-
-def counts_of(races: int, settings: int, rank: int, share: float, code: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for seed in range(races):
-        analysis, bad = raced(settings, rank, share, seed, code=code)
-        row = analysis.settings[bad]
-        assert row.starts is not None
-        named = analysis.answer.setting == row.setting
-        found["races"] += 1
-        found["named"] += named
-        found["named though seen"] += named and row.starts.failed > 0
-        found["bound missed"] += named and row.starts.failed_most < share
-        found["other named"] += analysis.answer.setting not in (None, row.setting)
-        failed_ahead = rank == 0 and row.starts.failed and row.trials and analysis.answer.setting is not None
-        found["silent"] += bool(failed_ahead) and " starts" not in analysis.answer.sentences[0].split(";", 1)[-1]
-    return found
 
 
 def check(found: Counter[str]) -> None:
@@ -81,16 +41,11 @@ def test_what_was_seen_to_fail_is_never_named(settings: int, rank: int, code: st
 @pytest.mark.long
 def test_no_share_of_failed_starts_and_no_rank_makes_an_answer() -> None:
     """10 to 60 % of starts, 2 to 16 settings: the table of docs/methods/failed-starts.md."""
-    lines, whole = [], Counter[str]()
+    whole = Counter[str]()
     for share in (0.1, 0.2, 0.4, 0.6):
         for settings in (2, 4, 8, 16):
-            row = Counter[str]()
-            for rank in sorted({0, 1, settings // 2}):
-                row += counts_of(12, settings, rank, share, CODES[(settings + rank) % len(CODES)])
-            check(row)
-            whole += row
-            lines.append(f"{share:4.0%} {settings:3} {'  '.join(f'{key} {row[key]}' for key in sorted(row))}")
-    sys.stdout.write("\n" + "\n".join(lines) + "\n")
+            for rank in ranks(settings):
+                whole += counts_of(8, settings, rank, share, CODES[(settings + rank) % len(CODES)])
     check(whole)
 
 

@@ -34,8 +34,8 @@ def figures_of(
     looks (Bonferroni). The confirmed setting's is of its fresh starts alone, where there are enough.
 
     Never narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet, and whoever
-    leads had more luck than most: so on the log scale, on which settings are alike, the variance is at least that of all
-    of them, each around its own mean."""
+    leads had more luck than most: so on the log scale, on which settings are alike, the variance is at least that of
+    all of them, each around its own mean."""
     values = scale.scaled(table.values())
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
@@ -88,12 +88,12 @@ def _hull(first: Estimate, second: Estimate) -> Estimate:
 
 def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
     """No narrower than the counting error of a rate of requests, or of a share of them; other metrics as they are.
-    `trials`: the metrics of those that the estimate is of."""
+    `trials`: metrics of trials like those that the estimate is of, at least one."""
     load = experiment.load
     if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
         return found
     rate = metric if metric != "error_rate" else "achieved_rate_per_s"
-    requests = sum(trial.get(rate, 0.0) for trial in trials) * load.duration_ns / 1e9
+    requests = found.n * float(np.mean([trial.get(rate, 0.0) for trial in trials])) * load.duration_ns / 1e9
     if metric == "error_rate":
         return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
     return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found

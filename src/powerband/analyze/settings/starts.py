@@ -17,7 +17,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult
 
 LUCK = 0.5
-"""Up to this share of bad starts one setting may show some and another, just as bad, none: that tells them not apart."""
+"""Up to this share of bad starts a setting may show some, and one just as bad none: that does not tell them apart."""
 
 
 def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
