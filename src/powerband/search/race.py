@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, named_setting
-from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.units import significant
@@ -84,8 +84,12 @@ class RacePlanner:
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
         self._results.append(result)
-        if self._trials.idle and self._ended_by == "running":
+        if not self._trials.idle:
+            return
+        if self._ended_by == "running":
             self._block_over()
+        elif self._confirming:
+            self._reconsider(self._confirming[0])
 
     @property
     def _live(self) -> list[Setting]:
@@ -127,6 +131,19 @@ class RacePlanner:
         else:
             return
         self._confirming = self._finalists() if self._confirm_blocks else ()
+
+    def _reconsider(self, named: Setting) -> None:
+        """Goes on without the setting that is being confirmed, if one of its starts failed that may not: those that
+        left as worse come back, for it may be this one that they were worse than."""
+        objective = self._experiment.objective
+        starts = starts_of(self._results, named, objective.confidence)
+        barred = judge(objective, [], settings=len(self._settings), starts=starts).barred
+        if not barred:
+            return
+        self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
+        self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
+        self._settled, self._confirming, self._ended_by = frozenset(), (), "running"
+        self._block_over()
 
     def _look(self, block: int) -> bool:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""

@@ -15,7 +15,7 @@ from powerband.analyze.runs.changes import Change, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
-from powerband.analyze.settings.starts import failed_words, fails_more, starts_of
+from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.model.experiment import Experiment
@@ -63,8 +63,7 @@ def pair_change(
     if first is None or second is None:
         verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
         return Change(of, first, second, None, verdict, None, because)
-    starts = {setting: starts_of(mine, setting, confidence) for setting in pair}
-    compliance = compliance_of(experiment, table, starts)
+    compliance = compliance_of(experiment, table)
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
         missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
@@ -74,7 +73,7 @@ def pair_change(
     towards_new = contest.sign * (1 if other == pair[1] else -1)
     difference, half, n = towards_new * contest.difference[other], contest.half[other], contest.shared[other]
     ratio = scale.ratio(difference, half, first.value, contest.confidence, n)
-    verdict, because = _by_starts([starts[setting] for setting in pair], names, experiment)
+    verdict, because = _by_starts([table.starts[setting] for setting in pair], names, experiment)
     if not because:
         verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)

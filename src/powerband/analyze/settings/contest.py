@@ -22,7 +22,7 @@ from powerband.analyze.stats.spending import Glance, share_at
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Departure, Estimate, Starts, TrialResult, Verdict
+from powerband.model.results import Departure, Estimate, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
 
@@ -51,9 +51,7 @@ class ResponseTable:
         cells = last_valid(result for result in results if self.metric in result.metrics)
         self.blocks = sorted({block for _, block in cells})
         confidence = experiment.objective.confidence
-        # Fresh starts that confirm are judged by themselves: they uphold an answer, or withdraw it.
-        before = [result for result in results if result.stage is not Stage.CONFIRM]
-        self.starts = {setting: starts_of(before, setting, confidence) for setting in settings}
+        self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
         self._valid: dict[Setting, list[TrialResult]] = {}
         for result in sorted(cells.values(), key=lambda result: result.block):
             self._valid.setdefault(result.setting, []).append(result)
@@ -211,12 +209,9 @@ def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
     return np.asarray(EDGES / np.maximum(counts, 1.0))
 
 
-def compliance_of(
-    experiment: Experiment, table: ResponseTable, starts: Mapping[Setting, Starts] | None = None
-) -> dict[Setting, Compliance]:
+def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
     """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
-    its look's share of the error. `starts`: those that are judged, without it the table's."""
-    starts = starts or table.starts
+    its look's share of the error."""
     share = share_at(experiment, len(table.blocks))
     trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
@@ -227,7 +222,7 @@ def compliance_of(
             metrics,
             settings=1 if alone else max(2, judged),
             share=share,
-            starts=starts[setting],
+            starts=table.starts[setting],
         )
         if metrics
         else Compliance()
