@@ -216,7 +216,7 @@ def main() -> None:
     tables: dict[str, Callable[[], str]] = {
         "false verdicts": lambda: verdict_table(2000),
         "failed starts": lambda: failing_table(30),
-        "the headline's coverage": lambda: figure_table(200),
+        "the headline's coverage": lambda: figure_table(100),
     }
     pages = list(map(Path, sys.argv[1:]))
     for title, made in tables.items():
