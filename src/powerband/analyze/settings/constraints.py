@@ -62,7 +62,7 @@ def judge(
     (`is_allowed`, at the same error), and is missed where these are certainly more than luck (`is_surely_more`)."""
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
-    error = share * (1 - objective.confidence) / max(1, settings * len(constraints))
+    error = share * (1 - objective.confidence) / (settings * max(1, len(constraints)))
     missed: list[str] = []
     lapsed: list[str] = []
     unsure: list[str] = []
