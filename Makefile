@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks calibrate setup uv extras
+.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks statistics calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -103,6 +103,10 @@ bench-peers: setup
 # Runs the planted bottlenecks on this machine, which must be quiet, and records how many were named rightly.
 bottlenecks: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md
+
+# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 15 minutes.
+statistics: setup
+	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md
 
 calibrate: setup
 	$(RUN) powerband calibrate

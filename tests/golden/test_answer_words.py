@@ -75,6 +75,17 @@ def slow(*means: float, sd: float = 0.01) -> dict[int, dict[str, Any]]:
     return {threads: {"response_time_ns_p99": noisy(mean * 1e6, threads, sd=sd)} for threads, mean in pairs}
 
 
+def near_the_limit(*threads: int) -> dict[int, dict[str, Any]]:
+    """Within 50 ms in every start of these, yet so varied that their mean may lie beyond."""
+    return {of: {"response_time_ns_p99": [12e6, 49e6, 14e6, 48e6, 49e6] if of in threads else 1e7} for of in LEVELS}
+
+
+def some_failed(*threads: int) -> Analysis:
+    """A third of the starts of these died."""
+    lost: Lost = dict.fromkeys(threads, ("failed", "died", DIED))
+    return run({**RISING, **{of: noisy(100 * of, of) for of in threads}}, lost=lost)
+
+
 CASES: dict[str, tuple[AnswerKind, Callable[[], Analysis]]] = {
     "best": (AnswerKind.BEST, lambda: run(CLEAR)),
     "best at the CPU's limit": (
@@ -123,16 +134,30 @@ CASES: dict[str, tuple[AnswerKind, Callable[[], Analysis]]] = {
     "not enough data: one was not tried": (AnswerKind.NOT_ENOUGH_DATA, lambda: run({**CLEAR, 32: []})),
     "not enough data: the best may break the constraint": (
         AnswerKind.NOT_ENOUGH_DATA,
-        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=slow(10, 20, 30, 50, sd=0.05)),
+        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=near_the_limit(32)),
     ),
     "not enough data: all may break the constraint": (
         AnswerKind.NOT_ENOUGH_DATA,
-        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=slow(49, 49, 49, 49, sd=0.2)),
+        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=near_the_limit(*LEVELS)),
     ),
     "not enough data: none was seen to meet the constraint": (
         AnswerKind.NOT_ENOUGH_DATA,
-        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=slow(90, 90, 90, 52, sd=0.1)),
+        lambda: run(
+            {threads: values[:1] for threads, values in RISING.items()},
+            subject_to=["p99 < 50ms"],
+            extra=slow(90, 90, 90, 52),
+        ),
     ),
+    "the best broke the constraint in some starts": (
+        AnswerKind.EQUIVALENT_SET,
+        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=slow(10, 20, 30, 49, sd=0.05)),
+    ),
+    "none feasible: each broke the constraint in some starts": (
+        AnswerKind.NONE_FEASIBLE,
+        lambda: run(RISING, subject_to=["p99 < 50ms"], extra=slow(90, 90, 90, 48, sd=0.1)),
+    ),
+    "best, one that gave more failed some starts": (AnswerKind.BEST, lambda: some_failed(32)),
+    "none feasible: all failed some starts": (AnswerKind.NONE_FEASIBLE, lambda: some_failed(*LEVELS)),
     "none feasible: the nearest misses by least": (
         AnswerKind.NONE_FEASIBLE,
         lambda: run(RISING, subject_to=["p99 < 50ms", "error_rate < 1%"], extra=slow(90, 80, 60, 70)),

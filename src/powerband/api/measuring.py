@@ -72,6 +72,7 @@ class TuneOptions(TypedDict, total=False):
     margin: float | str
     confidence: float | str
     allow_unserved: float | str
+    allow_failed_starts: float | str
     ready_http: str
     ready_log: str
     ready_timeout: str

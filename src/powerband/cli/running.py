@@ -69,7 +69,15 @@ _SERVER = "SERVER AND ARGUMENTS"
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--soak"),
     *("--margin", "--confidence"),
-    *("--allow-unserved", "--ready-http", "--ready-log", "--ready-timeout", "--stop-signal", "--stop-grace"),
+    *(
+        "--allow-unserved",
+        "--allow-failed-starts",
+        "--ready-http",
+        "--ready-log",
+        "--ready-timeout",
+        "--stop-signal",
+        "--stop-grace",
+    ),
 )
 @click.option(
     "--env",

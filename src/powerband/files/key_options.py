@@ -66,6 +66,9 @@ KEY_OPTIONS = {
         "Run the answer's setting once more for so long, and compare its last minute with the rest.  [default: none]",
     ),
     "--allow-unserved": Option("objective.allow_unserved", "SHARE", "Of users, without any answer.  [default: 1%]"),
+    "--allow-failed-starts": Option(
+        "objective.allow_failed_starts", "SHARE", "Of starts, that may fail or break a condition.  [default: none seen]"
+    ),
     "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
     "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),
     "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),

@@ -294,6 +294,7 @@ class Objective(Section):
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
     allow_unserved: Share = 0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
+    allow_failed_starts: Share = 0.0  # share of starts that may fail or violate a constraint; 0: none was seen to
 
     @property
     def is_capacity(self) -> bool:

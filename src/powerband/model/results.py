@@ -305,11 +305,23 @@ class RuleVerdict:
 
 
 @dataclass(frozen=True)
+class Starts:
+    """Fresh starts of a setting, those spoilt by the load generator or the machine left out: `failed` of `made` failed
+    by the server's own fault, in `wrong` of them an invariant was broken. `failed_most`: no larger share of starts
+    fails, at the confidence asked for (Clopper & Pearson 1934, one-sided)."""
+
+    made: int
+    failed: int
+    wrong: int
+    failed_most: float
+
+
+@dataclass(frozen=True)
 class SettingResult:
     """One setting over its valid trials. `effect` is the ratio objective(this) / objective(leader) with its
     simultaneous interval, None if the leader's is 0; `verdict` compares this setting with the leader (the leader
-    itself: equivalent). `feasible`: it has data and certainly violates no constraint. `invalid`: trials that failed or
-    are excluded, without interrupted ones."""
+    itself: equivalent). `feasible`: it has data, violates no constraint for certain, and no more of its starts than is
+    allowed failed or violated one. `invalid`: trials that failed or are excluded, without interrupted ones."""
 
     setting: Setting
     trials: int
@@ -322,6 +334,17 @@ class SettingResult:
     uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or violate
     bottleneck: Bottleneck | None = None  # the most frequent one of its valid trials, with the median one's evidence
     capacity: Capacity | None = None  # if the objective is capacity
+    starts: Starts | None = None  # None: an older analysis
+    lapsed: bool = False  # not feasible because of some of its starts; settings just as bad may show none by luck
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The objective of a setting as the answer states it. `fresh`: from the starts that confirm, which had no part in
+    choosing it; otherwise from those that were compared, with an interval that holds for all settings together."""
+
+    estimate: Estimate
+    fresh: bool
 
 
 @dataclass(frozen=True)
@@ -332,6 +355,7 @@ class Answer:
     equivalent: tuple[Setting, ...]  # all that are equivalent within the margin, including the answer
     undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
     sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
+    figure: Figure | None = None  # of the setting, or else of the leader; None: neither, or a capacity
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, named_setting
-from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.units import significant
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
@@ -82,8 +84,12 @@ class RacePlanner:
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
         self._results.append(result)
-        if self._trials.idle and self._ended_by == "running":
+        if not self._trials.idle:
+            return
+        if self._ended_by == "running":
             self._block_over()
+        elif self._confirming:
+            self._reconsider(self._confirming[0])
 
     @property
     def _live(self) -> list[Setting]:
@@ -126,6 +132,19 @@ class RacePlanner:
             return
         self._confirming = self._finalists() if self._confirm_blocks else ()
 
+    def _reconsider(self, named: Setting) -> None:
+        """Goes on without the setting that is being confirmed, if one of its starts failed that may not: those that
+        left as worse come back, for it may be this one that they were worse than."""
+        objective = self._experiment.objective
+        starts = starts_of(self._results, named, objective.confidence)
+        barred = judge(objective, [], settings=len(self._settings), starts=starts).barred
+        if not barred:
+            return
+        self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
+        self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
+        self._settled, self._confirming, self._ended_by = frozenset(), (), "running"
+        self._block_over()
+
     def _look(self, block: int) -> bool:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""
         table = ResponseTable(self._experiment, self._settings, self._results)
@@ -142,19 +161,30 @@ class RacePlanner:
         if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
-        open_now = still_open(contest, compliance, table, self._live)
+        passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
+        open_now = still_open(contest, {**compliance, **passing}, table, self._live)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
-        if compliance.missed:
-            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.missed)}")
+        if compliance.barred and not self._may_pass(setting, compliance):
+            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.barred)}")
         elif contest.below(setting):
             effect = contest.effect(setting)
             assert contest.leader is not None
             reason = _worse_by(effect, contest, contest.leader)
             self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
         return setting in self._departures
+
+    def _may_pass(self, setting: Setting, compliance: Compliance) -> bool:
+        """True if more starts could still show that no more of them fail, or break a constraint, than are allowed."""
+        objective, measure = self._experiment.objective, self._experiment.measure
+        if compliance.missed or objective.allow_failed_starts == 0:
+            return False
+        seen = starts_of(self._results, setting, objective.confidence)
+        return is_allowed(
+            max(1, seen.failed), seen.failed + measure.repeats, objective.allow_failed_starts, 1 - objective.confidence
+        )
 
     def _finalists(self) -> tuple[Setting, ...]:
         """The setting that the race names, and its nearest rival; empty if it names none."""
@@ -186,7 +216,7 @@ def still_open(
     contenders = set(contest.contenders())
 
     def is_open(setting: Setting) -> bool:
-        if setting == contest.leader or compliance[setting].missed:
+        if setting == contest.leader or compliance[setting].barred:
             return False
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:

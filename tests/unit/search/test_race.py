@@ -207,11 +207,30 @@ def test_a_winner_that_misses_a_constraint_afresh_is_no_answer() -> None:
     assert run_experiment(made, lambda spec: outcome(spec, 45)).answer.setting is not None
 
 
-def test_a_winner_that_fails_on_every_fresh_start_is_no_answer() -> None:
-    analysis = run_experiment(race_of(3), lambda spec: "died" if spec.stage is Stage.CONFIRM else serve(spec))
-    assert analysis.race is not None and analysis.race.unconfirmed == "because of died"
-    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA
-    assert "failed on every fresh start: because of died" in " ".join(analysis.answer.sentences)
+def test_a_race_goes_on_without_a_winner_that_fails_a_fresh_start() -> None:
+    """Those that it had beaten come back, and the best of them is named."""
+    made = race_of(3)
+    best = run_experiment(made, serve).answer.setting
+    assert best is not None
+    failed = []
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float] | str:
+        if spec.stage is Stage.CONFIRM and spec.setting == best and not failed:
+            failed.append(spec.number)
+            return "died"
+        return serve(spec)
+
+    analysis = run_experiment(made, outcome)
+    assert analysis.race is not None and failed
+    assert analysis.answer.setting not in (None, best)
+    assert f"{best.id} gave" in analysis.answer.sentences[0] and "but failed 1 of" in analysis.answer.sentences[0]
+    assert [departure.setting for departure in analysis.race.departures if not departure.worse] == [best]
+
+
+def test_where_every_fresh_start_fails_no_setting_is_named() -> None:
+    analysis = run_experiment(race_of(2), lambda spec: "died" if spec.stage is Stage.CONFIRM else serve(spec))
+    assert analysis.answer.setting is None
+    assert "failed" in " ".join(analysis.answer.sentences)
 
 
 def test_where_no_fresh_start_counts_the_answer_stands_and_says_so() -> None:
@@ -252,7 +271,8 @@ def test_who_certainly_breaks_a_constraint_rests_while_nobody_leads() -> None:
 
     trials = run_experiment(made, outcome).trials
     ran = Counter(trial.setting.id for trial in trials)
-    assert ran["threads=0"] == 10 and max(ran[f"threads={level}"] for level in (1, 2, 3)) < 10
+    # Until it is certain that more of its starts break it than luck would.
+    assert 10 >= ran["threads=0"] > max(ran[f"threads={level}"] for level in (1, 2, 3))
 
 
 def replay(made: Experiment, results: list[TrialResult]) -> RacePlanner:

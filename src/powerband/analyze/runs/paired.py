@@ -15,20 +15,22 @@ from powerband.analyze.runs.changes import Change, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import estimate
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage
-from powerband.model.results import ChangeCost, Race, TrialResult, Verdict
+from powerband.model.results import ChangeCost, Race, Starts, TrialResult, Verdict
 
 _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
-    """Those that pairs are judged by: of blocks, of a race under way whole ones; of a capacity search all."""
+    """Those that pairs are judged by: of blocks, of a race under way whole ones, and the starts that confirm, which may
+    fail; of a capacity search all."""
     whole = race.blocks if race is not None and race.under_way else math.inf
     capacity = experiment.objective.is_capacity
-    return [trial for trial in trials if capacity or (trial.stage is Stage.COMPARE and trial.block < whole)]
+    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block < whole)]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:
@@ -64,14 +66,16 @@ def pair_change(
     compliance = compliance_of(experiment, table)
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
-        missed = (*compliance[pair[0]].missed, *compliance[pair[1]].missed)
+        missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
         because = f"neither meets the constraints ({'; '.join(dict.fromkeys(missed))})"
         return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
     other = pair[1] if contest.leader == pair[0] else pair[0]
     towards_new = contest.sign * (1 if other == pair[1] else -1)
     difference, half, n = towards_new * contest.difference[other], contest.half[other], contest.shared[other]
     ratio = scale.ratio(difference, half, first.value, contest.confidence, n)
-    verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
+    verdict, because = _by_starts([table.starts[setting] for setting in pair], names, experiment)
+    if not because:
+        verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     return Change(of, first, second, ratio, verdict, smallest, because)
 
@@ -84,21 +88,31 @@ def _unmeasured(
     return unmeasured_pair(ran, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
 
 
+def _by_starts(starts: Sequence[Starts], names: Sequence[str], experiment: Experiment) -> tuple[Verdict, str]:
+    """Who certainly fails more starts is worse; no reason where nobody does."""
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if fails_more(starts[index], starts[1 - index], 1 - experiment.objective.confidence):
+            told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
+            return verdict, ", ".join(told)
+    return Verdict.INCONCLUSIVE, ""
+
+
 def _verdict(
     contest: Contest, pair: Sequence[Setting], compliance: Sequence[Compliance], names: Sequence[str]
 ) -> tuple[Verdict, str]:
-    """Constraints come first: who breaks one for certain where the other does not is worse, whatever it serves."""
+    """Constraints and failed starts come first: who breaks one for certain where the other does not is worse, whatever
+    it serves, and who broke one in some starts is not the better one."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-        if compliance[index].missed and not compliance[1 - index].missed:
+        if compliance[index].missed and not compliance[1 - index].barred:
             return verdict, f"{names[index]} does not meet the constraints ({'; '.join(compliance[index].missed)})"
     if contest.leader == pair[0]:
         verdict = contest.verdict(pair[1])
     else:
         seen = contest.verdict(pair[0])
         verdict = _SEEN_FROM_THE_OTHER.get(seen, seen)
-    unsure = next((index for index in (1, 0) if compliance[index].open), None)
+    unsure = next((index for index in (1, 0) if not compliance[index].certain), None)
     if unsure is not None and verdict is not Verdict.WORSE:
-        what = "; ".join(compliance[unsure].open)
+        what = "; ".join((*compliance[unsure].barred, *compliance[unsure].open))
         return Verdict.INCONCLUSIVE, f"whether {names[unsure]} meets the constraints is not certain ({what})"
     return verdict, ""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import tried, unmeasured_pair
@@ -47,7 +48,7 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
     return RunComparison.of(
         first,
         (
-            _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows)
+            _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows, 1 - each)
             if setting in common
             else _fails(setting, (first, second), values)
             for setting in dict.fromkeys((*ran, *common))
@@ -104,11 +105,21 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
     return Change(setting, estimates[0], estimates[1], None, verdict, None, because)
 
 
-def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]]) -> Change:
-    """Constraints come first, as each run judged its own: who breaks one where it did not in the other run is worse,
-    whatever it serves; who breaks one in both is nothing to choose from."""
+def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float) -> Change:
+    """Failed starts and constraints come first, as each run judged its own: who breaks one where it did not in the
+    other run is worse, whatever it serves; who breaks one in both is nothing to choose from. The second is not better
+    where some of its starts failed or broke one, though it be luck that those of the first did not."""
     found = [row.get(change.setting) for row in rows]
-    broken = [() if row is None else row.infeasible_because for row in found]
+    if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
+        starts = (found[0].starts, found[1].starts)
+        for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+            if fails_more(starts[index], starts[1 - index], error):
+                because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
+                return replace(change, verdict=verdict, because=because)
+    lapses = "; ".join(found[1].infeasible_because) if found[1] is not None and found[1].lapsed else ""
+    if lapses and change.verdict is Verdict.BETTER:
+        return replace(change, verdict=Verdict.INCONCLUSIVE, because=f"in the second run {lapses}")
+    broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
     if not any(broken):
         return change
     if all(broken):

@@ -13,9 +13,10 @@ from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
-from powerband.analyze.settings.standing import Decision, Standing, names, sentence, verb
+from powerband.analyze.settings.standing import LIST_MAX, Decision, Standing, names, sentence, verb
+from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
-from powerband.base.units import format_value, significant
+from powerband.base.units import format_value, joined, plural, significant
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
@@ -37,7 +38,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
     chosen = decision.chosen
     assert chosen is not None
     first = f"Use {chosen.id}: {_told(standing, chosen)}."
-    sure = (_how_sure(standing, decision), _raced(standing), _explored(standing, named=True))
+    sure = (_how_sure(standing, decision), _raced(standing), _unseen(standing, chosen), _explored(standing, named=True))
     return (first, " ".join(filter(None, sure)), why(standing, chosen))
 
 
@@ -51,6 +52,17 @@ def _explored(standing: Standing, *, named: bool) -> str:
         f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once and {exploration.raced:,} raced: "
         f"{best}."
     )
+
+
+def _unseen(standing: Standing, setting: Setting) -> str:
+    """What so few starts cannot have shown: failures, broken constraints, slow modes (Clopper & Pearson 1934)."""
+    starts = standing.row(setting).starts
+    if starts is None or not starts.made:
+        return ""
+    most = f"{100 * starts.failed_most:.2g} %"
+    if starts.failed:
+        return f"It {failed_words(starts)}: at most {most} of starts fail."
+    return f"{plural(starts.made, 'start')} cannot show what befalls less than {most} of all starts."
 
 
 def _raced(standing: Standing) -> str:
@@ -86,7 +98,10 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
 
 
 def _wanted(standing: Standing) -> str:
-    return " and ".join(constraint.text for constraint in _in_force(standing))
+    texts = [constraint.text for constraint in _in_force(standing)]
+    if any(row.starts is not None and row.starts.failed for row in standing.rows) or not texts:
+        texts.append(allowed_words(standing.experiment.objective.allow_failed_starts))
+    return " and ".join(texts)
 
 
 def _in_force(standing: Standing) -> tuple[Constraint, ...]:
@@ -96,9 +111,31 @@ def _in_force(standing: Standing) -> tuple[Constraint, ...]:
 
 
 def _told(standing: Standing, setting: Setting) -> str:
-    """The objective's figure, for what it holds, who was left out of it, and what will end it soon."""
+    """The objective's figure, for what it holds, who was left out of it, who failed that gave more, and what will end
+    it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
-    return "; ".join(filter(None, (figure, _left_out(standing, setting), soon(standing.growing.get(setting, {})))))
+    ends = soon(standing.growing.get(setting, {}))
+    return "; ".join(filter(None, (figure, _left_out(standing, setting), _ahead_but_failed(standing, setting), ends)))
+
+
+def _ahead_but_failed(standing: Standing, setting: Setting) -> str:
+    """`level=3 gave 768/s, but failed 5 of 8 starts`: the best of those that failed and came out ahead of `setting`,
+    which may itself be one."""
+    own = standing.value(setting, standing.experiment.objective.metric)
+    sign = 1 if standing.experiment.objective.direction == "maximise" else -1
+    values = [
+        (row, value)
+        for row in standing.rows
+        if row.starts and row.starts.failed
+        and (value := standing.value(row.setting, standing.experiment.objective.metric)) is not None
+    ]  # fmt: skip
+    clauses = [f"it {failed_words(row.starts)}" for row, _ in values if row.starts and row.setting == setting]
+    ahead = [(row, value) for row, value in values if own is not None and sign * (value - own) > 0]
+    if ahead:
+        row = max(ahead, key=lambda pair: sign * pair[1])[0]
+        assert row.starts is not None
+        clauses.append(f"{row.setting.id} gave {standing.objective_text(row.setting)}, but {failed_words(row.starts)}")
+    return "; ".join(clauses)
 
 
 def _left_out(standing: Standing, setting: Setting) -> str:
@@ -112,13 +149,14 @@ def _left_out(standing: Standing, setting: Setting) -> str:
 def _nearest(standing: Standing) -> SettingResult:
     """The setting that misses the fewest constraints, and of those the one whose worst miss is the smallest."""
 
-    def distance(row: SettingResult) -> tuple[int, float]:
+    def distance(row: SettingResult) -> tuple[int, float, int]:
         misses = [
             miss
             for constraint in _in_force(standing)
             if (miss := shortfall(constraint, standing.value(row.setting, constraint.metric))) is not None
         ]
-        return len(misses), max(misses, default=0.0)
+        failed = row.starts.failed if row.starts is not None and not row.feasible else 0
+        return len(misses) + (failed > 0), max(misses, default=0.0), failed
 
     return min((row for row in standing.rows if row.trials), key=distance)
 
@@ -130,8 +168,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     first = f"Not enough data to name a setting: {leader.id} looks best so far, {_told(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
-        return (first, f"The race named {confirmation.setting.id}, but fresh starts contradict it. Race again, on a "
-                       "quieter machine or with longer trials.")  # fmt: skip
+        return (first, _withdrawn(standing, confirmation.setting))
     if standing.race is not None and standing.race.unconfirmed is not None:
         return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
     parts = []
@@ -165,6 +202,17 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     return (first, sentence("; ".join(parts)))
 
 
+def _withdrawn(standing: Standing, setting: Setting) -> str:
+    """Why fresh starts took back what the race named."""
+    starts = standing.row(setting).starts
+    if starts is not None and starts.failed:
+        return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
+    return (
+        f"The race named {setting.id}, but fresh starts contradict it. Race again, on a quieter machine or with longer "
+        "trials."
+    )
+
+
 def _none_seen(standing: Standing) -> tuple[str, ...]:
     """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
     first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
@@ -185,13 +233,14 @@ def _figure(standing: Standing, setting: Setting) -> str:
         return _capacity_figure(standing, standing.row(setting))
     metric = standing.experiment.objective.metric
     unit = METRICS[metric].unit
-    found = standing.row(setting).estimates[metric]
+    figure = standing.figures[setting]
+    found = figure.estimate
     text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
         f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
-        f"{found.n} trials)"
+        f"{found.n} {'fresh starts' if figure.fresh else 'trials'})"
     )
 
 
@@ -265,8 +314,15 @@ def _gap(standing: Standing, row: SettingResult, best: float) -> str:
 
 
 def _not_allowed(standing: Standing) -> str:
-    found = [row.setting for row in standing.rows if row.trials and not row.feasible]
-    return f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints" if found else ""
+    barred = [row for row in standing.rows if row.trials and not row.feasible]
+    failed = [row for row in barred if row.starts and row.starts.failed]
+    found = [row.setting for row in barred if row not in failed]
+    clauses = [f"{row.setting.id} {failed_words(row.starts)}" for row in failed[:LIST_MAX] if row.starts]
+    if len(failed) > LIST_MAX:
+        clauses.append(f"{len(failed) - LIST_MAX} more failed some of theirs")
+    if found:
+        clauses.append(f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints")
+    return joined(clauses) if clauses else ""
 
 
 def _failed(standing: Standing) -> str:

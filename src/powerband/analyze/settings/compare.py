@@ -20,12 +20,14 @@ from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
 from powerband.analyze.settings.cpus_kept import cpus_kept
 from powerband.analyze.settings.found import found_sentences
+from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing
+from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
@@ -85,7 +87,16 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     rows = standing.rows
     restless = never_stabilised(results)
     sentences = word_answer(standing, decision)
-    answer = Answer(decision.kind, decision.chosen, standing.leader, decision.equivalent, decision.undecided, sentences)
+    told = decision.chosen or standing.leader
+    answer = Answer(
+        kind=decision.kind,
+        setting=decision.chosen,
+        leader=standing.leader,
+        equivalent=decision.equivalent,
+        undecided=decision.undecided,
+        sentences=sentences,
+        figure=None if told is None else standing.figures.get(told),
+    )
     answer = with_caveat(answer, restless)
     if soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
@@ -147,18 +158,23 @@ def _by_blocks(
             estimates=estimates[setting],
             effect=contest.effect(setting),
             verdict=contest.verdict(setting),
-            feasible=bool(estimates[setting]) and not compliance[setting].missed,
-            infeasible_because=compliance[setting].missed
+            feasible=bool(estimates[setting]) and not compliance[setting].barred,
+            infeasible_because=compliance[setting].barred
             if estimates[setting]
             else _absent_because(setting, results, table.metric),
             uncertain_because=compliance[setting].open if estimates[setting] else (),
             bottleneck=commonest(table.valid(setting)),
+            starts=starts_of(results, setting, experiment.objective.confidence),
+            lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,
         )
         for setting in settings
     )
     blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
     standing = replace(
-        _standing(experiment, results, rows, contest, blocks), race=race, exploration=progress.exploration
+        _standing(experiment, results, rows, contest, blocks),
+        race=race,
+        exploration=progress.exploration,
+        figures=figures_of(experiment, table, scale),
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
@@ -169,7 +185,7 @@ def _by_blocks(
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
             decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
-        standing = replace(standing, race=race)
+        standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
     return standing, decision
 
 
@@ -274,9 +290,9 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
     known = set().union(*(trial.metrics for trial in trials))
     names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
     confidence = experiment.objective.confidence
-    return {
-        name: estimate_of([t.metrics[name] for t in trials if name in t.metrics], name, confidence) for name in names
-    }
+    values = {name: [trial.metrics[name] for trial in trials if name in trial.metrics] for name in names}
+    metrics = [trial.metrics for trial in trials]
+    return {name: counted(experiment, name, estimate_of(values[name], name, confidence), metrics) for name in names}
 
 
 def _spoilt(result: TrialResult) -> bool:
@@ -352,7 +368,9 @@ def _decide(standing: Standing) -> Decision:
     too_few = len(rows) > 1 and standing.blocks < 2
     if standing.contenders or standing.unmeasured or too_few or standing.row(leader).uncertain_because:
         return Decision(AnswerKind.NOT_ENOUGH_DATA, None, equivalent, undecided)
-    if len(equivalent) > 1 or undecided:
+    # That a start failed is a fact; that one broke a constraint may be luck at its limit.
+    by_luck = any(row.lapsed and not (row.starts and row.starts.failed) for row in rows)
+    if len(equivalent) > 1 or undecided or by_luck:
         return Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
     return Decision(AnswerKind.BEST, leader, equivalent, undecided)
 
@@ -407,7 +425,7 @@ def _warnings(
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
-        yield f"{invalid} of {len(done)} trials were failed or invalid and count for nothing but this; each says why"
+        yield f"{invalid} of {len(done)} trials were failed or invalid and are in no mean; each says why"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
     for row in rows:

@@ -15,6 +15,7 @@ import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, last_valid
+from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale, estimate
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import subjects_own, tried
@@ -50,8 +51,12 @@ def confirm(
         rival_raced = {result.block: result.metrics[table.metric] for result in table.valid(rival)}
         beside = back.paired(own, of_rival)
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
+    fresh_starts = [result for result in results if result.stage is Stage.CONFIRM]
+    starts = starts_of(fresh_starts, setting, objective.confidence)
     said, allowed = _Fresh(table.sign, change, beside, against), scale.allowed(objective.margin, _mean(raced))
-    kept = judge(objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1)
+    kept = judge(
+        objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
+    )
     made = Confirmation(
         setting=setting,
         rival=rival,
@@ -60,7 +65,7 @@ def confirm(
         confirmed=estimate(list(own.values()), objective.confidence, log=scale.log),
         shrinkage=back.share_lost(change, _mean(raced)),
         advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
-        upheld=said.upheld(allowed) and not kept.missed,
+        upheld=said.upheld(allowed) and not kept.barred,
         agrees=said.upheld(allowed) and said.agrees(allowed) and kept.seen,
         sentence="",
     )
@@ -194,8 +199,8 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
         gain = table.sign * (said.beside.value if unit == "ratio" else made.advantage.value - 1)
         where = "better than" if gain >= 0 else "worse than"
         text += f"; {_percent(abs(gain))} {_unit(unit)} {where} {made.rival.id} beside it"
-    if kept.missed or not kept.seen:
-        text += f"; misses {'; '.join(kept.missed or kept.open)}"
+    if kept.barred or not kept.seen:
+        text += f"; misses {'; '.join(kept.barred or kept.open)}"
     return replace(made, sentence=f"{text}.")
 
 

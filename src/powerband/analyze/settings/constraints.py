@@ -1,7 +1,9 @@
 """Does a setting meet the objective's constraints: certainly, certainly not, or is it not certain?
 
-In: the values of its valid trials. Out: what it misses and what is open, in words. The interval decides, never the
-estimate alone: of equal settings at a limit the estimates of some lie on either side by luck.
+In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
+The interval of the mean decides, never the estimate alone: of equal settings at a limit the estimates of some lie on
+either side by luck. And no more starts may fail or break a constraint than the objective allows: a mean hides the start
+in which a third of the requests failed.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
-from powerband.base.units import format_value
+from powerband.base.units import format_value, plural
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Objective
 from powerband.model.metrics import METRICS
+from powerband.model.results import Starts
 
 UNSERVED = "users_unserved_share"
 ENDLESS = 1e4  # high / low: a hundredfold to either side
@@ -21,16 +25,23 @@ ENDLESS = 1e4  # high / low: a hundredfold to either side
 
 @dataclass(frozen=True)
 class Compliance:
-    """`missed`: constraints that the setting certainly breaks; `open`: those that it may meet or break. `seen`: whether
-    the estimates meet them all."""
+    """`missed`: constraints that the setting certainly breaks; `lapsed`: those that some of its starts broke, more than
+    is allowed, though others may do so as often; `open`: those that it may meet or break. `seen`: whether the estimates
+    meet them all."""
 
     missed: tuple[str, ...] = ()
+    lapsed: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     seen: bool = True
 
     @property
+    def barred(self) -> tuple[str, ...]:
+        """Why the setting can be no answer; empty where it can."""
+        return (*self.missed, *self.lapsed)
+
+    @property
     def certain(self) -> bool:
-        return not self.missed and not self.open
+        return not self.barred and not self.open
 
 
 def judge(
@@ -39,18 +50,25 @@ def judge(
     *,
     settings: int,
     share: float = 1.0,
+    starts: Starts | None = None,
 ) -> Compliance:
     """`trials`: the metrics of one setting's valid trials. `settings`: how many are judged, this one included.
-    `share`: of the error that this judgement may spend, where there is one after each block.
+    `share`: of the error that this judgement may spend, where there is one after each block. `starts`: None where
+    failed ones are judged elsewhere.
 
     One-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni): with the
     confidence asked for, none of all these judgements is wrong. One trial alone decides only where there is nothing
-    to choose from."""
+    to choose from. A constraint that holds of the mean lapses where more starts break it than are allowed
+    (`is_allowed`, at the same error), and is missed where these are certainly more than luck (`is_surely_more`)."""
     constraints = in_force(objective, trials)
-    error = share * (1 - objective.confidence) / max(1, settings * len(constraints))
+    allowed = objective.allow_failed_starts
+    error = share * (1 - objective.confidence) / (settings * max(1, len(constraints)))
     missed: list[str] = []
+    lapsed: list[str] = []
     unsure: list[str] = []
     seen = True
+    if starts is not None and not (starts.wrong == 0 and is_allowed(starts.failed, starts.made, allowed, error)):
+        (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
     for constraint in constraints:
         values = [metrics[constraint.metric] for metrics in trials if constraint.metric in metrics]
         if not values:
@@ -71,9 +89,15 @@ def judge(
                 text += ", its trials too few and too different for limits"
             elif verdict is None:
                 text += f", {format_value(found.low, unit)} to {format_value(found.high, unit)}"
-        if verdict is not True:
-            (unsure if verdict is None else missed).append(text)
-    return Compliance(tuple(missed), tuple(unsure), seen)
+        bad = sum(not _meets(constraint, value) for value in values)
+        if verdict is False:
+            missed.append(text)
+        elif (len(values) > 1 or settings == 1) and not is_allowed(bad, len(values), allowed, error):
+            text = f"{constraint.text}: broken in {bad} of {plural(len(values), 'start')}"
+            (missed if is_surely_more(bad, len(values), allowed, error) else lapsed).append(text)
+        elif verdict is None:
+            unsure.append(text)
+    return Compliance(tuple(missed), tuple(lapsed), tuple(unsure), seen)
 
 
 def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tuple[Constraint, ...]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
+from powerband.analyze.settings.starts import starts_of
+from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Scale, compare_with_leader, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
@@ -48,6 +50,8 @@ class ResponseTable:
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
         cells = last_valid(result for result in results if self.metric in result.metrics)
         self.blocks = sorted({block for _, block in cells})
+        confidence = experiment.objective.confidence
+        self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
         self._valid: dict[Setting, list[TrialResult]] = {}
         for result in sorted(cells.values(), key=lambda result: result.block):
             self._valid.setdefault(result.setting, []).append(result)
@@ -162,7 +166,7 @@ def hold_contest(
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)
     certain = [compliance[setting].certain for setting in settings]
-    seen = [compliance[setting].seen and not compliance[setting].missed for setting in settings]
+    seen = [compliance[setting].seen and not compliance[setting].barred for setting in settings]
     may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
         may_lead = np.array(seen, dtype=bool) & live
@@ -179,7 +183,8 @@ def hold_contest(
         zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}
         alone = replace(empty, leader=settings[0], leader_mean=float(np.nanmean(values)))
         return replace(alone, difference=zero, half=zero, half_tost=zero, shared=blocks)
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance)
+    least = _least(experiment, values, scale)
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least)
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
@@ -196,6 +201,14 @@ def hold_contest(
     )
 
 
+def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
+    """Of a rate on the log scale: what the ends of the window leave of each setting's count, relative to it."""
+    if not scale.log or METRICS[experiment.objective.metric].unit != "per_s":
+        return None
+    counts = np.nanmean(values, axis=0) * experiment.load.duration_ns / 1e9
+    return np.asarray(EDGES / np.maximum(counts, 1.0))
+
+
 def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
     """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
     its look's share of the error."""
@@ -204,7 +217,13 @@ def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting,
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
     return {
-        setting: judge(experiment.objective, metrics, settings=1 if alone else max(2, judged), share=share)
+        setting: judge(
+            experiment.objective,
+            metrics,
+            settings=1 if alone else max(2, judged),
+            share=share,
+            starts=table.starts[setting],
+        )
         if metrics
         else Compliance()
         for setting, metrics in trials.items()

@@ -11,7 +11,7 @@ from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import AnswerKind, Exploration, Race, SettingResult, TrialResult
+from powerband.model.results import AnswerKind, Exploration, Figure, Race, SettingResult, TrialResult
 
 GOODPUT = "goodput_per_s"
 LIST_MAX = 6
@@ -25,7 +25,8 @@ class Standing:
     before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
     of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
     `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed.
-    `growing`: what grew all through the trials of a setting, per second, and the seconds to its limit."""
+    `growing`: what grew all through the trials of a setting, per second, and the seconds to its limit.
+    `figures`: the objective of each setting as a sentence states it; empty for capacities."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -43,6 +44,7 @@ class Standing:
     out_of_time: bool = False
     cpus: CpuUse | None = None
     growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
+    figures: Mapping[Setting, Figure] = field(default_factory=dict)
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

@@ -29,6 +29,12 @@ from powerband.model.results import Estimate
 
 SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
+ALIKE = 0.02
+"""Of two blocks of at most `ALIKE_SETTINGS` settings, the smallest that is believed: starts that come out in two modes
+all agree by luck in one contest of eight or more (docs/methods/comparing-settings.md)."""
+ALIKE_SETTINGS = 4
+FEW = 0.5
+"""Few blocks: where more than so many settings are likely to have drawn the same of two modes in all of them."""
 SMALL_SAMPLE = 0.35
 """Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
 EXPONENT_MAX = 700.0  # e^709 is the largest float
@@ -46,10 +52,11 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     n = len(values)
     data = np.log(values) if log else np.array(values, dtype=float)
     mean = float(data.mean())
+    sd = max(float(data.std(ddof=1)) if n > 1 else 0.0, SD_FLOOR if log else 0.0)
     back = exp if log else float
     if n < 2:
         return Estimate(back(mean), None, None, confidence, n)
-    half = student_t(confidence, n - 1) * float(data.std(ddof=1)) / math.sqrt(n)
+    half = student_t(confidence, n - 1) * sd / math.sqrt(n)
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
 
 
@@ -127,6 +134,7 @@ def compare_with_leader(
     confidence: float,
     candidates: Array | None = None,
     glance: Glance | None = None,
+    least: Array | None = None,
 ) -> LeaderComparison:
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
@@ -134,18 +142,22 @@ def compare_with_leader(
     `candidates`: (k,) booleans, which settings may lead; at least one of them needs a value.
 
     Differences are means over the blocks that hold both settings. Variances are one per setting, with the block effects
-    taken out, and moderated towards their common value as far as the data say that they are alike (Smyth 2004,
-    "Linear models and empirical Bayes methods", SAGMB 3(1)): settings may differ a lot in noise, yet three blocks alone
-    cannot tell. Critical values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs
-    and so also those with a leader picked afterwards. No interval is narrower than the pair's own paired t interval.
+    taken out. Of few blocks each is at least their common value: starts that come out in two modes agree by luck, which
+    looks quiet. From then on they are moderated towards it as far as the data say that they are alike (Smyth 2004,
+    "Linear models and empirical Bayes methods", SAGMB 3(1)). Critical values are those of the studentised range (Tukey
+    1953; Tukey-Kramer), which cover all pairs and so also those with a leader picked afterwards. No interval is
+    narrower than the pair's own paired t interval.
 
     `glance`: one of several looks at a race. It spends its share of the error, on the pairs of those settings that are
     live: who left was judged before. Then `half_tost` is of one-sided intervals for the distances from the best (Hsu
     1981), which is all that is asked of it. The paired t interval, a guard against a variance moderated too far,
     spends nothing.
+
+    `least`: (k,) standard deviations below which no setting's trials can lie, as far as counts tell.
     """
     present = ~np.isnan(y)
-    fit = _fit(y, present)
+    floor = np.full(y.shape[2], SD_FLOOR) if least is None else np.maximum(least, SD_FLOOR)
+    fit = _fit(y, present, floor)
     blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
     # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
@@ -156,11 +168,13 @@ def compare_with_leader(
 
 @dataclass(frozen=True)
 class _Fit:
-    """Block-adjusted means, moderated variances (R, k), and the degrees of freedom (R,) that those deserve."""
+    """Block-adjusted means, moderated variances (R, k), the degrees of freedom (R,) that those deserve, and the
+    smallest standard deviations (k,) that are believed."""
 
     means: Array
     variances: Array
     df: Array
+    floor: Array
 
 
 def _against(
@@ -179,7 +193,7 @@ def _against(
         spent, family = (whole, k) if glance is None else (whole * glance.share, glance.live)
         if k == 2:
             own_t = _lookup(partial(student_t, 1 - spent), n - 1)
-            halves.append(np.maximum(own_t * own, own_t * SD_FLOOR / np.sqrt(n)))
+            halves.append(own_t * np.maximum(own, np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)))
             continue
         critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
         widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
@@ -206,7 +220,7 @@ def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
     return out
 
 
-def _fit(y: Array, present: Array) -> _Fit:
+def _fit(y: Array, present: Array, floor: Array) -> _Fit:
     """Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
 
     With weights w (adding to one in a block) a residual of setting i has variance
@@ -242,10 +256,10 @@ def _fit(y: Array, present: Array) -> _Fit:
             ).sum(1)
         own = np.where(mask, 1 - 2 * w, 0.0).sum(1)
         variances = np.maximum((square - shared) / np.maximum(own, 0.2 * n + 1e-9), 0.05 * square / np.maximum(n, 1))
-        variances = np.maximum(variances, SD_FLOOR**2)
+        variances = np.maximum(variances, floor**2)
         weights = _weights(variances, n)
     moderated, df = _moderate(variances, n, k)
-    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df)
+    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor)
 
 
 def _weights(variances: Array, n: Array) -> Array:
@@ -259,12 +273,37 @@ def _weights(variances: Array, n: Array) -> Array:
 
 
 def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
-    """Empirical Bayes: prior variance and its degrees of freedom from the spread of the log variances (Smyth 2004,
-    section 6.2), then each variance is the mean of its own and the prior's, weighted by degrees of freedom."""
-    df = np.where(n >= 2, (n - 1) * (1 - 1 / k), np.nan)
-    with np.errstate(invalid="ignore"):
-        logs = np.where(np.isnan(df), np.nan, np.log(variances) - digamma(df / 2) + np.log(df / 2))
-        known = ~np.isnan(logs)
+    """The variances that are believed, and their common degrees of freedom (R,).
+
+    Of few blocks (`few_blocks`) the larger of a setting's own and the pooled one, with the pooled degrees of freedom
+    (Satterthwaite 1946: fewer where a few settings have most of the variance). Of more blocks empirical Bayes (Smyth
+    2004): the mean of its own and a prior one, weighted by degrees of freedom."""
+    df = np.where(n >= 2, (n - 1) * (1 - 1 / k), 0.0)
+    if k <= ALIKE_SETTINGS:
+        variances = np.where(n <= 2, np.maximum(variances, ALIKE**2), variances)
+    whole = np.maximum(df.sum(1), 1e-9)
+    pooled = (df * variances).sum(1) / whole
+    # Of equal normal variances, estimates of them spread by 2 / df: what that takes off is given back.
+    typical = np.maximum(whole / np.maximum((df > 0).sum(1), 1), 1e-9)
+    evenness = (1 + 2 / typical) * pooled**2 * whole / np.maximum((df * variances**2).sum(1), 1e-300)
+    pooled_df = np.maximum(whole * np.minimum(evenness, 1), 1)
+    moderated, prior_df = _empirical_bayes(variances, df)
+    few = few_blocks(n, k)
+    believed = np.where(few, np.maximum(variances, pooled[:, None]), moderated)
+    return believed, np.where(few.all(1), pooled_df, np.where(few.any(1), np.minimum(pooled_df, prior_df), prior_df))
+
+
+def few_blocks(n: Array, k: int) -> Array:
+    """True for up to four blocks, and while settings are likely to have drawn alike all along: of two modes, as
+    frequent as each other, a setting draws the same one n times with probability 2^(1 - n)."""
+    return np.asarray((n <= 4) | (k * 2.0 ** (1 - n) >= FEW))
+
+
+def _empirical_bayes(variances: Array, df: Array) -> tuple[Array, Array]:
+    """Prior variance and its degrees of freedom from the spread of the log variances (Smyth 2004, section 6.2)."""
+    known = df > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = np.where(known, np.log(variances) - digamma(df / 2) + np.log(df / 2), np.nan)
         count = np.maximum(known.sum(1), 1)
         mean = np.where(known, logs, 0.0).sum(1) / count
         spread = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum(1) / np.maximum(count - 1, 1)
@@ -275,10 +314,6 @@ def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
     prior_df[differ] = np.minimum(2 * inverse_trigamma(excess[differ]), DF_MANY)
     pooled = np.where(known, variances, 0.0).sum(1) / count
     prior = np.where(differ, np.exp(mean + digamma(prior_df / 2) - np.log(prior_df / 2)), pooled)
-    own_df = np.nan_to_num(df)
-    moderated = (prior_df[:, None] * prior[:, None] + own_df * np.where(known, variances, 0.0)) / (
-        prior_df[:, None] + own_df
-    )
-    typical = own_df.sum(1) / count
+    moderated = (prior_df[:, None] * prior[:, None] + df * np.where(known, variances, 0.0)) / (prior_df[:, None] + df)
     # All variances together have no more than the residual degrees of freedom of the two-way layout.
-    return moderated, np.minimum(prior_df + typical, np.maximum(own_df.sum(1), 1))
+    return moderated, np.minimum(prior_df + df.sum(1) / count, np.maximum(df.sum(1), 1))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
 from powerband.model.plan import Setting
 from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 # Failures of a trial that are not the subject's fault.
-OWN_FAILURES = frozenset({"engine_failed", "probe_failed", "descriptor_limit", "port_limit", DAMAGED})
+OWN_FAILURES = frozenset(
+    {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
+    | {"plan_ended", "ended_in_warmup", DAMAGED}
+)
 
 
 def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]:
@@ -26,6 +29,11 @@ def subjects_own(result: TrialResult) -> bool:
     """An invalid trial that the subject itself spoilt: it never got ready, died, answered nothing."""
     codes = fatal_codes(result)
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
+
+
+def is_failed_start(result: TrialResult) -> bool:
+    """True if the subject spoilt the trial by itself, on a machine that was not disturbed meanwhile."""
+    return not result.valid and subjects_own(result) and not fatal_codes(result) & MACHINE_CODES
 
 
 def unmeasured_pair(

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as Xml
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.model.results import Analysis, AnswerKind, ClaimResult, ClaimVerdict, Estimate, SettingResult, Verdict
 from powerband.report.wording.numbers import format_estimate, format_interval
-from powerband.report.wording.words import trial_counts, unusable_trials, verdict_words
+from powerband.report.wording.words import failed_starts, trial_counts, unusable_trials, verdict_words
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -107,6 +107,7 @@ def _figures(row: SettingResult, analysis: Analysis) -> dict[str, str]:
     figures = {
         "trials": str(row.trials),
         "invalid": str(row.invalid),
+        **({"failed_starts": failed_starts(row)} if failed_starts(row) else {}),
         "verdict": row.verdict.value,
         analysis.objective: format_estimate(estimate, analysis.objective),
         f"{analysis.objective} interval": format_interval(estimate, analysis.objective),

@@ -24,8 +24,10 @@ from powerband.report.wording.numbers import format_estimate, format_interval, f
 from powerband.report.wording.standings import ranked
 from powerband.report.wording.words import (
     NARROW,
+    any_failed_start,
     change_words,
     factor_names,
+    failed_starts,
     not_allowed,
     present_columns,
     short_id,
@@ -94,6 +96,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         *(["setting"] if whole else map(code, names)),
         metric_words(analysis.objective), "interval", "change", "verdict",
         *(column.short for column in columns), *(["limit"] if named else []), "trials",
+        *(["failed starts"] if any_failed_start(analysis) else []),
     ]  # fmt: skip
 
     def cells(row: SettingResult) -> Iterator[str]:
@@ -112,9 +115,11 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         if named:
             yield bottleneck_short(row.bottleneck)
         yield trials_of(row)
+        if any_failed_start(analysis):
+            yield failed_starts(row)
 
     factors = 1 if whole else len(names)
-    left = [*range(factors), factors + 3, *([len(heads) - 2] if named else [])]
+    left = [*range(factors), factors + 3, *([heads.index("limit")] if named else [])]
     yield _table(heads, (list(cells(row)) for row in rows), left=left)
     more = len(analysis.settings) - len(rows)
     yield " ".join(

@@ -47,6 +47,7 @@ from powerband.report.wording.words import (
     counted,
     error_rows,
     factor_names,
+    failed_starts,
     is_as_good,
     not_allowed,
     present_columns,
@@ -289,7 +290,8 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
     equal = ' class="equal"' if is_as_good(result.setting, analysis) else ""
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else equal
-    return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{moving}</td></tr>"
+    failed = f'<small class="unsure">failed {failed_starts(result)} starts</small>' if failed_starts(result) else ""
+    return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{failed}{moving}</td></tr>"
 
 
 def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:

@@ -91,6 +91,7 @@ FOLLOWING: dict[str, tuple[Column, ...]] = {
         *_numbers("", *_BOUNDS),
         *_numbers("ratio", "effect", "effect_low", "effect_high"),
         *_texts("bottleneck", "infeasible_because", "uncertain_because"),
+        *_wholes("starts", "failed_starts"),
     ),
     "trials": (
         *_texts("status"),
@@ -156,6 +157,7 @@ def settings_table(analysis: Analysis, run: str) -> Table:
             analysis.objective, *_ends(row.estimates.get(analysis.objective)), *_ends(row.effect),
             None if row.bottleneck is None else row.bottleneck.name.value,
             _joined(row.infeasible_because), _joined(row.uncertain_because),
+            *((None, None) if row.starts is None else (row.starts.made, row.starts.failed)),
             *(None if (found := row.estimates.get(name)) is None else found.value for name in metrics),
         )  # fmt: skip
 

@@ -32,10 +32,12 @@ from powerband.report.wording.findings import bottleneck_short, state_words
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.words import (
     MetricColumn,
+    any_failed_start,
     change_words,
     counted,
     error_rows,
     factor_names,
+    failed_starts,
     not_allowed,
     present_columns,
     short_id,
@@ -108,9 +110,10 @@ class SettingsTable:
             table.add_column("interval", justify="right", no_wrap=True)
         for column in columns:
             table.add_column(column.short, justify="right", no_wrap=True)
-        if answer:
-            table.add_column("change", justify="right", no_wrap=True)
-            table.add_column("verdict", no_wrap=True)
+        failed = answer and any_failed_start(self.analysis)
+        judged = [*(["failed starts"] if failed else []), *(["change", "verdict"] if answer else [])]
+        for name in judged:
+            table.add_column(name, justify="left" if name == "verdict" else "right", no_wrap=True)
         if bottleneck:
             table.add_column("bottleneck", no_wrap=True)
         if not answer:
@@ -123,6 +126,7 @@ class SettingsTable:
             cells += [
                 format_estimate(result.estimates.get(column.metric), column.metric, digits=3) for column in columns
             ]
+            cells += [failed_starts(result)] if failed else []
             if answer:
                 cells += [change_words(result, self.analysis), _verdict(result, self.analysis)]
             if bottleneck:

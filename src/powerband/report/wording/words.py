@@ -116,6 +116,17 @@ def trials_of(result: SettingResult) -> str:
     return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
 
 
+def failed_starts(result: SettingResult) -> str:
+    """`5 of 8`; empty where none failed."""
+    starts = result.starts
+    return f"{starts.failed} of {starts.made}" if starts is not None and starts.failed else ""
+
+
+def any_failed_start(analysis: Analysis) -> bool:
+    """True if a column for failed starts has anything to show."""
+    return any(failed_starts(result) for result in analysis.settings)
+
+
 def mark_of(setting: Setting, analysis: Analysis) -> str:
     """The mark of a setting in a picture: answer, equal or other."""
     if setting == analysis.answer.setting:

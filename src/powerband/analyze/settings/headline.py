@@ -1,0 +1,110 @@
+"""The figure of the answer's first sentence, with an interval that stays true though the setting was picked for it.
+
+In: the table of blocks, the confirmation. Out: a `Figure` of each setting. What wins among many was lucky, and a race
+stops when it looks decided: so the figure is that of fresh starts, which had no part in either; where there are too
+few, the race's own, with an interval that holds for all settings and looks together. Method and simulated coverage:
+docs/methods/estimates.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from powerband.analyze.settings.contest import ResponseTable
+from powerband.analyze.stats.counts import no_narrower_than_counted
+from powerband.analyze.stats.intervals import Scale, exp
+from powerband.analyze.stats.special import Array, student_t
+from powerband.analyze.stats.spending import share_at
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.results import Confirmation, Estimate, Figure
+
+FRESH_MIN = 2
+"""Fresh starts that make a figure of their own: of one there is no interval."""
+
+
+def figures_of(
+    experiment: Experiment, table: ResponseTable, scale: Scale, confirmation: Confirmation | None = None
+) -> dict[Setting, Figure]:
+    """Of every setting with data. As compared: each interval holds though it be the best of all, at the last of all
+    looks (Bonferroni). The confirmed setting's is of its fresh starts alone, where there are enough.
+
+    Never narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet, and whoever
+    leads had more luck than most: so on the log scale, on which settings are alike, the variance is at least that of
+    all of them, each around its own mean."""
+    values = scale.scaled(table.values())
+    columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
+    columns = {setting: known for setting, known in columns.items() if len(known)}
+    error = 1 - experiment.objective.confidence
+    each = error * share_at(experiment, len(table.blocks)) / max(1, len(columns))
+    pooled = _Spread.of(columns.values())
+    found = {}
+    for setting, known in columns.items():
+        own = _Spread.of([known])
+        n = len(known)
+        trials = [result.metrics for result in table.valid(setting)]
+        half = max(own.half(error, n), pooled.half(each, n) if scale.log else 0.0) if n > 1 else math.nan
+        estimate = _back(scale, float(known.mean()), half, 1 - error, n)
+        found[setting] = Figure(counted(experiment, table.metric, estimate, trials), fresh=False)
+        if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
+            fresh = confirmation.confirmed
+            middle = float(scale.scaled([fresh.value])[0])
+            half = pooled.half(error, fresh.n) if scale.log else 0.0
+            wide = _back(scale, middle, half, 1 - error, fresh.n)
+            found[setting] = Figure(
+                counted(experiment, table.metric, _hull(fresh, wide), trials[: fresh.n]), fresh=True
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A standard deviation on the scale in use, and its degrees of freedom."""
+
+    sd: float
+    df: int
+
+    @classmethod
+    def of(cls, samples: Iterable[Array]) -> _Spread:
+        """Of all samples together, each around its own mean."""
+        known = list(samples)
+        df = sum(len(sample) - 1 for sample in known)
+        squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in known)
+        return cls(math.sqrt(squares / df) if df else 0.0, df)
+
+    def half(self, error: float, n: int) -> float:
+        """Of the interval of a mean of n; 0 where nothing is known."""
+        return student_t(1 - error, self.df) * self.sd / math.sqrt(n) if self.df else 0.0
+
+
+def _hull(first: Estimate, second: Estimate) -> Estimate:
+    ends = [*first.ends, *second.ends]
+    return replace(first, low=min(ends), high=max(ends))
+
+
+def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
+    """No narrower than the counting error of a rate of requests, or of a share of them; other metrics as they are.
+    `trials`: metrics of trials like those that the estimate is of, at least one."""
+    load = experiment.load
+    if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
+        return found
+    rate = metric if metric != "error_rate" else "achieved_rate_per_s"
+    requests = found.n * float(np.mean([trial.get(rate, 0.0) for trial in trials])) * load.duration_ns / 1e9
+    if metric == "error_rate":
+        return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
+    return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found
+
+
+def _known(column: Array) -> Array:
+    return np.asarray(column[~np.isnan(column)])
+
+
+def _back(scale: Scale, mean: float, half: float, confidence: float, n: int) -> Estimate:
+    back = exp if scale.log else float
+    if math.isnan(half):
+        return Estimate(back(mean), None, None, confidence, n)
+    return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)

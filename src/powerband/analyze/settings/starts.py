@@ -1,0 +1,61 @@
+"""Failed starts are outcomes: how many of a setting's fresh starts failed by the server's own fault, and is that
+allowed?
+
+In: the trials of a run. Out: `Starts` of a setting; whether they are too many, in words. What the load generator or the
+machine spoilt says nothing of the server and counts as no start. Method: docs/methods/failed-starts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import comb
+
+from powerband.analyze.stats.shares import share_least, share_most
+from powerband.analyze.trial.faults import fatal_codes, is_failed_start, tried
+from powerband.base.units import plural
+from powerband.model.plan import Setting
+from powerband.model.results import Starts, TrialResult
+
+LUCK = 0.5
+"""Up to this share of bad starts a setting may show some, and one just as bad none: that does not tell them apart."""
+
+
+def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
+    """Of every stage and attempt: each was a fresh start."""
+    mine = tried(results, setting)
+    bad = [result for result in mine if is_failed_start(result)]
+    made = len(bad) + sum(result.valid for result in mine)
+    wrong = sum("invariant" in fatal_codes(result) for result in bad)
+    return Starts(made, len(bad), wrong, share_most(len(bad), made, 1 - confidence))
+
+
+def failed_words(starts: Starts) -> str:
+    """`failed 5 of 8 starts`; where all of these broke an invariant, `computed wrongly in 5 of 8 starts`."""
+    what = "computed wrongly in" if starts.wrong == starts.failed else "failed"
+    return f"{what} {starts.failed} of {plural(starts.made, 'start')}"
+
+
+def allowed_words(allowed: float) -> str:
+    """What is asked of the starts, as the text of a constraint."""
+    return "starts without failure" if allowed == 0 else f"at most {allowed:.3g} of the starts failed"
+
+
+def is_allowed(bad: int, of: int, allowed: float, error: float) -> bool:
+    """True if no start was bad, or the share of bad ones is certainly no more than `allowed` (a share from 0 to 1).
+    `error`: the chance of a false answer that the judgement may take."""
+    return bad == 0 or share_most(bad, of, error) <= allowed
+
+
+def fails_more(first: Starts, second: Starts, error: float) -> bool:
+    """True if the first certainly fails more of its starts than the second, by Fisher's exact test, one-sided (Fisher
+    1935, "The logic of inductive inference", J. R. Statist. Soc. 98). `error`: its chance of a false answer."""
+    failed, made = first.failed + second.failed, first.made + second.made
+    if not failed or not first.made or not second.made:
+        return False
+    tail = sum(comb(first.made, k) * comb(second.made, failed - k) for k in range(first.failed, failed + 1))
+    return tail / comb(made, failed) <= error
+
+
+def is_surely_more(bad: int, of: int, allowed: float, error: float) -> bool:
+    """True if the share of bad starts is certainly more than `allowed`, and than `LUCK`."""
+    return share_least(bad, of, error) > max(allowed, LUCK)

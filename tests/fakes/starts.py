@@ -1,0 +1,231 @@
+"""Starts that differ as those of real servers do, and how often verdicts and figures on them are wrong: truth is known.
+
+`python -m fakes.starts PAGE...` (`make statistics`) writes the tables between their marks into the pages. Everything
+goes through the analysis that judges real runs: sweeps of equal settings through `compare_with_leader`, all at once,
+and races through planner and analysis.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fakes.confusion import put
+from fakes.failing import failing_table
+from fakes.races import race_of, run_experiment, threads
+from powerband.analyze.stats.intervals import compare_with_leader
+from powerband.analyze.stats.special import Array
+from powerband.analyze.stats.spending import Glance, share_of
+from powerband.model.plan import TrialSpec
+
+MARGIN = float(np.log1p(0.03))
+BLOCKS = 10
+SETTINGS = (2, 4, 8, 16, 30)
+Draw = Callable[[np.random.Generator, int, int, int], Array]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`draw(dice, sweeps, blocks, settings)`: logs of what starts of equal settings give."""
+
+    name: str
+    draw: Draw
+
+
+def two_modes(slow: float, apart: float, width: float) -> Shape:
+    """A share of starts `slow`, slower by the share `apart`; each mode so wide."""
+
+    def draw(dice: np.random.Generator, sweeps: int, blocks: int, settings: int) -> Array:
+        shape = (sweeps, blocks, settings)
+        slower = dice.random(shape) < slow
+        return np.asarray(slower * np.log1p(-apart) + width * dice.standard_normal(shape))
+
+    return Shape(f"{slow:.0%} of starts {apart:.0%} slower, modes {width:.1%} wide", draw)
+
+
+def _normal(dice: np.random.Generator, *shape: int) -> Array:
+    return 0.03 * dice.standard_normal(shape)
+
+
+def _heavy_tail(dice: np.random.Generator, *shape: int) -> Array:
+    return np.asarray(0.03 * dice.standard_t(3, shape))
+
+
+def _lognormal(dice: np.random.Generator, *shape: int) -> Array:
+    return np.asarray(-0.03 * np.exp(dice.standard_normal(shape)))
+
+
+def _three_modes(dice: np.random.Generator, *shape: int) -> Array:
+    modes = np.log([1.0, 0.9, 0.75])[dice.choice(3, shape, p=[0.5, 0.3, 0.2])]
+    return np.asarray(modes + 0.005 * dice.standard_normal(shape))
+
+
+def _one_noisy(dice: np.random.Generator, *shape: int) -> Array:
+    return 0.01 * dice.standard_normal(shape) * np.where(np.arange(shape[2]) == shape[2] - 1, 10, 1)
+
+
+def _drift(dice: np.random.Generator, *shape: int) -> Array:
+    """AR(1) with a coefficient of 0.8 from trial to trial, which run in random order within each block."""
+    sweeps, blocks, settings = shape
+    noise = 0.03 * dice.standard_normal((sweeps, blocks * settings))
+    for trial in range(1, blocks * settings):
+        noise[:, trial] += 0.8 * noise[:, trial - 1]
+    order = np.argsort(dice.random(shape), axis=2)
+    return np.asarray(np.take_along_axis(noise.reshape(shape), order, 2))
+
+
+def _disturbed_block(dice: np.random.Generator, *shape: int) -> Array:
+    noise = 0.03 * dice.standard_normal(shape)
+    noise[np.arange(shape[0]), dice.integers(shape[1], size=shape[0])] *= 6
+    return noise
+
+
+SHAPES = (
+    Shape("normal, 3 %", _normal),
+    Shape("heavy tail (t with 3 degrees of freedom)", _heavy_tail),
+    Shape("lognormal", _lognormal),
+    two_modes(0.1, 0.3, 0.001),
+    two_modes(0.3, 0.2, 0.005),
+    two_modes(0.5, 0.3, 0.001),
+    two_modes(0.5, 0.1, 0.005),
+    two_modes(0.2, 0.05, 0.02),
+    Shape("three modes: 50 %, 30 % 10 % slower, 20 % 25 % slower", _three_modes),
+    Shape("one setting 10 times as noisy", _one_noisy),
+    Shape("drift from trial to trial, AR(1) of 0.8", _drift),
+    Shape("one block 6 times as noisy", _disturbed_block),
+)
+
+
+def false_verdicts(shape: Shape, settings: int, blocks: int, sweeps: int) -> float:
+    """The share of sweeps of equal settings with any verdict `better` or `worse`, looked at once, after so many
+    blocks."""
+    y = shape.draw(_dice(shape, settings, blocks), sweeps, blocks, settings)
+    found = compare_with_leader(y, 0.95)
+    return float((np.abs(found.difference) > found.half).any(axis=1).mean())
+
+
+def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
+    """The share of races of equal settings in which any would have left, looked at after each of ten blocks."""
+    y = shape.draw(_dice(shape, settings, 0), sweeps, BLOCKS, settings)
+    gone = np.zeros(sweeps, dtype=bool)
+    for blocks in range(2, BLOCKS + 1):
+        found = compare_with_leader(y[:, :blocks], 0.95, None, Glance(share_of(blocks, BLOCKS), settings))
+        gone |= (found.difference + found.half < -MARGIN).any(axis=1)
+    return float(gone.mean())
+
+
+def verdict_table(sweeps: int) -> str:
+    """Per shape: the worst of all numbers of settings after 3, 5 and 10 blocks, and of the races; where that was."""
+    lines = [
+        "| starts | 3 blocks | 5 | 10 | races |",
+        "|---|---|---|---|---|",
+    ]
+    for shape in SHAPES:
+        cells = []
+        for blocks in (3, 5, 10, 0):
+            shares = [
+                (false_verdicts(shape, k, blocks, sweeps) if blocks else false_departures(shape, k, sweeps), k)
+                for k in SETTINGS
+            ]
+            worst, k = max(shares)
+            cells.append(f"{worst:.1%} ({k})" if worst else "0.0%")
+        lines.append(f"| {shape.name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Land:
+    """Settings that race: logs of their true means, and how their starts differ. `metric`: maximised rate, or p99."""
+
+    name: str
+    truth: Sequence[float]
+    shape: Shape
+    metric: str = "goodput_per_s"
+
+
+_NOISE_1 = Shape("normal, 1 %", lambda dice, *shape: 0.01 * dice.standard_normal(shape))
+_P99 = Shape("p99, 8 %", lambda dice, *shape: np.asarray(0.08 * np.exp(0.7 * dice.standard_normal(shape))))
+LANDS = (
+    Land("30 settings, 2 % apart, noise 1 %", tuple(-0.02 * np.arange(30)), _NOISE_1),
+    Land("2 settings, 3 % apart, p99 with a tail", (0.0, 0.03), _P99, "response_time_ns_p99"),
+    Land("30 equal settings, noise 3 %", (0.0,) * 30, SHAPES[0]),
+    Land("8 equal settings, heavy tail", (0.0,) * 8, SHAPES[1]),
+    Land("8 equal settings, 30 % of starts 20 % slower", (0.0,) * 8, SHAPES[4]),
+    Land("4 settings, 10 % apart, drift", (0.0, -0.1, -0.2, -0.3), SHAPES[10]),
+)
+
+
+def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
+    """How often the figure of the first sentence holds the true mean: of what is named, of what looks best so far. The
+    true mean is that of the logs, over starts and time."""
+    count: Counter[str] = Counter()
+    k = len(land.truth)
+    centre = float(land.shape.draw(np.random.default_rng(0), 200, BLOCKS, k).mean())
+    for number in range(races):
+        dice = np.random.default_rng([number, confirm])
+        y = land.shape.draw(dice, 1, BLOCKS + confirm, k)[0] + np.array(land.truth)
+
+        def serve(spec: TrialSpec, y: Array = y) -> Mapping[str, float]:
+            value = 1e6 * float(np.exp(y[spec.block, threads(spec)]))
+            return {"goodput_per_s": 1e6, "threads_max": threads(spec) + 1.0, land.metric: value}
+
+        direction = "maximise" if land.metric == "goodput_per_s" else "minimise"
+        objective = {"metric": land.metric, "direction": direction}
+        analysis = run_experiment(race_of(k, repeats=BLOCKS, confirm=confirm, seed=number, objective=objective), serve)
+        told = analysis.answer.setting or analysis.answer.leader
+        figure = analysis.answer.figure
+        if told is None or figure is None or figure.estimate.low is None or figure.estimate.high is None:
+            count["without"] += 1
+            continue
+        kind = "named" if analysis.answer.setting is not None else "so far"
+        true = 1e6 * float(np.exp(centre + land.truth[int(str(told.as_dict()["threads"]))]))
+        count[kind] += 1
+        count[f"{kind} held"] += figure.estimate.low <= true <= figure.estimate.high
+        count["width"] += round(1e4 * (figure.estimate.high / figure.estimate.low - 1) / 2)
+    return count
+
+
+def figure_table(races: int) -> str:
+    """Coverage of the first sentence's interval."""
+    lines = [
+        "| race | fresh starts | named: share held | best so far: share held | mean half-width |",
+        "|---|---|---|---|---|",
+    ]
+    for land in LANDS:
+        for confirm in (3, 0):
+            count = race_counts(land, races, confirm)
+            shown = [
+                f"{count[f'{kind} held'] / count[kind]:.0%} of {count[kind]}" if count[kind] else "-"
+                for kind in ("named", "so far")
+            ]
+            width = count["width"] / 100 / max(1, count["named"] + count["so far"])
+            lines.append(f"| {land.name} | {confirm} | {' | '.join(shown)} | {width:.1f} % |")
+    return "\n".join(lines) + "\n"
+
+
+def _dice(shape: Shape, settings: int, blocks: int) -> np.random.Generator:
+    return np.random.default_rng([[each.name for each in SHAPES].index(shape.name), settings, blocks])
+
+
+def main() -> None:
+    tables: dict[str, Callable[[], str]] = {
+        "false verdicts": lambda: verdict_table(2000),
+        "failed starts": lambda: failing_table(30),
+        "the headline's coverage": lambda: figure_table(100),
+    }
+    pages = list(map(Path, sys.argv[1:]))
+    for title, made in tables.items():
+        text = made()
+        for page in pages:
+            if f"<!-- {title}: begin -->" in page.read_text():
+                page.write_text(put(page.read_text(), title, text))
+        sys.stdout.write(f"{title}\n{text}")
+
+
+if __name__ == "__main__":
+    main()

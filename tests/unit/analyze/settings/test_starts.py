@@ -1,0 +1,80 @@
+"""Which trials are failed starts, and what follows for two that are compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.runs.unpaired import compare_runs
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.starts import fails_more, starts_of
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
+
+OF = Setting((("threads", 1),))
+
+
+def trial(number: int, *codes: str, status: str = "measured", stage: Stage = Stage.COMPARE) -> TrialResult:
+    metrics = {} if codes else {"goodput_per_s": 1000.0 + number % 3}
+    problems = tuple(Problem(code, f"because of {code}") for code in codes)
+    return TrialResult(number, number, 1, OF, status, problems, metrics, stage=stage)
+
+
+@pytest.mark.parametrize(
+    ("codes", "status", "failed"),
+    [
+        (("died",), "failed", True),
+        (("not_ready",), "failed", True),
+        (("died_before_ready",), "failed", True),
+        (("no_request_ok",), "measured", True),
+        (("invariant",), "measured", True),
+        (("no_request_ended", "host_steal"), "measured", False),
+        (("host_foreign",), "measured", False),
+        (("generator_cpu",), "measured", False),
+        (("port_in_use",), "failed", False),
+        (("engine_failed",), "failed", False),
+        (("link_failed",), "failed", False),
+        ((), "interrupted", False),
+    ],
+)
+def test_a_failed_start_is_the_servers_own_doing(codes: tuple[str, ...], status: str, failed: bool) -> None:
+    found = starts_of([trial(1, *codes, status=status), trial(2), trial(3, stage=Stage.CONFIRM)], OF, 0.95)
+    assert (found.made, found.failed) == ((3, 1) if failed else (2, 0))
+    assert found.wrong == ("invariant" in codes)
+
+
+def starts(failed: int, made: int) -> Starts:
+    return Starts(made, failed, 0, 1.0)
+
+
+def test_fishers_exact_test() -> None:
+    """5 of 8 against none of 8: 56 of 4,368 tables, 1.28 %."""
+    assert fails_more(starts(5, 8), starts(0, 8), 0.0129) and not fails_more(starts(5, 8), starts(0, 8), 0.0128)
+    assert not fails_more(starts(1, 8), starts(0, 8), 0.05) and not fails_more(starts(0, 8), starts(5, 8), 0.05)
+    assert not fails_more(starts(3, 3), starts(0, 0), 0.5)
+
+
+def run(failed: int, rate: float) -> Analysis:
+    """Six valid trials, and so many that died."""
+    trials = [
+        TrialResult(block + 1, block, 1, OF, "measured", (), {"goodput_per_s": rate * (1 + 0.001 * (block % 3))})
+        for block in range(6)
+    ]
+    trials += [trial(7 + number, "died", status="failed") for number in range(failed)]
+    return analyse(experiment({"threads": (1,)}), trials)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gain", "verdict"),
+    [
+        (0, 0, 1.1, Verdict.BETTER),
+        (0, 1, 1.1, Verdict.INCONCLUSIVE),
+        (0, 9, 1.1, Verdict.WORSE),
+        (9, 0, 0.9, Verdict.BETTER),
+        (1, 1, 0.9, Verdict.WORSE),
+        (1, 0, 1.1, Verdict.BETTER),
+    ],
+)
+def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: float, verdict: Verdict) -> None:
+    (change,) = compare_runs(run(before, 1000.0), run(after, 1000.0 * gain)).changes
+    assert change.verdict is verdict, change.because

@@ -1,0 +1,66 @@
+"""A rate was counted: its interval is no narrower than the count allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fakes.trials import experiment
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.stats.counts import count_ends, no_narrower_than_counted
+from powerband.analyze.stats.intervals import compare_with_leader, estimate
+from powerband.model.load import Load
+from powerband.model.plan import Setting
+from powerband.model.results import Estimate, TrialResult
+
+
+def test_known_values() -> None:
+    assert count_ends(0, 0.95) == pytest.approx((0.0, 3.689), abs=0.001)
+    assert count_ends(10, 0.95) == pytest.approx((4.795, 18.390), abs=0.001)  # Garwood's table
+
+
+@pytest.mark.parametrize("mean", [0.5, 4.0, 30.0, 1000.0])
+def test_the_ends_hold_the_mean_of_a_poisson_count(mean: float) -> None:
+    counts = np.random.default_rng(3).poisson(mean, 3000)
+    ends = [count_ends(float(count), 0.95) for count in counts]
+    assert np.mean([low <= mean <= high for low, high in ends]) >= 0.94
+
+
+def test_an_interval_is_widened_and_never_narrowed() -> None:
+    narrow = Estimate(768.0, 768.0, 768.0, 0.95, 2)
+    wide = no_narrower_than_counted(narrow, 768 * 6, 6)
+    assert wide.low == pytest.approx(768 * (1 - 1.96 / 4608**0.5), rel=1e-3)
+    assert wide.high == pytest.approx(768 * (1 + 1.96 / 4608**0.5), rel=1e-3)
+    assert no_narrower_than_counted(wide, 768e9, 1e9) == wide
+    assert no_narrower_than_counted(Estimate(768.0, None, None, 0.95, 1), 768, 1).low is None
+
+
+def test_no_error_among_so_many_requests_excludes_only_more_than_three_of_as_many() -> None:
+    none = no_narrower_than_counted(Estimate(0.0, 0.0, 0.0, 0.95, 3), 0, 1000)
+    assert none.low == 0 and none.high == pytest.approx(0.003689, rel=1e-3)
+
+
+def test_two_starts_that_gave_the_same_rate_have_intervals_with_width() -> None:
+    """Of each estimate, of the answer's figure, and of the difference."""
+    trials = [
+        TrialResult(1 + 2 * block + of, block, 1, Setting((("threads", of),)), "measured", (),
+                    {"goodput_per_s": (768.0, 700.0)[of]})
+        for block in range(3) for of in (0, 1)
+    ]  # fmt: skip
+    made = experiment({"threads": (0, 1)}, load=Load(users=4, duration=3_000_000_000))
+    analysis = analyse(made, trials)
+    found = analysis.settings[0].estimates["goodput_per_s"]
+    figure = analysis.answer.figure
+    assert figure is not None
+    for each in (found, figure.estimate):
+        assert each.low is not None and each.high is not None
+        assert each.low < 768 * 0.98 and each.high > 768 * 1.02
+    effect = analysis.settings[1].effect
+    assert effect is not None and effect.low is not None and effect.high is not None and effect.low < effect.high
+
+
+def test_no_interval_of_equal_values_is_without_width() -> None:
+    found = estimate([768.0, 768.0], 0.95, log=True)
+    assert found.low is not None and found.high is not None and found.low < 768.0 < found.high
+    contest = compare_with_leader(np.log(np.array([[[700.0, 768.0]] * 3])), 0.95, least=np.array([1e-3, 1e-3]))
+    assert contest.half[0, 0] > 1e-3
