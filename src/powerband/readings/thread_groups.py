@@ -60,8 +60,9 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
     resting = _resting(seen, start_ns, end_ns)
     for name in list(rows):
         members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
-        groups = _groups(members, resting, start_ns, end_ns)
+        groups = _groups(members, seen, resting, start_ns, end_ns)
         if len(groups) < 2:
+            found[name] = Group(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
             continue
         whole = found.pop(name).rows
         for suffix, tids in groups.items():
@@ -85,7 +86,7 @@ def _seen(events: Iterable[Threads]) -> Seen:
     return seen
 
 
-def _groups(members: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
+def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
     """Thread ids by what the pool's name is followed by."""
     groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], "": []}
     processes: dict[int, list[int]] = {}
@@ -96,7 +97,7 @@ def _groups(members: Seen, resting: set[int], start_ns: int, end_ns: int) -> dic
         loops = [tid for tid in tids if stretch[tid].polls]
         if pid in resting:
             groups[REST] += tids
-        elif pid in stretch and _does_all(stretch[pid], stretch.values(), end_ns - start_ns):
+        elif pid in stretch and _does_all(stretch[pid], _of_process(pid, seen, start_ns, end_ns), end_ns - start_ns):
             groups[LOOP].append(pid)
             groups[REST] += [tid for tid in tids if tid != pid]
         elif any(stretch[tid].share("lock") >= PARKS for tid in loops):
@@ -157,6 +158,10 @@ class _Stretch:
         """The share of the looks at which it waited for something else than a condition; between all and none where it
         was hardly looked at."""
         return 0.5 if self.looks < LOOKS_LEAST else 1 - self.share("lock")
+
+
+def _of_process(pid: int, seen: Seen, start_ns: int, end_ns: int) -> list[_Stretch]:
+    return [_Stretch.of(told, start_ns, end_ns) for told in seen.values() if told[-1][1].get("pid") == pid]
 
 
 def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> bool:

@@ -181,6 +181,8 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
     their next connection by select or epoll look like loops; where connections wait to be accepted, it is workers that
     there are too few of."""
+    if scene.tried is not None and scene.tried.slots.load_is_limit:
+        return None
     for pool in scene.loops:
         threads = pool.use.threads
         kinds: tuple[str, ...] = BLOCKS_LOOP
