@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.confusion import Tried, try_all
-from fakes.disturbance import ATTEMPTS
-from fakes.needs import without
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY, SAMPLE
+from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -20,7 +18,6 @@ PLANTED_LEAST, HEALTHY_LEAST = 20, 8
 SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
 # The other two are of subjects that drive themselves: planted in test_self_driven.py.
 NAMES = set(BottleneckName) - {BottleneckName.NONE, BottleneckName.WAKE_UPS, BottleneckName.ONE_THREAD}
-HOPELESS = 2  # cases disturbed in each attempt before the first that is not
 
 
 @pytest.mark.long
@@ -51,18 +48,3 @@ def test_a_sample_of_the_held_out_is_named() -> None:
     fair = undisturbed(SAMPLE, len(SAMPLE) // 2)
     wrong = [str(tried) for tried in fair if not tried.right]
     assert len(fair) - len(wrong) >= SAMPLE_RIGHT_LEAST * len(fair), "\n".join(wrong)
-
-
-def undisturbed(cases: tuple[Case, ...], least: int) -> list[Tried]:
-    """Too busy a machine shows itself, not what was planted: nothing can be told there. At least `least` cases, or the
-    test has measured nothing."""
-    fair: list[Tried] = []
-    spoilt = 0
-    for tried in try_all(cases, ATTEMPTS):
-        spoilt += tried.disturbed
-        if spoilt > len(cases) - least or (spoilt >= HOPELESS and not fair):
-            others = f"other programs or the hypervisor disturbed all {ATTEMPTS} trials of"
-            without(f"{others} {spoilt} of {len(fair) + spoilt} cases: run this on a quiet machine")
-        if not tried.disturbed:
-            fair.append(tried)
-    return fair

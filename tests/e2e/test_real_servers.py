@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_bottlenecks import undisturbed
 
 from fakes.confusion import Tried
 from fakes.needs import need_javac, need_node, without
 from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, gunicorn, uvicorn
+from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName as B
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]

@@ -18,7 +18,7 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
-from powerband.readings.thread_groups import Group, groups_of
+from powerband.readings.thread_groups import ThreadGroup, groups_of
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
@@ -97,7 +97,7 @@ def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tupl
     return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
 
 
-def _pool(name: str, group: Group, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:
+def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:
     rows = group.rows
     counters = _counters(rows, instants, start_ns, end_ns)
 

@@ -37,7 +37,7 @@ Seen = dict[int, list[tuple[int, ThreadSample]]]
 
 
 @dataclass(frozen=True)
-class Group:
+class ThreadGroup:
     """A pool, or those of its threads that do the same. `rows`: over all events; `loops`: whether they wait for events
     between their work, None where that was not told apart."""
 
@@ -45,7 +45,7 @@ class Group:
     loops: bool | None = None
 
 
-def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, Group]:
+def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, ThreadGroup]:
     """The subject's pools by name; of a pool of mixed work each of its groups. Where events do not tell of every
     thread, pools stay whole."""
     events = [event for event in events if event["tree"] == "subject"]
@@ -54,7 +54,7 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
         for pool in event["pools"]:
             rows.setdefault(pool["pool"], []).append((event["at_ns"], pool))
     seen = _seen(events)
-    found = {name: Group(pool) for name, pool in rows.items()}
+    found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
     resting = _resting(seen, start_ns, end_ns)
@@ -62,13 +62,13 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
         members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
         groups = _groups(members, seen, resting, start_ns, end_ns)
         if len(groups) < 2:
-            found[name] = Group(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
+            found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
             continue
         whole = found.pop(name).rows
         for suffix, tids in groups.items():
             group, threads = f"{name} ({suffix})" if suffix else name, {tid: members[tid] for tid in tids}
             loops = None if suffix == MIXED else suffix in (LOOP, FREE)
-            found[group] = Group(list(_summed(group, threads, whole)), loops)
+            found[group] = ThreadGroup(list(_summed(group, threads, whole)), loops)
     return found
 
 

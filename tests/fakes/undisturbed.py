@@ -1,0 +1,27 @@
+"""Planted cases tried until the machine does not disturb them, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fakes.confusion import Tried, try_all
+from fakes.disturbance import ATTEMPTS
+from fakes.needs import without
+from fakes.planted import Case
+
+HOPELESS = 2  # cases disturbed in each attempt before the first that is not
+
+
+def undisturbed(cases: Sequence[Case], least: int) -> list[Tried]:
+    """Too busy a machine shows itself, not what was planted: nothing can be told there. At least `least` cases, or the
+    test has measured nothing."""
+    fair: list[Tried] = []
+    spoilt = 0
+    for tried in try_all(cases, ATTEMPTS):
+        spoilt += tried.disturbed
+        if spoilt > len(cases) - least or (spoilt >= HOPELESS and not fair):
+            others = f"other programs or the hypervisor disturbed all {ATTEMPTS} trials of"
+            without(f"{others} {spoilt} of {len(fair) + spoilt} cases: run this on a quiet machine")
+        if not tried.disturbed:
+            fair.append(tried)
+    return fair
