@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 WITHIN = 0.25  # of the slots: a machine that others use; how near it is on a quiet one is the docs' to say
 ATTEMPTS = 3
 FOREIGN_MAX = FOREIGN_CORES_MAX / (os.cpu_count() or 1)
+LOOKED = Measure(warmup_min_ns=100 * MS)
 LONGEST_NS = 3_000 * MS
 B = BottleneckName
 LONG = pytest.mark.long
@@ -88,7 +89,9 @@ def test_the_load_is_the_limit_where_twice_the_users_get_more(tmp_path: Path) ->
 @pytest.mark.crowded
 def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
     case = experiment(
-        reference("--model", "fixed", "--threads", "4", "--cpu", "2ms"), Load(users=16, duration_ns=MS * 900)
+        reference("--model", "fixed", "--threads", "4", "--cpu", "2ms"),
+        Load(users=16, duration_ns=MS * 900),
+        measure=LOOKED,
     )
     record = run_one(case, tmp_path)
     assert record.slots["cpu_used"] >= 0.8 or record.slots["cpu_wanted"] >= 1
@@ -123,7 +126,7 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
         "ThreadingHTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()"
     )
     subject = Subject(name="frail", command=(sys.executable, "-c", code, "{port}"), ready=Ready(timeout_ns=20_000 * MS))
-    case = experiment(subject, Load(users=4, duration_ns=500 * MS))
+    case = experiment(subject, Load(users=4, duration_ns=500 * MS), measure=LOOKED)
     record = run_one(case, tmp_path)
     assert record.status == "measured", record.failure
     assert "ended by itself" in record.slots["failed"]
@@ -131,7 +134,7 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
 
 @pytest.mark.crowded
 def test_only_the_first_block_is_looked_at(tmp_path: Path) -> None:
-    case = experiment(reference("--wait", "5ms"))
+    case = experiment(reference("--wait", "5ms"), measure=LOOKED)
     spec = TrialSpec(number=1, block=1, attempt=1, setting=case.settings()[0], seed=7)
     with StopRequest.on_signals() as stop:
         record = run_trial(case, spec, TrialDir(tmp_path / "0001"), steady=always_steady, observer=Watcher(), stop=stop)

@@ -42,7 +42,7 @@ def test_a_trial_leaves_everything_that_analysis_needs(tmp_path: Path) -> None:
     watcher = Watcher()
     record = run_one(experiment(reference("--wait", "2ms")), tmp_path, watcher=watcher)
     assert (record.status, record.failure) == ("measured", None)
-    assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "slots", "stop"]
+    assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "stop"]
     assert any(rate > 0 and mean and mean >= 2 * MS for rate, mean, _ in watcher.intervals)
 
     order = ["launched", "ready", "go", "measure", "drain", "end", "stopped"]
