@@ -186,7 +186,7 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("4 threads sleep", B.POOL_TOO_SMALL, "sleep", threads=4, slots=4),
     jdk("a monitor held 1 ms", B.LOCK, "monitor", slots=1),
     jdk("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
-    jdk("computes", B.SUBJECT_CPU, "cpu"),
+    jdk("computes", B.SUBJECT_CPU, "cpu", threads=2),
     jdk("garbage", B.GARBAGE_COLLECTION, "garbage"),
     replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
     replace(node("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
