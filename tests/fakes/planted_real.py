@@ -73,12 +73,17 @@ def serving(at_once: int) -> Iterator[str]:
     server = subprocess.Popen([*UVICORN, "--port", str(port), "asgi_app:app"], env=env)
     try:
         deadline_s = time.monotonic() + 20
-        while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline_s:
+        while not _answers(port) and time.monotonic() < deadline_s:
             time.sleep(0.05)
         yield f"http://127.0.0.1:{port}/"
     finally:
         server.kill()
         server.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 @cache
