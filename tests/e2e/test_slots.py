@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.disturbance import FOREIGN_CORES_MAX
-from fakes.needs import without
+from fakes.disturbance import FOREIGN_CORES_MAX, disturbed_by, undisturbed
 from fakes.stand import FAKES, MS, TrialDir, Watcher, always_steady, experiment, reference, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
@@ -24,7 +23,6 @@ from powerband.trials.trial import run_trial
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 WITHIN = 0.25  # of the slots: a machine that others use; how near it is on a quiet one is the docs' to say
-ATTEMPTS = 3
 FOREIGN_MAX = FOREIGN_CORES_MAX / (os.cpu_count() or 1)
 LOOKED = Measure(warmup_min_ns=100 * MS)
 LONGEST_NS = 3_000 * MS
@@ -41,13 +39,19 @@ def python(how: str, slots: int, seconds: float) -> Subject:
 def tried(subject: Subject, users: int, folder: Path) -> tuple[TrialRecord, TrialResult]:
     load = Load(users=users, duration_ns=1_300 * MS, drain_ns=2_000 * MS)
     case = experiment(subject, load, measure=Measure(warmup_ns=500 * MS, foreign_cpu_max=FOREIGN_MAX))
-    for attempt in range(1, ATTEMPTS + 1):
-        record = run_one(case, folder / str(attempt))
-        result = measure(TrialDir(folder / str(attempt) / "0001"), record, case)
-        if result.valid and "slots" in result.metrics:
-            return record, result
-    without(f"other programs took the CPU in each of {ATTEMPTS} trials")
-    raise AssertionError("unreachable")
+
+    def measured(attempt: int) -> tuple[TrialRecord, TrialResult]:
+        directory = folder / str(attempt)
+        record = run_one(case, directory)
+        return record, measure(TrialDir(directory / "0001"), record, case)
+
+    return undisturbed(measured, lambda found: looks_disturbed_by(found[1]))
+
+
+def looks_disturbed_by(result: TrialResult) -> str:
+    """What disturbed the trial or the looks after it, whose own notes say so; empty if nothing did."""
+    notes = (each.message for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message)
+    return disturbed_by(result.metrics) or next(notes, "")
 
 
 @pytest.mark.parametrize(

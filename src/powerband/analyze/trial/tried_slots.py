@@ -43,14 +43,17 @@ def tried_of(evidence: Evidence) -> Tried | None:
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
-    """A second is short: what other programs take of it is taken from one look and not from the other."""
+    """A second is short: what others take of it is taken from one look and not from the other."""
     if evidence.probe is None or evidence.host_cpus is None:
         return
+    allowed = evidence.experiment.measure
     for look in looks:
-        foreign = dict(host_metrics(evidence.probe, look)).get("host_foreign_cores", 0.0)
-        share = min(1.0, foreign / evidence.host_cpus)
-        if share > evidence.experiment.measure.foreign_cpu_max:
+        metrics = dict(host_metrics(evidence.probe, look))
+        share = min(1.0, metrics.get("host_foreign_cores", 0.0) / evidence.host_cpus)
+        if share > allowed.foreign_cpu_max:
             raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
+        if (stolen := metrics.get("host_steal_share", 0.0)) > allowed.steal_max:
+            raise NotExactError(f"the hypervisor took {stolen:.0%} of the CPU time meanwhile")
 
 
 def _look(fleet: MergedFleet, users: int) -> UsersServed:
