@@ -10,7 +10,7 @@ import pytest
 
 from fakes.confusion import Tried
 from fakes.needs import need_javac, need_node, without
-from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, gunicorn, uvicorn
+from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, gunicorn, jdk, uvicorn
 from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName as B
 
@@ -80,6 +80,16 @@ def test_more_of_the_pool_that_is_too_small_serves_more(
     better = gunicorn("more", B.NONE, str(plant), int(limit), *map(str, options))
     before, after = (case.run(tmp_path / name) for case, name in ((small, "small"), (better, "large")))
     assert before.bottleneck is not None and before.bottleneck.name is B.POOL_TOO_SMALL
+    assert after.metrics["goodput_per_s"] > 2 * before.metrics["goodput_per_s"]
+
+
+@pytest.mark.long
+def test_without_nagles_algorithm_more_is_served(tmp_path: Path) -> None:
+    need_javac()
+    before, after = (
+        jdk("none", B.NONE, "none", nodelay=nodelay).run(tmp_path / str(nodelay)) for nodelay in (False, True)
+    )
+    assert before.bottleneck is not None and before.bottleneck.name is B.DELAYED_ACK
     assert after.metrics["goodput_per_s"] > 2 * before.metrics["goodput_per_s"]
 
 

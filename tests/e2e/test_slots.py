@@ -98,7 +98,7 @@ def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
         measure=LOOKED,
     )
     record = run_one(case, tmp_path)
-    assert record.slots["cpu_used"] >= 0.8 or record.slots["cpu_wanted"] >= 1
+    assert record.slots["cpu_used"] >= 0.8
     assert set(record.slots) == {"cpu_used", "cpu_wanted"}
     assert "slots" not in measure(TrialDir(tmp_path / "0001"), record, case).metrics
 

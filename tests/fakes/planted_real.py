@@ -149,11 +149,27 @@ def node(
 
 
 def jdk(
-    name: str, expected: B, plant: str, limit: int = 1, *, threads: int = 64, count: int = 64, slots: int = 0
+    name: str,
+    expected: B,
+    plant: str,
+    limit: int = 1,
+    *,
+    threads: int = 64,
+    count: int = 64,
+    slots: int = 0,
+    nodelay: bool = True,
 ) -> RealCase:
-    java = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true", "-cp", "{classes}", "Server")
+    option = f"-Dsun.net.httpserver.nodelay={str(nodelay).lower()}"
+    java = ("java", "-Xmx64m", "-XX:+UseSerialGC", option, "-cp", "{classes}", "Server")
     command = (*java, "{port}", plant, str(limit), str(threads))
     return RealCase(f"JDK: {name}", "", users(count), expected, (), slots, command)
+
+
+def python(name: str, expected: B, plant: str, limit: int, *, count: int = 64) -> RealCase:
+    """Python's own `http.server`, a thread for each connection."""
+    command = (sys.executable, str(REAL / "own_server.py"), "{port}")
+    env = {"PLANT": plant, "LIMIT": str(limit)}
+    return RealCase(f"Python's own: {name}", "", users(count), expected, (), 0, command, env)
 
 
 def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
@@ -202,6 +218,10 @@ REAL_CASES: tuple[RealCase, ...] = (
     few_descriptors(node("sleeps", B.NONE, "sleep"), "60 descriptors", 60),
     uvicorn("one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu", 1, cpus="all"),
     replace(node("one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu"), cpus="all"),
+    jdk("Nagle's algorithm", B.DELAYED_ACK, "none", nodelay=False),
+    jdk("Nagle's algorithm, sleeps", B.DELAYED_ACK, "sleep", nodelay=False),
+    python("head and body in two writes", B.DELAYED_ACK, "sleep", 1),
+    uvicorn("2 processes sleep, Nagle's algorithm", B.DELAYED_ACK, "sleep", 1, "--workers", "2"),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),
@@ -210,7 +230,7 @@ REAL_HEALTHY: tuple[RealCase, ...] = (
     node("sleeps", B.NONE, "sleep", count=16),
     jdk("64 threads sleep", B.NONE, "sleep", count=16),
     gunicorn("greenlets sleep", B.NONE, "sleep", 1, "-k", "gevent", count=16),
-    uvicorn("2 processes sleep", B.NONE, "sleep", 1, "--workers", "2", count=16),
+    node("head first, body 45 ms later", B.NONE, "head", count=16),
     uvicorn("a pool of 32 behind the loop", B.NONE, "pool", 32, count=12),
     go("sleeps, many users", B.NONE, "sleep", count=48),
     node("2 processes sleep", B.NONE, "sleep", processes=2, count=16),

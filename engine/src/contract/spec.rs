@@ -221,11 +221,13 @@ pub struct ConnectionPolicy {
     /// Each user holds one WebSocket instead, and the steps are messages on it. `pipeline` then limits how many of a user's
     /// messages may be without an answer at once. Needs the closed model and `keep_alive`.
     pub websocket: Option<WebSocket>,
+    /// A part of a response is acknowledged as soon as it is read, not up to 40 ms later.
+    pub acknowledge_at_once: bool,
 }
 
 impl Default for ConnectionPolicy {
     fn default() -> Self {
-        ConnectionPolicy { keep_alive: true, pipeline: 1, websocket: None }
+        ConnectionPolicy { keep_alive: true, pipeline: 1, websocket: None, acknowledge_at_once: false }
     }
 }
 

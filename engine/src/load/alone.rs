@@ -161,7 +161,11 @@ fn spec(args: &Args) -> Result<LoadSpec, Problem> {
         },
         scenario: vec![step],
         model,
-        connection: ConnectionPolicy { keep_alive: !args.no_keep_alive, pipeline: args.pipeline, websocket: None },
+        connection: ConnectionPolicy {
+            keep_alive: !args.no_keep_alive,
+            pipeline: args.pipeline,
+            ..ConnectionPolicy::default()
+        },
         timeouts: Timeouts { connect_ns: args.timeout, request_ns: args.timeout },
         phases: Phases {
             warmup_ns: Some(args.warmup),

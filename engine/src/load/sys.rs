@@ -48,6 +48,12 @@ pub fn socket_error(fd: i32) -> Errno {
     socket_option(fd, libc::SO_ERROR, &mut pending).map_or_else(code, |_| pending[0] as Errno)
 }
 
+/// Sends the acknowledgement that the kernel holds back for a connection, if there is one. One that cannot be sent early
+/// comes in its own time.
+pub fn acknowledge(fd: i32) {
+    let _ = set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1);
+}
+
 #[inline]
 pub fn read(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the buffer is writable for its whole length.

@@ -48,6 +48,7 @@ def fleet_specs(
     allow_remote: bool = False,
     warmup_ns: int | None = None,
     warmup_max_ns: int = 0,
+    acknowledge_at_once: bool = False,
 ) -> list[wire.LoadSpec]:
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
@@ -77,6 +78,7 @@ def fleet_specs(
                     keep_alive=load.keep_alive,
                     pipeline=load.pipeline,
                     websocket=_websocket(load, request_target(url), environment),
+                    acknowledge_at_once=acknowledge_at_once,
                 ),
                 timeouts=wire.Timeouts(connect_ns=load.connect_timeout_ns, request_ns=load.timeout_ns),
                 phases=wire.Phases(

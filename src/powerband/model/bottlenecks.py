@@ -68,6 +68,10 @@ class BottleneckName(StrEnum):
         "find what lets only so many in at once (a semaphore, a connection pool, a limit in the server's settings), "
         "and raise it",
     )  # fmt: skip
+    DELAYED_ACK = (
+        "delayed_ack", "answers wait for a delayed acknowledgement", "delayed ACK", (128, 34, 42),
+        "set TCP_NODELAY on the server's connections, or let it write the head and body of an answer at once",
+    )  # fmt: skip
     ACCEPT_BACKLOG = (
         "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),
         "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "

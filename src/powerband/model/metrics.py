@@ -153,6 +153,7 @@ slots | count | slots | requests that the server serves at once: the rate of all
   (closed HTTP load without pauses, first trial of a setting, server's CPUs less than 80 % used)
 slots_{low,high} | count | slots | * end of its 95 % interval
 alone_time_ns_mean | ns | slots | how long a request of one user alone takes, mean
+prompt_time_ns_mean | ns | slots | the same where the user acknowledges each part of an answer at once, mean
 doubled_users_rate_per_s | per_s | slots | requests answered rightly per second with twice the users
 doubled_users_gain | ratio | slots | that rate over the one of the measured window: near 1 where more load gets
   no more

@@ -165,6 +165,7 @@ class ConnectionPolicy(Wire):
     keep_alive: bool = True
     pipeline: Count = 1
     websocket: WebSocket | None = None
+    acknowledge_at_once: bool = False
 
 
 class Timeouts(Wire):

@@ -25,6 +25,8 @@ public class Server {
         server.createContext("/", exchange -> {
             try {
                 switch (plant) {
+                    case "none" -> {
+                    }
                     case "sleep" -> Thread.sleep(20);
                     case "cpu" -> spin(500_000);
                     case "monitor" -> {

@@ -30,6 +30,8 @@ const agent = new http.Agent({ keepAlive: true });
 const works = {
   none: () => {},
   sleep: () => asleep(20),
+  // The head is written at once, and the body later.
+  head: () => asleep(45),
   cpu: () => spin(1),
   blocked: () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5),
   semaphore: () => slot(() => asleep(20)),
@@ -48,6 +50,7 @@ if (cluster.isPrimary && processes > 1) {
     fs.unlinkSync(name);
   }
   http.createServer(async (_, answer) => {
+    if (plant === "head") answer.flushHeaders();
     await works[plant]();
     answer.end("ok\n");
   }).listen(port, "127.0.0.1", 511);

@@ -90,6 +90,9 @@ impl Protocol for Http1 {
                         let partial = std::mem::take(&mut self.partial);
                         slot.extra.insert(Box::default()).partial = partial;
                     }
+                    if core.plan.spec.connection.acknowledge_at_once {
+                        sys::acknowledge(slot.fd);
+                    }
                     break;
                 }
                 Progress::Bad(_) => {

@@ -18,11 +18,18 @@ from powerband.readings.fleet import MergedFleet, merge_fleet
 
 @dataclass(frozen=True)
 class Tried:
-    """`outgoing`: connections that the server itself had open while twice the users asked."""
+    """`outgoing`: connections that the server itself had open while twice the users asked. `prompt_ns`: how long a
+    request of one user takes, mean, who acknowledges each part of an answer at once; None: nobody tried."""
 
     slots: Slots
     doubled_per_s: float
     outgoing: int
+    prompt_ns: float | None = None
+
+    @property
+    def delayed_ack_ns(self) -> float:
+        """What an answer waits until its first part is acknowledged, in ns."""
+        return 0.0 if self.prompt_ns is None else max(0.0, self.slots.alone_ns - self.prompt_ns)
 
 
 def tried_of(evidence: Evidence) -> Tried | None:
@@ -39,7 +46,9 @@ def tried_of(evidence: Evidence) -> Tried | None:
     variation = times.moment(2) / mean**2 - 1 if mean else 0.0
     look = _look(doubled, 2 * users)
     slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
-    return Tried(slots, look.rate_per_s, record["outgoing"])
+    prompt = merge_fleet(record.get("prompt", ()))
+    prompt_ns = 1e9 / prompt.goodput_per_s if prompt is not None and prompt.goodput_per_s else None
+    return Tried(slots, look.rate_per_s, record["outgoing"], prompt_ns)
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
@@ -71,6 +80,8 @@ def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "slots_low", slots.low
         yield "slots_high", slots.high
         yield "alone_time_ns_mean", slots.alone_ns
+        if tried.prompt_ns is not None:
+            yield "prompt_time_ns_mean", tried.prompt_ns
         yield "doubled_users_rate_per_s", tried.doubled_per_s
         yield "doubled_users_gain", slots.gain
 

@@ -39,8 +39,10 @@ def fleet_for(
     *,
     warmup_ns: int | None,
     warmup_max_ns: int = 0,
+    acknowledge_at_once: bool = False,
 ) -> AbstractContextManager[EngineFleet]:
-    """The fleet of any load against the subject of a trial. `warmup_ns` None: until the command. Raises TrialFailed."""
+    """The fleet of any load against the subject of a trial. `warmup_ns` None: until the command. `acknowledge_at_once`:
+    no part of an answer waits for its acknowledgement. Raises TrialFailed."""
     url = subject.rendered.url
     specs = fleet_specs(
         load,
@@ -53,5 +55,6 @@ def fleet_for(
         allow_remote=urlsplit(url).hostname in trial.experiment.allow_hosts,
         warmup_ns=warmup_ns,
         warmup_max_ns=warmup_max_ns,
+        acknowledge_at_once=acknowledge_at_once,
     )
     return fleet_up(trial.engine, specs, events, trial.directory.engine_log, pump)

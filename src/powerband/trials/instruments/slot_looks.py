@@ -1,4 +1,5 @@
-"""Looks at a server with one user and with twice the users, so that its limit is tried and not inferred.
+"""Looks at a server with one user and with twice the users, so that its limit is tried and not inferred; and again with
+one user who acknowledges at once what he reads, where an answer takes as long as an acknowledgement may.
 
 In: a server that has just served its load and has CPU left. Out: the summaries of two short loads against the same
 process, the connections that the server itself had open during the second, or why there was no look. A look lasts as
@@ -24,30 +25,36 @@ from powerband.processes.host import cpu_quota, usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.outgoing import outgoing_connections
 from powerband.processes.subject_process import RunningSubject
+from powerband.readings.fleet import merge_fleet
 from powerband.readings.probe_samples import read_probe
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
 from powerband.trials.instruments.instrument import Instrument
 from powerband.wire.load_events import Summary
 from powerband.wire.specs import Drain
 
-# All of it takes 3 s at most, and two as a rule.
+# All of it takes 3.5 s at most, and two as a rule.
 LOOK_NS = 800_000_000
 DRAIN_NS = 300_000_000  # what is left then is the server's, which is about to be stopped
-CPU_WANTED = 1.0  # of them, used or waited for: other programs may take what the server lacks
+# Linux delays the acknowledgement of a lone segment by 40 ms at the least (TCP_DELACK_MIN), give or take its clock's
+# tick. An answer that waits for one takes so long.
+DELAYED_ACK_NS = 38_000_000
 CPU_FULL = 0.80  # of the CPUs that the server may use: then they are the limit, and slots mean nothing
+CPU_WANTED = 1.0  # of them, used or waited for: then it counts who else has them, since they take what it lacks
 
 
 @dataclass(frozen=True)
 class _Length:
-    """A look settles first. It lasts `LOOK_NS`, then until it has so many answers, but no longer than `most_ns`."""
+    """A look settles first. It lasts `least_ns`, then until it has so many answers, but no longer than `most_ns`."""
 
     settles_ns: int
+    least_ns: int
     most_ns: int
     answers: int
 
 
-_ALONE = _Length(50_000_000, 1_600_000_000, 30)  # nobody stands before the one user
-_DOUBLED = _Length(300_000_000, LOOK_NS, 0)  # new users connect, and threads start for them
+_ALONE = _Length(50_000_000, LOOK_NS, 2 * LOOK_NS, 30)  # nobody stands before the one user
+_DOUBLED = _Length(300_000_000, LOOK_NS, LOOK_NS, 0)  # new users connect, and threads start for them
+_PROMPT = _Length(50_000_000, LOOK_NS // 4, LOOK_NS, 5)  # its times differ by 40 ms, or not at all
 
 
 class SlotLooks(Instrument):
@@ -71,7 +78,7 @@ class SlotLooks(Instrument):
         users = self._setup.load.users
         assert users is not None, "only such loads are looked at"
         used, wanted = self._cpu()
-        if used >= CPU_FULL or wanted >= CPU_WANTED:
+        if used >= CPU_FULL:
             self._found = {"cpu_used": used, "cpu_wanted": wanted}
             return
         self._announce("slots")
@@ -79,44 +86,60 @@ class SlotLooks(Instrument):
             alone = self._look(_ALONE, 1, subject, pump)
             doubled = self._look(_DOUBLED, 2 * users, subject, pump)
             self._found = {"alone": alone, "doubled": doubled, "outgoing": self._outgoing}
+            if _takes_as_long_as_an_acknowledgement(alone):
+                self._found["prompt"] = self._look(_PROMPT, 1, subject, pump, acknowledge_at_once=True)
         except TrialInterrupted:
             raise
         except TrialFailed as failed:
-            self._found = {"failed": failed.failure.message.partition("\n")[0]}
+            self._found.setdefault("failed", failed.failure.message.partition("\n")[0])
 
     def record(self) -> dict[str, Any]:
         return {"slots": self._found}
 
     def _cpu(self) -> tuple[float, float]:
-        """The share of its CPUs that the server used while it was loaded, or where the engine runs there too, that was
-        in use at all; and that share with the threads that waited for a CPU. 0 where the probe cannot tell."""
-        samples = read_probe(self._setup.directory.read_probe())
+        """The share of its CPUs that is taken: by the server; by anyone, where the engine runs there too, or where the
+        server's threads waited for more than it has. And the share that the server used or waited for. 0 where the
+        probe cannot tell."""
+        setup = self._setup
+        samples = read_probe(setup.directory.read_probe())
         tree = None if samples is None else samples.trees.get("subject")
         if samples is None or tree is None:
             return 0.0, 0.0
-        window = (self._loaded_until_ns - self._setup.load.duration_ns, self._loaded_until_ns)
-        own = self._setup.cpus.subject
+        window = (self._loaded_until_ns - setup.load.duration_ns, self._loaded_until_ns)
+        length_ns = window[1] - window[0]
+        own = setup.cpus.subject
+        apart = bool(own) and not set(own) & set(setup.cpus.engine)
         cpus = float(len(own) or sum(map(len, usable_cores())))
         quota = cpu_quota()
         cpus = min(cpus, quota) if quota else cpus
         used = (tree.cores(*window) or 0.0) / cpus
-        waited = (tree.growth("run_wait_ns", *window) or 0.0) / (window[1] - window[0]) / cpus
-        if own and not set(own) & set(self._setup.cpus.engine):
-            return used, used + waited
-        parts = [samples.host.growth(f"cpu_{kind}_ns", *window) for kind in ("busy", "idle", "steal")]
-        busy, everything = parts[0] or 0.0, sum(part or 0.0 for part in parts)
-        in_use = max(used, busy / everything) if everything else used
-        return in_use, in_use + waited
+        wanted = used + (tree.growth("run_wait_ns", *window) or 0.0) / length_ns / cpus
+        everyone = sum(samples.host.growth(f"cpu_{kind}_ns", *window) or 0.0 for kind in ("busy", "steal")) / length_ns
+        engines = sum(each.cores(*window) or 0.0 for each in samples.matching("engine")) if apart else 0.0
+        in_use = max(used, min(1.0, (everyone - engines) / cpus))
+        # Threads that wake together wait for each other on a CPU that has time left.
+        taken = in_use if not apart or wanted >= CPU_WANTED else used
+        return taken, wanted
 
-    def _look(self, plan: _Length, users: int, subject: RunningSubject, pump: Pump) -> list[Summary]:
+    def _look(
+        self, plan: _Length, users: int, subject: RunningSubject, pump: Pump, *, acknowledge_at_once: bool = False
+    ) -> list[Summary]:
         """Raises TrialFailed."""
         setup = self._setup
-        least_ns = min(LOOK_NS, setup.load.duration_ns)
+        least_ns = min(plan.least_ns, setup.load.duration_ns)
         most_ns = max(least_ns, plan.most_ns if plan.answers else 0)
         load = setup.load.with_users(users, duration_ns=most_ns, drain_ns=DRAIN_NS)
         with (
             LineFile(Path(os.devnull)) as events,
-            fleet_for(load, setup, subject, events, pump, warmup_ns=plan.settles_ns) as fleet,
+            fleet_for(
+                load,
+                setup,
+                subject,
+                events,
+                pump,
+                warmup_ns=plan.settles_ns,
+                acknowledge_at_once=acknowledge_at_once,
+            ) as fleet,
         ):
             loop = DriveLoop(pump, fleet, on_intervals=lambda _: None, check=subject.check_alive)
             measured_ns = loop.go() + plan.settles_ns
@@ -129,3 +152,9 @@ class SlotLooks(Instrument):
             if not loop.wait_for_end(DRAIN_NS / 1e9 + REPORT_SLACK_S):
                 raise fleet.overdue("report the end of a look")
             return list(fleet.summaries)
+
+
+def _takes_as_long_as_an_acknowledgement(alone: list[Summary]) -> bool:
+    merged = merge_fleet(alone)
+    times = None if merged is None else merged.times("response_time_ns")
+    return times is not None and times.count > 0 and times.moment(1) >= DELAYED_ACK_NS

@@ -82,6 +82,11 @@ def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0
     return Tried(estimate_slots(alone, loaded, doubled, 0.0), doubled.rate_per_s, outgoing)
 
 
+def prompt(of: Tried, share: float) -> Tried:
+    """The same server, where a user who acknowledges at once waits for so much of an answer's time."""
+    return replace(of, prompt_ns=share * of.slots.alone_ns)
+
+
 MORE = tried(64, 2.0)
 SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
 IDLE = pool("pool", 0.02, 0.1, lock=7.8)
@@ -227,6 +232,25 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             tried=tried(1),
         ),
         B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "an answer waits until its first half is acknowledged",
+        scene(
+            pool("pool", 0.1, 0.1, poll=63.8), POLLER, metrics={"response_time_ns_mean": 20e6}, tried=prompt(MORE, 0.0)
+        ),
+        B.DELAYED_ACK,
+    ),
+    (
+        "an answer takes as long, however it is acknowledged",
+        scene(
+            pool("pool", 0.1, 0.1, sleep=63.8), POLLER, metrics={"response_time_ns_mean": 20e6}, tried=prompt(MORE, 0.9)
+        ),
+        B.NONE,
+    ),
+    (
+        "acknowledgements are delayed, and that is little of what 64 users wait in front of 4 slots",
+        scene(SLEEPERS, POLLER, metrics={"response_time_ns_mean": 320e6}, tried=prompt(tried(4), 0.0)),
+        B.POOL_TOO_SMALL,
     ),
     ("as many slots as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64)), B.NONE),
     ("all is served", scene(LOCKED, POLLER, load_served=True), B.NONE),

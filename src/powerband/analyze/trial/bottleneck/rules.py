@@ -75,6 +75,9 @@ FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that th
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
 CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
+# A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
+DELAYED_ACK_LEAST_NS = 20e6
+DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
@@ -388,6 +391,25 @@ def _hidden_limit(scene: Scene) -> Bottleneck | None:
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
 
 
+def _delayed_ack(scene: Scene) -> Bottleneck | None:
+    """The kernel holds back the rest of an answer until its first part is acknowledged (Nagle's algorithm), which the
+    user's kernel does some 40 ms later. It was tried: a user who acknowledges at once waits no longer for that."""
+    if scene.tried is None or scene.tried.prompt_ns is None or scene.queues:
+        return None
+    waits_ns, mean_ns = scene.tried.delayed_ack_ns, scene.value("response_time_ns_mean")
+    if waits_ns < DELAYED_ACK_LEAST_NS or waits_ns < DELAYED_ACK_SHARE * mean_ns:
+        return None
+    alone, prompt = format_duration(scene.tried.slots.alone_ns), format_duration(scene.tried.prompt_ns)
+    return verdict(
+        BottleneckName.DELAYED_ACK,
+        [
+            f"one user alone waits {alone} for an answer, and {prompt} where each part of it is acknowledged at once",
+            f"with {scene.tried.slots.users} users an answer takes {format_duration(mean_ns)}",
+            cpu_used(scene),
+        ],
+    )
+
+
 def _wake_ups(scene: Scene) -> Bottleneck | None:
     """Threads that work in turns: each goes to sleep, and is woken for the next piece of work. Going to sleep and
     waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
@@ -444,6 +466,7 @@ RULES: Iterable[Rule] = (
     _memory,
     lock,
     _subject_cpu,
+    _with_cpu_left(_delayed_ack),
     _with_cpu_left(event_loop_blocked),
     _with_cpu_left(slow_downstream),
     _with_cpu_left(pool_too_small),
