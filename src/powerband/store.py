@@ -467,3 +467,12 @@ def _fresh_directory(root: Path, stem: str) -> Path:
         except FileExistsError:
             continue
     raise UsageError(f"{root} holds a thousand runs named {stem}")
+
+
+def read_host(path: Path) -> Mapping[str, Any]:
+    """The contents of host.json; empty if it is missing or no JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

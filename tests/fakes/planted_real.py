@@ -172,6 +172,23 @@ def python(name: str, expected: B, plant: str, limit: int, *, count: int = 64) -
     return RealCase(f"Python's own: {name}", "", users(count), expected, (), 0, command, env)
 
 
+def behind(kind: str, name: str, expected: B, plant: str, limit: int, *, count: int = 64, slots: int = 0) -> RealCase:
+    """nginx, HAProxy, or PHP-FPM behind nginx."""
+    command = (sys.executable, str(REAL / "behind.py"), kind.lower(), "{port}", str(limit), php_fpm())
+    return RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, {"PLANT": plant})
+
+
+def php_fpm() -> str:
+    """Debian's name for it holds its version."""
+    return next(map(str, sorted(Path("/usr/sbin").glob("php-fpm*"))), "php-fpm")
+
+
+def puma(name: str, expected: B, plant: str, threads: int, *, count: int = 64, slots: int = 0) -> RealCase:
+    listen = ("-b", "tcp://127.0.0.1:{port}", "-t", f"{threads}:{threads}")
+    command = ("puma", "-q", "-e", "production", *listen, str(REAL / "config.ru"))
+    return RealCase(f"Puma: {name}", "", users(count), expected, (), slots, command, {"PLANT": plant})
+
+
 def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
     command = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *case.command)
     return replace(case, name=f"{case.name}, {name}", expected=B.DESCRIPTORS, command=command)
@@ -222,6 +239,13 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("Nagle's algorithm, sleeps", B.DELAYED_ACK, "sleep", nodelay=False),
     python("head and body in two writes", B.DELAYED_ACK, "sleep", 1),
     uvicorn("2 processes sleep, Nagle's algorithm", B.DELAYED_ACK, "sleep", 1, "--workers", "2"),
+    replace(behind("nginx", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
+    replace(behind("HAProxy", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
+    replace(behind("HAProxy", "lets 4 pass at once", B.HIDDEN_LIMIT, "", 4, slots=4), backend=64),
+    behind("PHP-FPM", "4 processes sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
+    behind("PHP-FPM", "computes", B.SUBJECT_CPU, "cpu", 4),
+    puma("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
+    puma("a lock held 1 ms", B.LOCK, "lock", 16, slots=1),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),
@@ -231,6 +255,10 @@ REAL_HEALTHY: tuple[RealCase, ...] = (
     jdk("64 threads sleep", B.NONE, "sleep", count=16),
     gunicorn("greenlets sleep", B.NONE, "sleep", 1, "-k", "gevent", count=16),
     node("head first, body 45 ms later", B.NONE, "head", count=16),
+    replace(behind("nginx", "in front of a server that serves 64", B.NONE, "", 0, count=12), backend=64),
+    replace(behind("HAProxy", "in front of a server that serves 64", B.NONE, "", 0, count=12), backend=64),
+    behind("PHP-FPM", "64 processes sleep", B.NONE, "sleep", 64, count=16),
+    puma("32 threads sleep", B.NONE, "sleep", 32, count=16),
     uvicorn("a pool of 32 behind the loop", B.NONE, "pool", 32, count=12),
     go("sleeps, many users", B.NONE, "sleep", count=48),
     node("2 processes sleep", B.NONE, "sleep", processes=2, count=16),

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions
 from powerband.analyze.runs.two_runs import ToldRun, compare_two
 from powerband.api.run_results import Comparison, Run
@@ -26,12 +27,12 @@ from powerband.model.results import Analysis
 from powerband.model.secrets import command_without_secrets
 from powerband.processes import engine_fleet, host
 from powerband.processes.stop_request import StopRequest
-from powerband.report.html.gather import read_host
 from powerband.report.html.report import write_report
 from powerband.report.terminal.progress import LiveView
 from powerband.search import session
+from powerband.search.earlier import earlier_runs
 from powerband.search.observer import Observer
-from powerband.store import RunDir
+from powerband.store import RunDir, read_host
 
 Levels = str | Level | Iterable[Level]
 
@@ -155,14 +156,20 @@ def compare(
         if parameters or options:
             given = ", ".join([*(["parameters"] if parameters else []), *options])
             raise UsageError(f"{given} is for two revisions of a server, whose command is missing")
-        told = [told_run(each if isinstance(each, Run) else read(each)) for each in (first, second)]
-        return Comparison(compare_two(*told))
+        made = [each if isinstance(each, Run) else read(each) for each in (first, second)]
+        return Comparison(compare_two_runs(*made))
     revisions = (str(first), str(second))
     measured = _measured(_tuned(command, parameters or {}, options, revisions), runs, progress=progress)
     return Comparison(compare_revisions(measured.experiment, measured.analysis), measured)
 
 
-def told_run(run: Run) -> ToldRun:
+def compare_two_runs(first: Run, second: Run) -> RunComparison:
+    """By what runs beside the first tell of its sessions. Raises UsageError where there is no like to compare."""
+    told = _told(first)
+    return compare_two(told, _told(second), earlier_runs(told, first.path, second.path))
+
+
+def _told(run: Run) -> ToldRun:
     return ToldRun(str(run.path), run.experiment, run.analysis, read_host(run.directory.host))
 
 

@@ -96,11 +96,10 @@ def _told_again(directory: Path) -> RunComparison:
 
 
 def _two_runs(first: Path, second: Path) -> RunComparison:
-    from powerband.analyze.runs.two_runs import compare_two
-    from powerband.api.measuring import read, told_run
+    from powerband.api.measuring import compare_two_runs, read
 
     try:
-        told = [told_run(read(path)) for path in (first, second)]
+        runs = [read(path) for path in (first, second)]
     except UsageError as error:
         raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
-    return compare_two(*told)
+    return compare_two_runs(*runs)

@@ -43,8 +43,10 @@ from powerband.live.pages import compare_page, history_page, message_page, run_a
 from powerband.live.payload import as_json, current_row, point_rows, run_row, trial_row
 from powerband.live.state import RunState, RunStatus
 from powerband.live.subject_page import CONTENT_TYPE, NoPageError, Relay
-from powerband.report.html.gather import gather, read_host
+from powerband.report.html.gather import gather
 from powerband.report.html.report import render_page
+from powerband.search.earlier import earlier_runs
+from powerband.store import read_host
 
 FEEDS_MAX = 8  # runs kept in memory; the least recently requested one without viewers is dropped first
 _KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
@@ -196,6 +198,7 @@ class LivePages:
             return HTMLResponse(message_page("Nothing to compare", "Choose two different runs.", home), 400)
         told: list[ToldRun] = []
         states: list[RunState] = []
+        folders: list[Path] = []
         for letter, name in zip("AB", names, strict=True):
             feed = self.feed(name)
             state = await _settled(feed)
@@ -206,8 +209,10 @@ class LivePages:
             host = await asyncio.to_thread(read_host, feed.follower.run.host)
             told.append(ToldRun(letter, experiment, analysis, host))
             states.append(state)
+            folders.append(feed.follower.run.path)
         try:
-            found = await asyncio.to_thread(compare_two, told[0], told[1])
+            earlier = await asyncio.to_thread(earlier_runs, told[0], folders[0], folders[1])
+            found = await asyncio.to_thread(compare_two, told[0], told[1], earlier)
             return HTMLResponse(compare_page((names[0], names[1]), (states[0], states[1]), found))
         except UsageError as error:
             return HTMLResponse(message_page("Nothing to compare", f"{error}.", home), 409)

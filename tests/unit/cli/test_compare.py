@@ -9,6 +9,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
+from powerband.api.measuring import read
 from powerband.cli import invoke
 from powerband.files.resolved import resolved_yaml
 from powerband.search.planners import dry_run
@@ -115,3 +116,27 @@ def test_a_comparison_that_is_resumed_answers_as_one(tmp_path: Path, capsys: pyt
     run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": 800.0})
     assert invoke(["resume", str(run), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "worse"
+
+
+def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A change of 10 %; of the runs beside it one is of another experiment, and one of another machine."""
+    first, *beside = (
+        run_of(tmp_path, {"n": [1]}, {"n=1": rate}, {"kernel": "1"}) for rate in (1000.0, 1001.0, 999.0, 1000.5, 1000.0)
+    )
+    other = run_of(tmp_path, {"n": [1, 2]}, {"n=1": 500.0, "n=2": 500.0})
+    strange = run_of(tmp_path, {"n": [1]}, {"n=1": 500.0}, {"kernel": "2"})
+    second = run_of(tmp_path, {"n": [1]}, {"n=1": 1100.0})
+    assert invoke(["compare", str(first), str(second), "--format", "json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["sessions"] == {"sd": 0.03, "runs": 0}, "no other run has an analysis yet"
+    assert alone["verdict"] == "inconclusive"
+    for run in (*beside, other, strange):
+        (run / "analysis.json").write_text(json.dumps(read(run).analysis.to_json()))
+    (tmp_path / "foreign").mkdir()
+    assert invoke(["compare", str(first), str(second), "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sessions"]["runs"] == len(beside)
+    assert told["sessions"]["sd"] < 0.022
+    assert told["verdict"] == "better"

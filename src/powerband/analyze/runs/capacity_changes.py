@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
 from powerband.model.experiment import Experiment
@@ -17,7 +18,10 @@ from powerband.model.results import Analysis, Capacity, Verdict
 
 
 def compare_capacities(
-    experiments: tuple[Experiment, Experiment], analyses: tuple[Analysis, Analysis], warnings: Sequence[str] = ()
+    experiments: tuple[Experiment, Experiment],
+    analyses: tuple[Analysis, Analysis],
+    warnings: Sequence[str] = (),
+    sessions: SessionSpread = ASSUMED,
 ) -> RunComparison:
     """Two runs whose objective is capacity, by the first one's direction, confidence and margin."""
     first, second = (
@@ -31,17 +35,22 @@ def compare_capacities(
     common = [setting for setting in first if setting in second]
     error = (1 - analyses[0].confidence) / max(1, len(common))
     names = ("the first run", "the second run")
+    session_half = sessions.half_width(analyses[0].confidence)
     return RunComparison.of(
         analyses[0],
-        (capacity_change(of, first[of], second[of], names, error) for of in common),
+        (capacity_change(of, first[of], second[of], names, error, session_half=session_half) for of in common),
         only_first=tuple(setting for setting in first if setting not in second),
         only_second=tuple(setting for setting in second if setting not in first),
         warnings=tuple(warnings),
+        sessions=sessions,
     )
 
 
-def capacity_change(of: Setting, first: Search, second: Search, names: Sequence[str], error: float) -> Change:
-    """`error`: the chance that the interval of the ratio may miss. By the first one's margin."""
+def capacity_change(
+    of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float = 0.0
+) -> Change:
+    """`error`: the chance that the interval of the ratio may miss; `session_half`: by how much sessions may differ
+    besides, on the log scale. By the first one's margin."""
     found = [capacity_of(search) for search in (first, second)]
     estimates = [None if capacity is None else capacity.estimate for capacity in found]
     before, after = estimates
@@ -52,7 +61,7 @@ def capacity_change(of: Setting, first: Search, second: Search, names: Sequence[
             if capacity is None or capacity.estimate is None
         ]
         return Change(of, before, after, None, _without_estimates(first, second, found), None, "; ".join(notes))
-    gap = gap_between(second, first, error)
+    gap = gap_between(second, first, error).widened(session_half)
     ratio = gap.ratio(1 - error, min(before.n, after.n))
     verdict = gap.verdict(math.log1p(first.objective.margin))
     smallest = smallest_difference(ratio, before, first.objective.metric, log=True)

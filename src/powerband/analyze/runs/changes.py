@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from powerband.analyze.runs.sessions import SAME_SESSION, SessionSpread
 from powerband.base.units import signed_percent
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
@@ -51,6 +52,8 @@ class RunComparison:
     names: tuple[str, str] = ("the first run", "the second run")
     paired: bool = False
     warnings: tuple[str, ...] = ()
+    sessions: SessionSpread = SAME_SESSION
+    """What the sessions may differ by, which is in each interval."""
 
     @classmethod
     def of(cls, first: Analysis, changes: Iterable[Change], **other: Any) -> RunComparison:
@@ -85,9 +88,10 @@ class RunComparison:
                 within = margin_words(self.margin, self.objective)
                 return f"{second} serves as {first} does, within {within}{where}{self._listed(mine)}."
             case Verdict.INCONCLUSIVE:
+                tells = "More blocks or longer trials" if self.sessions is SAME_SESSION else "Both in one run"
                 return (
                     f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
-                    "More blocks or longer trials would tell."
+                    f"{tells} would tell."
                 )
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 
@@ -120,6 +124,7 @@ class RunComparison:
             "only_first": [plain(asdict(setting)) for setting in self.only_first],
             "only_second": [plain(asdict(setting)) for setting in self.only_second],
             "warnings": list(self.warnings),
+            "sessions": {"sd": self.sessions.sd, "runs": self.sessions.runs},
         }
 
     @property

@@ -4,15 +4,17 @@ What they say of each other is `unpaired.py`'s (metrics of trials) and `capacity
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from powerband.analyze.runs.capacity_changes import compare_capacities
 from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.runs.sessions import spread_of_sessions
 from powerband.analyze.runs.unpaired import compare_runs, experiment_differences, host_differences
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 
 
@@ -26,8 +28,9 @@ class ToldRun:
     host: Mapping[str, Any]
 
 
-def compare_two(first: ToldRun, second: ToldRun) -> RunComparison:
-    """The changes from the first to the second. Raises UsageError where there is no like to compare."""
+def compare_two(first: ToldRun, second: ToldRun, earlier: Sequence[Mapping[Setting, float]] = ()) -> RunComparison:
+    """The changes from the first to the second. `earlier`: the objective of each setting in other runs of the first
+    one's experiment on its machine. Raises UsageError where there is no like to compare."""
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),
@@ -37,9 +40,10 @@ def compare_two(first: ToldRun, second: ToldRun) -> RunComparison:
         raise UsageError(
             f"one of {first.name} and {second.name} searched for capacities, the other did not: no like to compare"
         )
+    sessions, analyses = spread_of_sessions(earlier), (first.analysis, second.analysis)
     found = (
-        compare_capacities((first.experiment, second.experiment), (first.analysis, second.analysis), differences)
+        compare_capacities((first.experiment, second.experiment), analyses, differences, sessions)
         if first.experiment.objective.is_capacity
-        else compare_runs(first.analysis, second.analysis, differences)
+        else compare_runs(*analyses, differences, sessions)
     )
     return replace(found, names=(first.name, second.name))

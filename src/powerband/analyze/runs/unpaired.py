@@ -1,8 +1,8 @@
 """Compares two runs setting by setting: what changed from the first to the second, and how sure that is.
 
 Runs share no blocks, so trials cannot be paired: Welch's t interval (Welch 1947), at a confidence that holds for all
-settings together (Bonferroni); on logs where every value is above zero and no share, else on plain differences. Drift
-of the machine between two runs is not cancelled.
+settings together (Bonferroni); on logs where every value is above zero and no share, else on plain differences. What
+sessions of a machine differ by is added to each interval (`sessions.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.stats.special import Array, student_t
@@ -28,7 +29,9 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, SettingResult, Verdict
 
 
-def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()) -> RunComparison:
+def compare_runs(
+    first: Analysis, second: Analysis, warnings: Sequence[str] = (), sessions: SessionSpread = ASSUMED
+) -> RunComparison:
     """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
     UsageError where the objective counts context switches, exactly in one run and only of living threads in the other.
     """
@@ -45,17 +48,20 @@ def compare_runs(first: Analysis, second: Analysis, warnings: Sequence[str] = ()
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
     scale = Scale.of(everything, METRICS[first.objective].unit)
+
+    def change(setting: Setting) -> Change:
+        if setting not in common:
+            return _fails(setting, (first, second), values)
+        both = [run[setting] for run in values]
+        return _allowed(_change(setting, both, first, scale, confidence=each, sessions=sessions), rows, 1 - each)
+
     return RunComparison.of(
         first,
-        (
-            _allowed(_change(setting, [run[setting] for run in values], first, scale, each), rows, 1 - each)
-            if setting in common
-            else _fails(setting, (first, second), values)
-            for setting in dict.fromkeys((*ran, *common))
-        ),
+        map(change, dict.fromkeys((*ran, *common))),
         only_first=tuple(setting for setting in values[0] if setting not in values[1] and setting not in ran),
         only_second=tuple(setting for setting in values[1] if setting not in values[0] and setting not in ran),
         warnings=tuple(warnings),
+        sessions=sessions,
     )
 
 
@@ -131,13 +137,22 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], er
 
 
 def _change(
-    setting: Setting, values: Sequence[list[float]], analysis: Analysis, scale: Scale, confidence: float
+    setting: Setting,
+    values: Sequence[list[float]],
+    analysis: Analysis,
+    scale: Scale,
+    *,
+    confidence: float,
+    sessions: SessionSpread,
 ) -> Change:
-    """`confidence`: of the interval of the ratio."""
+    """`confidence`: of the interval of the ratio. The two allowances are added: a session's is one for all settings,
+    and the sum holds for any mixture of both."""
     a, b = map(scale.scaled, values)
     difference, half = _difference(a, b, confidence)
     before, after = (estimate(x, analysis.confidence, log=scale.log) for x in values)
     base = float(np.mean(values[0]))
+    of_sessions = sessions.half_width(analysis.confidence)
+    half += of_sessions if scale.log else of_sessions * max(abs(float(np.mean(x))) for x in values)
     ratio = scale.ratio(difference, half, base, confidence, min(len(a), len(b)))
     verdict = _verdict(difference, half, scale.allowed(analysis.margin, base), analysis.direction)
     smallest = smallest_difference(ratio, before, analysis.objective, log=scale.log)

@@ -35,6 +35,10 @@ class Gap:
             return Verdict.WORSE
         return Verdict.BETTER if self.low > 0 else Verdict.INCONCLUSIVE
 
+    def widened(self, half: float) -> Gap:
+        """With so much more to either side, on the log scale."""
+        return Gap(self.middle, self.low - half, self.high + half, self.low_tost - half, self.high_tost + half)
+
     def ratio(self, confidence: float, n: int) -> Estimate:
         return Estimate(math.exp(self.middle), math.exp(self.low), math.exp(self.high), confidence, n)
 

@@ -17,7 +17,6 @@ from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
 from powerband.report.documents.markdown_text import block, code, prose
-from powerband.report.html.gather import read_host
 from powerband.report.wording.comparison import change_cells, comparison_notes, headings
 from powerband.report.wording.findings import bottleneck_short, capacity_words, state_words
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
@@ -36,7 +35,7 @@ from powerband.report.wording.words import (
     unusable_trials,
     verdict_note,
 )
-from powerband.store import RunDir
+from powerband.store import RunDir, read_host
 
 _ROWS_MOST = 20
 _UNUSABLE_MOST = 10

@@ -5,12 +5,10 @@ Nothing is judged or drawn here. If a file is missing or cut short, its part of 
 
 from __future__ import annotations
 
-import json
 import shlex
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from powerband.base.errors import PowerbandError
@@ -25,7 +23,7 @@ from powerband.report.html.inside import inside_views
 from powerband.report.html.page import Facts, ReportPage
 from powerband.report.html.tracks import distributions, trial_views
 from powerband.report.wording.numbers import format_number
-from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord, read_host
 
 T = TypeVar("T")
 
@@ -89,15 +87,6 @@ def _shown_yaml(run: RunDir, experiment: Experiment | None) -> str:
         return text_without_secrets(text)
     shown = without_secrets(experiment)
     return text if shown == experiment else resolved_yaml(shown)
-
-
-def read_host(path: Path) -> Mapping[str, Any]:
-    """The contents of host.json; empty if it is missing or no JSON object."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:

@@ -61,7 +61,7 @@ def comparison_note(comparison: RunComparison) -> str:
     drift = (
         "Both were measured in the same blocks, so that drift of the machine cancels."
         if comparison.paired
-        else "What the machine did meanwhile counts as a difference too."
+        else comparison.sessions.sentence(comparison.confidence)
     )
     return (
         f"Verdicts are on {comparison.names[1]} towards {comparison.names[0]}, at {comparison.confidence:.0%} "

@@ -9,6 +9,7 @@ from fakes.edges import Server, answers_of, capacity_experiment, search, setting
 from powerband.analyze.runs.capacity_changes import compare_capacities
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions
+from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting
@@ -23,7 +24,8 @@ def searched(server: Server, seed: int) -> tuple[Analysis, list[TrialResult]]:
 
 
 def of_two_runs(old: Server, new: Server) -> RunComparison:
-    return compare_capacities((MADE, MADE), (searched(old, 1)[0], searched(new, 2)[0]))
+    """Of one session, so that the posteriors alone decide."""
+    return compare_capacities((MADE, MADE), (searched(old, 1)[0], searched(new, 2)[0]), sessions=SAME_SESSION)
 
 
 def of_two_revisions(old: Server, new: Server) -> RunComparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.trials import experiment
+from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.starts import fails_more, starts_of
@@ -76,5 +77,5 @@ def run(failed: int, rate: float) -> Analysis:
     ],
 )
 def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: float, verdict: Verdict) -> None:
-    (change,) = compare_runs(run(before, 1000.0), run(after, 1000.0 * gain)).changes
+    (change,) = compare_runs(run(before, 1000.0), run(after, 1000.0 * gain), sessions=SAME_SESSION).changes
     assert change.verdict is verdict, change.because

@@ -1,0 +1,49 @@
+"""Earlier runs of an experiment on one machine, found beside a run. In: a run. Out: the objective of each setting in
+each of them. Their analyses are read as they were written, not made anew: what cannot be read is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from powerband.analyze.runs.two_runs import ToldRun
+from powerband.analyze.runs.unpaired import experiment_differences, host_differences
+from powerband.analyze.stored import stored_analysis
+from powerband.base.errors import PowerbandError
+from powerband.files.experiment_file import load_experiment
+from powerband.model.plan import Setting
+from powerband.store import RunDir, read_host
+
+BYTES_MOST = 1 << 26  # of a file that somebody else may have put there
+MOST = 20  # the latest: what a machine did long ago tells little
+
+
+def earlier_runs(of: ToldRun, at: Path, but: Path) -> list[dict[Setting, float]]:
+    """What `of`, which lies in `at`, and other runs in its folder found, where they ran the same experiment on the same
+    machine; without the run in `but`."""
+    names = sorted(at.resolve().parent.iterdir(), reverse=True)
+    beside = (RunDir(path) for path in names if path.resolve() != but.resolve())
+    found: list[dict[Setting, float]] = []
+    for run in beside:
+        if len(found) == MOST:
+            break
+        with suppress(PowerbandError, OSError):
+            if figures := dict(_figures(run, of)):
+                found.append(figures)
+    return found
+
+
+def _figures(run: RunDir, of: ToldRun) -> Iterator[tuple[Setting, float]]:
+    if not all(path.is_file() and path.stat().st_size < BYTES_MOST for path in (run.experiment, run.analysis)):
+        return
+    experiment = load_experiment(run.experiment)
+    same = experiment.subject == of.experiment.subject and experiment.factors == of.experiment.factors
+    if not same or any(experiment_differences(of.experiment, experiment)):
+        return
+    if any(host_differences(of.host, read_host(run.host))):
+        return
+    for row in stored_analysis(run.analysis.read_text("utf-8")).settings:
+        estimate = row.estimates.get(of.analysis.objective) if row.capacity is None else row.capacity.estimate
+        if estimate is not None and estimate.value > 0:
+            yield row.setting, estimate.value
