@@ -7,7 +7,7 @@ In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
 from powerband.analyze.trial.processes import host_metrics
@@ -18,13 +18,15 @@ from powerband.readings.fleet import MergedFleet, merge_fleet
 
 @dataclass(frozen=True)
 class Tried:
-    """`outgoing`: connections that the server itself had open while twice the users asked. `prompt_ns`: how long a
+    """While twice the users asked: `outgoing`, connections that the server itself had open, and `held`, sockets by the
+    name of the processes that held them; empty: not told. `prompt_ns`: how long a
     request of one user takes, mean, who acknowledges each part of an answer at once; None: nobody tried."""
 
     slots: Slots
     doubled_per_s: float
     outgoing: int
     prompt_ns: float | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def delayed_ack_ns(self) -> float:
@@ -48,7 +50,7 @@ def tried_of(evidence: Evidence) -> Tried | None:
     slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
     prompt = merge_fleet(record.get("prompt", ()))
     prompt_ns = 1e9 / prompt.goodput_per_s if prompt is not None and prompt.goodput_per_s else None
-    return Tried(slots, look.rate_per_s, record["outgoing"], prompt_ns)
+    return Tried(slots, look.rate_per_s, record["outgoing"], prompt_ns, record.get("held", {}))
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:

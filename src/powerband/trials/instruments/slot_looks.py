@@ -2,8 +2,8 @@
 one user who acknowledges at once what he reads, where an answer takes as long as an acknowledgement may.
 
 In: a server that has just served its load and has CPU left. Out: the summaries of two short loads against the same
-process, the connections that the server itself had open during the second, or why there was no look. A look lasts as
-long as the measured window where that is shorter. Nothing that happens here fails the trial, which is measured already.
+process, the server's connections and sockets during the second, or why there was no look. A look lasts as long as the
+measured window where that is shorter. Nothing that happens here fails the trial, which is measured already.
 Not here: what follows from the rates (`analyze/stats/slots.py`).
 """
 
@@ -13,17 +13,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from powerband.loads.driver import TrialSetup
 from powerband.loads.http.driver import fleet_for
+from powerband.processes.connections import Connections, connections_of
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.host import cpu_quota, usable_cores
 from powerband.processes.line_file import LineFile
-from powerband.processes.outgoing import outgoing_connections
 from powerband.processes.subject_process import RunningSubject
 from powerband.readings.fleet import merge_fleet
 from powerband.readings.probe_samples import read_probe
@@ -67,7 +67,7 @@ class SlotLooks(Instrument):
         self._announce = announce
         self._found: dict[str, Any] = {}
         self._loaded_until_ns = 0
-        self._outgoing = 0
+        self._connections = Connections(0, {})
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
@@ -85,7 +85,7 @@ class SlotLooks(Instrument):
         try:
             alone = self._look(_ALONE, 1, subject, pump)
             doubled = self._look(_DOUBLED, 2 * users, subject, pump)
-            self._found = {"alone": alone, "doubled": doubled, "outgoing": self._outgoing}
+            self._found = {"alone": alone, "doubled": doubled, **asdict(self._connections)}
             if _takes_as_long_as_an_acknowledgement(alone):
                 self._found["prompt"] = self._look(_PROMPT, 1, subject, pump, acknowledge_at_once=True)
         except TrialInterrupted:
@@ -145,7 +145,7 @@ class SlotLooks(Instrument):
             measured_ns = loop.go() + plan.settles_ns
             loop.wait_until(measured_ns + least_ns // 2)
             if not plan.answers:
-                self._outgoing = outgoing_connections(subject.probe.pid)
+                self._connections = connections_of(subject.probe.pid)
             loop.wait_until(measured_ns + least_ns)
             loop.wait(lambda: fleet.seen["ok"] >= plan.answers, (measured_ns + most_ns - time.monotonic_ns()) / 1e9)
             fleet.send(Drain())

@@ -210,8 +210,33 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("a semaphore on an event loop", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(4)), B.HIDDEN_LIMIT),
     (
         "an event loop that calls somebody",
-        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=4)),
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=32)),
         B.DOWNSTREAM,
+    ),
+    (
+        "an event loop that calls somebody by no more connections than it serves",
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=4)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "processes that take the next connection when they are done",
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 7})),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "loops that hang, and hold the connections of all users",
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 130})),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "a pool that is full, whose server accepts only when a thread is free",
+        scene(pool("pool", 0.05, 0.05, lock=3.9), POLLER, accept_queue=45.0, tried=tried(4)),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads that wait for a lock, whose server accepts only when one is free",
+        scene(pool("pool", 0.05, 0.05, lock=15.9), POLLER, accept_queue=48.0, tried=tried(1.1)),
+        B.LOCK,
     ),
     (
         "an unfair lock: the fastest answer is as fast as ever, and some threads read beside it",

@@ -50,6 +50,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "bar_",
         "slots",
         "alone_",
+        "prompt_",
         "doubled_",
     )
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}

@@ -89,7 +89,12 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
     figures = Figures(summary={"websocket": JOINS} if kind is WEBSOCKET else {})
     directory = TrialDir(folder / "0001")
     record = replace(record_of(spec(), figures), **RECORDED)
-    looks = {"alone": list(record.engines), "doubled": list(record.engines), "outgoing": 0}
+    looks = {
+        "alone": list(record.engines),
+        "doubled": list(record.engines),
+        "outgoing": 0,
+        "prompt": list(record.engines),
+    }
     record = write_trial(directory, replace(record, slots=looks), figures)
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in watched(figures)))
     if kind is WEBSOCKET:

@@ -27,6 +27,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     accepts_too_late,
     downstream,
     event_loop_blocked,
+    has_request_in_each,
     lock,
     parked_pool,
     pool_too_small,
@@ -222,7 +223,8 @@ def _too_busy_to_accept(scene: Scene) -> bool:
         pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("sleep", "socket", "disk", "memory") for pool in serving
     )
     lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
-    return _short_of_cpu(scene) or (lasting and threads > 0 and busy >= POOL_BUSY * threads)
+    all_busy = threads > 0 and busy >= POOL_BUSY * threads
+    return _short_of_cpu(scene) or (lasting and (all_busy or has_request_in_each(scene)))
 
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:

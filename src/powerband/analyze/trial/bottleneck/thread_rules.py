@@ -36,6 +36,8 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
 STANDS_STILL = 0.5
+CALLS_NO_MORE = 1.5  # connections of its own, for each request that it serves at once
+ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
@@ -179,8 +181,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
 
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
-    their next connection by select or epoll look like loops; where connections wait to be accepted, it is workers that
-    there are too few of."""
+    their next connection by select or epoll look like loops; where connections wait to be accepted, or before a proxy's
+    socket, it is workers that there are too few of."""
     if scene.tried is not None and scene.tried.slots.load_is_limit:
         return None
     for pool in scene.loops:
@@ -193,10 +195,11 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
             used = cpu_used(scene)
-            if accepts_too_late(scene):
+            if accepts_too_late(scene) or _one_connection_each(pool, scene):
+                queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
-                    [waits, f"{count(scene.accept_queue)} connections wait to be accepted", used],
+                    [waits, queue, used],
                     advice=f"start more of {pool.name}, for each serves one request at a time; or let it serve others "
                     "while it waits",
                 )
@@ -228,7 +231,7 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
-    if _nobody_is_called(scene):
+    if _nobody_is_called(scene) or _calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
@@ -248,6 +251,29 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
 def _nobody_is_called(scene: Scene) -> bool:
     """The server was seen at its limit without a TCP connection of its own: what holds the requests is in it."""
     return scene.tried is not None and not scene.tried.outgoing
+
+
+def _calls_no_more(scene: Scene) -> bool:
+    """It has hardly more connections of its own than it serves at once: the limit may well be on its side."""
+    return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
+
+
+def has_request_in_each(scene: Scene) -> bool:
+    """A pool whose threads all have a request in hand: as many are served at once as it has threads, or as many as that
+    are neither served nor wait to be accepted."""
+    if scene.tried is None or not scene.queues:
+        return False
+    inside = (scene.tried.slots.value, scene.present - scene.accept_queue)
+    pools = (pool for pool in scene.workers if pool.switches_per_s >= WOKEN * scene.rate_per_s)
+    return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
+
+
+def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
+    """The processes hold far fewer connections than there are users: each takes the next one when it is done. A pool has
+    the name of its processes, without the numbers at its end, and what its threads do in brackets."""
+    name = pool.name.partition(" (")[0]
+    sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
+    return bool(sockets) and scene.users is not None and sum(sockets) < scene.users
 
 
 def _most_locked(scene: Scene) -> WatchedPool | None:
