@@ -269,8 +269,8 @@ def has_request_in_each(scene: Scene) -> bool:
 
 
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """The processes hold far fewer connections than there are users: each takes the next one when it is done. A pool has
-    the name of its processes, without the numbers at its end, and what its threads do in brackets."""
+    """The processes hold far fewer connections than there are users: each takes the next one when it is done. A pool's
+    name is that of its processes without the numbers at the end, and what its threads do in brackets."""
     name = pool.name.partition(" (")[0]
     sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
     return bool(sockets) and scene.users is not None and sum(sockets) < scene.users
