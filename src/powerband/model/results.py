@@ -356,6 +356,7 @@ class Answer:
     undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
     sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
     figure: Figure | None = None  # of the setting, or else of the leader; None: neither, or a capacity
+    close: tuple[Setting, ...] = ()  # certainly worse than the leader, but perhaps by no more than the margin
 
 
 @dataclass(frozen=True)

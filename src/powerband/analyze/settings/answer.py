@@ -13,7 +13,7 @@ from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
 from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
-from powerband.analyze.settings.standing import LIST_MAX, Decision, Standing, names, sentence, verb
+from powerband.analyze.settings.standing import LIST_MAX, Decision, Standing, close_behind, names, sentence, verb
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
 from powerband.base.units import format_value, joined, plural, significant
@@ -287,6 +287,9 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
     worse = [row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE]
     if worse:
         parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))
+    if close := close_behind(standing):
+        it = "it" if len(worse) == 1 else names(close)
+        parts.append(f"{it} may be behind by less than matters ({standing.margin})")
     return parts
 
 

@@ -26,7 +26,7 @@ from powerband.analyze.settings.no_answer import NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.soak import soak_of
-from powerband.analyze.settings.standing import Decision, Standing
+from powerband.analyze.settings.standing import Decision, Standing, close_behind
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
@@ -96,6 +96,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         undecided=decision.undecided,
         sentences=sentences,
         figure=None if told is None else standing.figures.get(told),
+        close=close_behind(standing),
     )
     answer = with_caveat(answer, restless)
     if soak is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import AnswerKind, Exploration, Figure, Race, SettingResult, TrialResult
+from powerband.model.results import AnswerKind, Exploration, Figure, Race, SettingResult, TrialResult, Verdict
 
 GOODPUT = "goodput_per_s"
 LIST_MAX = 6
@@ -88,6 +89,23 @@ class Decision:
     chosen: Setting | None
     equivalent: tuple[Setting, ...]
     undecided: tuple[Setting, ...]
+
+
+def close_behind(standing: Standing) -> tuple[Setting, ...]:
+    """Those that are certainly worse than the leader, but perhaps by no more than the margin."""
+    leader = standing.leader
+    if leader is None:
+        return ()
+    base = abs(standing.value(leader, standing.experiment.objective.metric) or 0.0) if standing.shares else 1.0
+    margin = standing.experiment.objective.margin
+
+    def least(row: SettingResult) -> float:
+        ends = () if row.effect is None else (row.effect.low, row.effect.high)
+        known = [abs(1 - end) * base for end in ends if end is not None]
+        return min(known, default=math.inf)
+
+    worse = (row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE)
+    return tuple(row.setting for row in worse if least(row) < margin)
 
 
 def names(settings: Sequence[Setting]) -> str:

@@ -107,7 +107,7 @@ def standing_words(analysis: Analysis) -> str:
     if answer.undecided:
         parts.append(f"may be as good: {_ids(answer.undecided)}")
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
-        parts.append("none of the others is as good")
+        parts.append(f"close behind: {_ids(answer.close)}" if answer.close else "none of the others is as good")
     return "; ".join(parts)
 
 

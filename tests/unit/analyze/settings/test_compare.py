@@ -53,6 +53,14 @@ def test_a_clear_winner_is_named_with_its_distance() -> None:
     assert len(analysis.answer.sentences) == 3 and "threads=4" in analysis.answer.sentences[0]
 
 
+def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
+    """Four and ten percent ahead; the margin is 3 %."""
+    found = judged(results({1: noisy(900, 1), 2: noisy(960, 2), 4: noisy(1000, 3)}))
+    assert (found.answer.kind, found.answer.setting) == (AnswerKind.BEST, setting(4))
+    assert found.answer.close == (setting(2),)
+    assert "threads=2 may be behind by less than matters (3 %)" in found.answer.sentences[1]
+
+
 def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
     quiet = {1: noisy(100, 1, sd=0.001), 2: noisy(399.5, 2, sd=0.001), 4: noisy(400, 3, sd=0.001)}
     answer = judged(results(quiet)).answer
