@@ -14,6 +14,7 @@ from functools import partial
 from powerband.base.units import format_duration
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
+from powerband.model.metrics import metric_words
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
@@ -27,6 +28,9 @@ WAKE_UP_NS = 100_000
 STARVED_RESPONSE_SHARE = 0.10
 SCHEDULE_SHARE = 0.02
 FEW_REQUESTS = 100
+RESPONSE = "response_time_ns"
+BEYOND_LEAST = 10  # requests beyond a percentile: of fewer it is little more than the largest few
+Z_95 = 1.96  # of the normal distribution, two-sided
 
 Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
 
@@ -90,19 +94,51 @@ def unserved_share(evidence: Evidence) -> float:
 
 
 def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Each unserved user counts for as many requests as a served one had, so that their share of the ranks is their
-    share of the users. They took the length of the window at least, which stands for their time; the mean is of
-    those that were answered, as Little's law wants it."""
-    times, share = evidence.response, unserved_share(evidence)
-    least_ns = evidence.fleet.window_s * SECOND_NS
-    for name, value in _time_metrics("response_time_ns", times):
-        q = {**QUANTILES, "max": 1.0}.get(name.removeprefix("response_time_ns_"))
-        if q is None or not share:
-            yield name, value
-        elif q > 1 - share:
-            yield name, max(least_ns, times.maximum)
-        else:
-            yield name, times.quantile(q / (1 - share))
+    """Percentiles of all requests that were due: those without a right answer rank last, and the length of the window,
+    or the longest time seen, stands for theirs. A percentile needs ten requests beyond it. The interval of the p99 is
+    that of order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order
+    Statistics, 3rd edition, section 7.1), as if requests were independent. The mean and the maximum are of those that
+    were answered, as Little's law wants it; but where users got nothing, that is the maximum."""
+    times, due = evidence.response, due_requests(evidence)
+    if not times.count or times.maximum <= 0:
+        return
+    yield f"{RESPONSE}_mean", times.moment(1)
+    yield f"{RESPONSE}_max", _standing_in(evidence) if unserved_share(evidence) else times.maximum
+    for key, q in QUANTILES.items():
+        if due >= requests_for(name := f"{RESPONSE}_{key}"):
+            yield name, response_quantile(evidence, q)
+    if due >= requests_for(name := f"{RESPONSE}_p99"):
+        half = Z_95 * math.sqrt(0.99 * 0.01 / due)
+        yield f"{name}_low", response_quantile(evidence, 0.99 - half)
+        yield f"{name}_high", response_quantile(evidence, min(1.0, 0.99 + half))
+
+
+def response_quantile(evidence: Evidence, q: float) -> float:
+    """Of the response times of all requests that were due, in ns."""
+    share = unanswered_share(evidence)
+    return _standing_in(evidence) if q > 1 - share else evidence.response.quantile(q / (1 - share))
+
+
+def requests_for(metric: str) -> int:
+    """Due in a trial, so that this percentile of its response times can be had; 0 for every other metric."""
+    stem, _, key = metric.rpartition("_")
+    return math.ceil(BEYOND_LEAST / (1 - QUANTILES[key]) - 1e-9) if stem == RESPONSE and key in QUANTILES else 0
+
+
+def due_requests(evidence: Evidence) -> int:
+    """Requests that were due in the window."""
+    return max(evidence.fleet.cohort.scheduled, evidence.response.count)
+
+
+def _standing_in(evidence: Evidence) -> float:
+    """Those without a right answer took so long at least."""
+    return max(evidence.fleet.window_s * SECOND_NS, evidence.response.maximum)
+
+
+def unanswered_share(evidence: Evidence) -> float:
+    """Requests without a right answer as a share of those that were due: failed, dropped, unfinished; unserved users
+    with as many as a served one had."""
+    return _error_rate(evidence) if evidence.fleet.cohort.scheduled else unserved_share(evidence)
 
 
 def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -177,11 +213,31 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
             "no_request_ok",
             f"none of {fleet.ended} requests ended ok (most: {worst}): look at the subject's log and the step's checks",
         )
-    elif evidence.response.count < FEW_REQUESTS:
+    else:
+        yield from _percentiles(evidence)
+
+
+def _percentiles(evidence: Evidence) -> Iterator[Problem]:
+    """Which percentiles say nothing or little, of those that somebody asked for."""
+    objective, due = evidence.experiment.objective, due_requests(evidence)
+    asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
+    needed, metric = max((requests_for(metric), metric) for metric in asked)
+    if due < max(needed, FEW_REQUESTS):
+        longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))
+        what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"{FEW_REQUESTS} are the least"
         yield Problem(
             "few_requests",
-            f"only {evidence.response.count} requests were answered: a p99 needs at least {FEW_REQUESTS}; "
-            "lengthen load.duration",
+            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s would do at this "
+            "rate",
+            fatal=False,
+        )
+    share = unanswered_share(evidence)
+    open_from = next((key for key, q in QUANTILES.items() if q > 1 - share and key != "p999"), None)
+    if open_from is not None:
+        yield Problem(
+            "unanswered_percentiles",
+            f"{share:.1%} of the requests that were due got no right answer: of the percentiles from {open_from} on it "
+            f"is known only that they are at least {format_duration(_standing_in(evidence))}",
             fatal=False,
         )
 

@@ -46,7 +46,9 @@ error_rate | ratio | load | share of requests that did not end ok (dropped work 
 run_error_rate | ratio | load | share of all requests since the start, warm-up included, that did not end ok; those
   without an answer when the drain was over are among them
 dropped_rate | ratio | load | share of scheduled work that was never sent (in-flight bound)
-response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from intended to done, *
+response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from intended to done, *; percentiles are of all requests
+  that were due
+response_time_ns_p99_{low,high} | ns | load | within a trial, the * end of the 95 % interval of its p99
 service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from sent to done, *
 connect_time_ns_p99 | ns | load | time to connect, p99
 send_lag_ns_p99 | ns | load | from intended to sent, p99: the generator's own delay

@@ -13,7 +13,7 @@ from powerband.base.procfs import ESTABLISHED, LISTEN, all_processes, socket_ino
 
 
 @dataclass(frozen=True)
-class Connections:
+class TreeConnections:
     """`outgoing`: established TCP connections that the tree opened; `held`: sockets of any kind that the processes of a
     name have open together, each once."""
 
@@ -21,7 +21,7 @@ class Connections:
     held: dict[str, int]
 
 
-def connections_of(root_pid: int) -> Connections:
+def connections_of(root_pid: int) -> TreeConnections:
     """Of the descendants of `root_pid`."""
     processes = all_processes()
     descendants = tree_of(root_pid, processes) - {root_pid}
@@ -33,4 +33,4 @@ def connections_of(root_pid: int) -> Connections:
     own = [each for each in tcp_sockets(root_pid) if each.inode in everyone]
     listens = {each.port for each in own if each.state == LISTEN}
     outgoing = sum(each.state == ESTABLISHED and each.port not in listens for each in own)
-    return Connections(outgoing, {name: len(found) for name, found in inodes.items()})
+    return TreeConnections(outgoing, {name: len(found) for name, found in inodes.items()})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
@@ -91,7 +91,9 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
     rest = [clause for clause in (_failed(standing),) if clause]
     if standing.experiment.objective.is_capacity:
         rest.append("loosen the condition or change what the server does, for fewer requests will not help")
-        return (f"No setting meets {_wanted(standing)} at any rate{where}.", f"{'; '.join([second, *rest])}.")
+        least = significant(floor_per_s(standing.experiment))
+        rest.append(f"of rates below {least}/s trials of this length say nothing (load.duration)")
+        return (f"No setting meets {_wanted(standing)} at {least}/s or more{where}.", f"{'; '.join([second, *rest])}.")
     left_out = _left_out(standing, nearest.setting)
     told = f": at {nearest.setting.id} {left_out}" if left_out else ""
     return (f"No setting meets {_wanted(standing)}{where}{told}.", f"{'; '.join([second, *rest])}.")

@@ -19,13 +19,14 @@ from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
 from powerband.base.units import format_duration, format_value
-from powerband.loads.measured import FEW_REQUESTS
+from powerband.loads.measured import FEW_REQUESTS, requests_for
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Capacity, CapacityPoint, Estimate, TrialResult
 
+FLOOR_SLACK = 1.1  # of the lowest rate: three standard deviations of 1,000 random arrivals
 TRIALS_PER_REPEAT = 5
 """Each setting is tried at `measure.repeats` times so many rates at most: an answer yes or no tells less than a figure
 does, and the first few only find the edge."""
@@ -184,9 +185,16 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
         trials=mine,
         answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
         first_look=looks[-1] if looks else None,
-        floor_per_s=FEW_REQUESTS / (experiment.load.duration_ns / 1e9),
+        floor_per_s=floor_per_s(experiment),
         ceiling_per_s=_ceiling(mine),
     )
+
+
+def floor_per_s(experiment: Experiment) -> float:
+    """The lowest rate of which a trial says something: at it, so many requests are due as the conditions' percentiles
+    need, and a tenth more, for arrivals are random."""
+    needed = max((requests_for(constraint.metric) for constraint in experiment.objective.constraints), default=0)
+    return FLOOR_SLACK * max(needed, FEW_REQUESTS) / (experiment.load.duration_ns / 1e9)
 
 
 def _ceiling(trials: Sequence[TrialResult]) -> float:

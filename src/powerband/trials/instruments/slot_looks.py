@@ -19,7 +19,7 @@ from typing import Any
 
 from powerband.loads.driver import TrialSetup
 from powerband.loads.http.driver import fleet_for
-from powerband.processes.connections import Connections, connections_of
+from powerband.processes.connections import TreeConnections, connections_of
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.host import cpu_quota, usable_cores
@@ -67,7 +67,7 @@ class SlotLooks(Instrument):
         self._announce = announce
         self._found: dict[str, Any] = {}
         self._loaded_until_ns = 0
-        self._connections = Connections(0, {})
+        self._connections = TreeConnections(0, {})
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:

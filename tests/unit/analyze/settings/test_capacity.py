@@ -149,11 +149,11 @@ def test_what_breaks_down_beyond_the_generators_limit_does_not_hold_at_every_rat
 
 def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
     made = capacity_experiment()
-    trials = [trial(None, 1), trial(10.0, 2, response_time_ns_p99=49e6)]
-    trials += [trial(10.0, number, response_time_ns_p99=51e6) for number in range(3, 20)]
+    trials = [trial(None, 1), trial(110.0, 2, response_time_ns_p99=49e6)]
+    trials += [trial(110.0, number, response_time_ns_p99=51e6) for number in range(3, 20)]
     found = search_of(made, setting(1), trials)
     assert found.nowhere
-    assert misses(found) == ("p99 < 50ms: it was 51.0 ms at 10/s, the lowest rate tried",)
+    assert misses(found) == ("p99 < 50ms: it was 51.0 ms at 110/s, the lowest rate tried",)
     assert len(found.near_edge()) == 18
 
 

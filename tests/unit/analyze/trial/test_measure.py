@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, failed_record, record_of, spec, summary, write_trial
+from fakes.trials import Figures, experiment, failed_record, histogram, record_of, spec, summary, write_trial
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.experiment import Measure
@@ -209,8 +210,8 @@ def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_
     """A pool of 8 threads, each bound to a connection, under 64 users: 56 are never served."""
     result = measured(tmp_path, Figures(users=64, starved=56, goodput_per_s=800))
     assert result.metrics["littles_law_deviation"] == pytest.approx(0, abs=1e-9)
-    assert codes(result) == {"starved_users"} and result.valid
-    assert "56 of 64 users" in result.problems[0].message
+    assert codes(result) == {"starved_users", "unanswered_percentiles"} and result.valid
+    assert any("56 of 64 users" in problem.message for problem in result.problems)
     assert (result.metrics["users_unserved"], result.metrics["users_unserved_share"]) == (56, 56 / 64)
     assert result.metrics["error_rate"] == pytest.approx(56 / 64)
     assert result.metrics["response_time_ns_p50"] >= Figures().window_s * 1e9, (
@@ -299,3 +300,56 @@ def test_a_probe_stream_cut_anywhere_never_crashes_the_measurement(tmp_path: Pat
     for cut in range(0, len(whole), len(whole) // 40):
         directory.probe.write_text(whole[:cut])
         assert measure(directory, record, experiment()).metrics["goodput_per_s"] == pytest.approx(1000)
+
+
+def timed(milliseconds: list[int], **figures: Any) -> Figures:
+    """A trial with these response times, and what else there was."""
+    encoded = histogram([value * 1_000_000 for value in milliseconds])
+    times = dict.fromkeys(("response_time_ns", "service_time_ns", "send_lag_ns"), encoded)
+    return Figures(goodput_per_s=len(milliseconds) / 10, summary={"cohort_times": times}, **figures)
+
+
+def test_requests_without_an_answer_rank_behind_all_others(tmp_path: Path) -> None:
+    """0.9 % dropped, 0.9 % after 10 s: of the answered 99.1 % were fast, and one of 55 waited for ever or nearly so.
+    Whether requests fail or are never sent, it is the same."""
+    fast_and_slow = [10] * 9_820 + [10_000] * 90
+    for name, lost in {"dropped": {"dropped": 90}, "failed": {"failed": 90}}.items():
+        metrics = measured(tmp_path / name, timed(fast_and_slow, **lost)).metrics
+        assert metrics["response_time_ns_p99"] >= 10e9
+        assert metrics["response_time_ns_p95"] == pytest.approx(10e6, rel=0.01)
+        assert metrics["service_time_ns_p99"] == pytest.approx(10e6, rel=0.01), "of those that were answered"
+
+
+def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so(tmp_path: Path) -> None:
+    result = measured(tmp_path, timed([10] * 9_800, failed=200))
+    assert result.metrics["response_time_ns_p99"] == 10e9
+    assert result.metrics["response_time_ns_p95"] == pytest.approx(10e6, rel=0.01)
+    (told,) = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
+    assert told.startswith("2.0% of the requests that were due got no right answer: of the percentiles from p99 on")
+
+
+@pytest.mark.parametrize(("requests", "had"), [(9_999, "p99"), (999, "p95"), (199, "p90")])
+def test_a_percentile_needs_ten_requests_beyond_it(requests: int, had: str, tmp_path: Path) -> None:
+    found = measured(tmp_path, timed([10] * requests)).metrics
+    order = ["p50", "p90", "p95", "p99", "p999"]
+    left = [key for key in order if f"response_time_ns_{key}" in found]
+    assert left == order[: order.index(had) + 1]
+    assert ("response_time_ns_p99_low" in found) == (had == "p99")
+
+
+def test_a_condition_on_too_few_requests_says_how_long_a_trial_would_do(tmp_path: Path) -> None:
+    objective = {"metric": "goodput_per_s", "subject_to": ["p99 < 50ms"]}
+    result = measured(tmp_path, timed([10] * 500), objective=objective)
+    (told,) = [problem.message for problem in result.problems if problem.code == "few_requests"]
+    assert "only 500 requests were due in the window, and a response time p99 needs 1,000" in told
+    assert "a load.duration of 20 s would do" in told
+
+
+def test_the_interval_of_a_p99_holds_the_true_one(tmp_path: Path) -> None:
+    """Exponential times, 60 trials of 2,000 requests: 95 % of their intervals, less two standard errors of that."""
+    dice, held = random.Random(1), 0
+    for number in range(60):
+        times = [round(dice.expovariate(1 / 100)) + 1 for _ in range(2_000)]
+        found = measured(tmp_path / str(number), timed(times)).metrics
+        held += found["response_time_ns_p99_low"] <= 461.5e6 <= found["response_time_ns_p99_high"]
+    assert held >= 60 * 0.95 - 2 * (60 * 0.95 * 0.05) ** 0.5
