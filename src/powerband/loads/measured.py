@@ -125,6 +125,12 @@ def requests_for(metric: str) -> int:
     return math.ceil(BEYOND_LEAST / (1 - QUANTILES[key]) - 1e-9) if stem == RESPONSE and key in QUANTILES else 0
 
 
+def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
+    """Whether a trial's percentile of response times stands in for one that is infinite."""
+    stem, _, key = metric.rpartition("_")
+    return stem == RESPONSE and key in QUANTILES and metrics.get("error_rate", 0.0) > 1 - QUANTILES[key]
+
+
 def due_requests(evidence: Evidence) -> int:
     """Requests that were due in the window."""
     return max(evidence.fleet.cohort.scheduled, evidence.response.count)

@@ -42,13 +42,15 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; low and high are None if fewer than two trials back it."""
+    """A value with its interval; low and high are None if fewer than two trials back it. `at_least`: a lower bound of a
+    percentile that is infinite in some trial, since too many requests got no answer."""
 
     value: float
     low: float | None
     high: float | None
     confidence: float
     n: int
+    at_least: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -237,6 +237,10 @@ def _figure(standing: Standing, setting: Setting) -> str:
     unit = METRICS[metric].unit
     figure = standing.figures[setting]
     found = figure.estimate
+    told = standing.row(setting).estimates.get(metric)
+    if told is not None and told.at_least:
+        least = format_value(found.value, unit)
+        return f"{standing.words_of(metric)} is at least {least}, for too many requests got no answer"
     text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"

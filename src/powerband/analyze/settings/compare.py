@@ -34,6 +34,7 @@ from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration, time_text
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN
 from powerband.model.plan import Setting, Stage
@@ -293,7 +294,9 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
     confidence = experiment.objective.confidence
     values = {name: [trial.metrics[name] for trial in trials if name in trial.metrics] for name in names}
     metrics = [trial.metrics for trial in trials]
-    return {name: counted(experiment, name, estimate_of(values[name], name, confidence), metrics) for name in names}
+    found = {name: counted(experiment, name, estimate_of(values[name], name, confidence), metrics) for name in names}
+    bounds = [name for name in names if any(is_lower_bound(name, each) for each in metrics)]
+    return {**found, **{name: replace(found[name], at_least=True) for name in bounds}}
 
 
 def _spoilt(result: TrialResult) -> bool:

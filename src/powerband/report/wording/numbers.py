@@ -35,16 +35,18 @@ def format_exact(value: float, unit: str) -> str:
 
 
 def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
-    """The value, with as many of `digits` digits as its interval supports; a dash if there is no estimate."""
+    """The value, with as many of `digits` digits as its interval supports; `≥` before a lower bound; a dash if there is
+    no estimate."""
     if estimate is None:
         return ABSENT
     unit = METRICS[metric].unit
-    return format_number(estimate.value, unit, place=_place(estimate, unit, digits))
+    text = format_number(estimate.value, unit, place=_place(estimate, unit, digits))
+    return f"≥ {text}" if estimate.at_least else text
 
 
 def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
     """`11,900–12,790`, in the unit that `format_estimate` shows; a dash if fewer than two trials back it."""
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.low is None or estimate.high is None or estimate.at_least:
         return ABSENT
     unit = METRICS[metric].unit
     scale, _ = unit_scale(estimate.value, unit)

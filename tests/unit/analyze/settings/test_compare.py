@@ -14,6 +14,7 @@ from powerband.analyze.settings.contest import ResponseTable
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
+from powerband.report.wording.numbers import format_estimate
 
 
 def setting(threads: int) -> Setting:
@@ -59,6 +60,20 @@ def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
     assert (found.answer.kind, found.answer.setting) == (AnswerKind.BEST, setting(4))
     assert found.answer.close == (setting(2),)
     assert "threads=2 may be behind by less than matters (3 %)" in found.answer.sentences[1]
+
+
+def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
+    """Of 4's requests 2 % fail, and what is left is fast; its p99 stands at the window."""
+    trials = [
+        replace(trial, metrics={**trial.metrics, "response_time_ns_p99": p99, "error_rate": errors})
+        for trial in results({1: noisy(100, 1), 4: noisy(100, 2)})
+        for p99, errors in [(5e9, 0.02) if trial.setting == setting(4) else (30e6 + trial.number * 1e4, 0.0)]
+    ]
+    found = judged(trials, (1, 4), metric="response_time_ns_p99", direction="minimise")
+    assert found.answer.setting == setting(1)
+    estimates = {row.setting: row.estimates["response_time_ns_p99"] for row in found.settings}
+    assert [estimates[of].at_least for of in (setting(1), setting(4))] == [False, True]
+    assert format_estimate(estimates[setting(4)], "response_time_ns_p99").startswith("≥ 5")
 
 
 def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
