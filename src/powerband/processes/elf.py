@@ -56,20 +56,26 @@ class Elf:
         length, count, names_at = struct.unpack_from("<HHH", header, 58)
         if length < 64 or not names_at < count <= _SECTIONS_MAX:
             raise ElfError("no table of sections")
-        self._file.seek(table)
-        data = self._file.read(length * count)
-        if len(data) < length * count:
-            raise ElfError("the table of sections is cut short")
+        data = self._at(table, length * count)
         sections = [_Section(*struct.unpack_from("<IIQQQQI", data, at * length)) for at in range(count)]
         names = self._bytes(sections[names_at])
         self._list = sections
         return {_text(names, section.name): section for section in reversed(sections)}
 
+    def _at(self, offset: int, size: int) -> bytes:
+        if size > _SECTION_BYTES_MAX or offset >> 63 != 0:
+            raise ElfError("a part is too large, or lies too far")
+        try:
+            self._file.seek(offset)
+            data = self._file.read(size)
+        except OSError as error:
+            raise ElfError(f"a part cannot be read: {error}") from error
+        if len(data) < size:
+            raise ElfError("a part is cut short")
+        return data
+
     def _bytes(self, section: _Section) -> bytes:
-        if section.size > _SECTION_BYTES_MAX:
-            raise ElfError("a section is too large")
-        self._file.seek(section.offset)
-        return self._file.read(section.size)
+        return self._at(section.offset, section.size)
 
     def section(self, name: str) -> bytes | None:
         """Its bytes; None where there is none of that name."""

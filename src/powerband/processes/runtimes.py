@@ -118,7 +118,8 @@ def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
 
 def _jvm(process: Process, deadline_s: float) -> RuntimeView:
     """`VM.info` says what availableProcessors gave at the start, `VM.flags` which collector was chosen."""
-    flags, info = (_answer(process.pid, command, deadline_s) for command in ("VM.flags", "VM.info"))
+    flags = _answer(process.pid, "VM.flags", deadline_s)
+    info = _answer(process.pid, "VM.info", deadline_s) if flags else ""
     collector, processors = _COLLECTOR.search(flags), _PROCESSORS.search(info)
     chosen = {} if collector is None else {"collector": collector[1]}
     if processors is not None:
@@ -164,13 +165,22 @@ def _in_memory(process: Process, exe: Elf, mapped: str) -> int | None:
         return None
     with suppress(OSError, ValueError, struct.error):
         if exe.movable:
-            start, _, _, offset = mapped.split("\n", 1)[0].replace("-", " ").split()[:4]
-            address += int(start, 16) - int(offset, 16)
+            address += _loaded_at(process, mapped)
         with (process.folder / "mem").open("rb", buffering=0) as memory:
             memory.seek(address)
             (value,) = struct.unpack("<i", memory.read(4))
         return value if 0 < value <= _GO_MOST else None
     return None
+
+
+def _loaded_at(process: Process, mapped: str) -> int:
+    """The address at which the executable begins (proc_pid_maps(5)). Raises ValueError where it is not mapped."""
+    own = f" {process.exe.readlink()}"
+    for line in mapped.splitlines():
+        if line.endswith(own):
+            addresses, _, offset = line.split()[:3]
+            return int(addresses.partition("-")[0], 16) - int(offset, 16)
+    raise ValueError(f"{own} is not mapped")
 
 
 def _node(process: Process) -> RuntimeView:

@@ -17,7 +17,7 @@ from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
 from powerband.trials.instruments.live_heap import LiveHeap
-from powerband.trials.instruments.runtimes import Runtimes
+from powerband.trials.instruments.runtime_views import RuntimeViews
 from powerband.trials.instruments.slot_looks import SlotLooks
 from powerband.trials.instruments.thread_names import ThreadNames
 from powerband.trials.instruments.visitor import BrowserVisitor
@@ -37,7 +37,7 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
         *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
         ThreadNames(),
-        Runtimes(),
+        RuntimeViews(),
         *([SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []),
         *([LiveHeap()] if compared and not measure.snapshots else []),
         LastWords(setup),

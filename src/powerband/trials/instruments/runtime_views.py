@@ -14,7 +14,7 @@ from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
 
 
-class Runtimes(Instrument):
+class RuntimeViews(Instrument):
     """Looks once the load is gone: by then all processes have begun, and to ask a JVM disturbs nothing."""
 
     name = "runtimes"
