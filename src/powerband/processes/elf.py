@@ -13,6 +13,8 @@ from typing import NamedTuple
 _SECTION_BYTES_MAX = 64 << 20
 _SECTIONS_MAX = 4096
 _SYMBOL_BYTES = 24
+_SEGMENT_BYTES = 56
+_LOADED = 1  # PT_LOAD
 _MOVABLE = 3  # ET_DYN: the addresses are relative to where it was loaded
 
 
@@ -31,7 +33,8 @@ class _Section(NamedTuple):
 
 
 class Elf:
-    """An open file; to be used in a `with` block. Raises OSError where it cannot be read, ElfError where it is none."""
+    """An open file; `first_address`: where its first part lies, unless it is `movable`. To be used in a `with` block.
+    Raises OSError where it cannot be read, ElfError where it is none."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -52,6 +55,7 @@ class Elf:
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
             raise ElfError("no 64-bit little-endian ELF file")
         self.movable = struct.unpack_from("<H", header, 16)[0] == _MOVABLE
+        self.first_address = self._first_address(header)
         (table,) = struct.unpack_from("<Q", header, 40)
         length, count, names_at = struct.unpack_from("<HHH", header, 58)
         if length < 64 or not names_at < count <= _SECTIONS_MAX:
@@ -61,6 +65,17 @@ class Elf:
         names = self._bytes(sections[names_at])
         self._list = sections
         return {_text(names, section.name): section for section in reversed(sections)}
+
+    def _first_address(self, header: bytes) -> int:
+        """The address, as in the file, of its first part that is loaded."""
+        (table,) = struct.unpack_from("<Q", header, 32)
+        length, count = struct.unpack_from("<HH", header, 54)
+        data = self._at(table, length * count)
+        for at in range(0, len(data) - _SEGMENT_BYTES + 1, max(length, _SEGMENT_BYTES)):
+            kind, _, _, address = struct.unpack_from("<IIQQ", data, at)
+            if kind == _LOADED:
+                return int(address)
+        raise ElfError("nothing of it is loaded")
 
     def _at(self, offset: int, size: int) -> bytes:
         if size > _SECTION_BYTES_MAX or offset >> 63 != 0:

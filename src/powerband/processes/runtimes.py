@@ -165,7 +165,7 @@ def _in_memory(process: Process, exe: Elf, mapped: str) -> int | None:
         return None
     with suppress(OSError, ValueError, struct.error):
         if exe.movable:
-            address += _loaded_at(process, mapped)
+            address += _loaded_at(process, mapped) - exe.first_address
         with (process.folder / "mem").open("rb", buffering=0) as memory:
             memory.seek(address)
             (value,) = struct.unpack("<i", memory.read(4))
