@@ -30,6 +30,7 @@ from pathlib import Path
 from benchmarks.generators import ROOT, Generator, wrk
 from benchmarks.pairs import met, run
 from powerband.base.procfs import all_processes
+from powerband.model.results import AnswerKind
 from powerband.processes.ports import pick_ports, someone_listens
 from powerband.search.noise import cpu_times
 
@@ -59,7 +60,7 @@ class Worker:
 @dataclass(frozen=True)
 class Outcome:
     """One race. `named`: the setting that is recommended; `effect`: the rate with two workers over that with one;
-    `wrk_effect`: the same by wrk, None without it."""
+    `wrk_effect`: the same by wrk, None without it, and where other programs disturbed it."""
 
     number: int
     language: str
@@ -101,7 +102,8 @@ def worker(language: str, built: Path) -> Worker | None:
 
 def race(number: int, language: str, server: Worker, peer: Generator | None, folder: Path) -> Outcome:
     """wrk first, then the race. Raises RuntimeError where `powerband` fails."""
-    wrk_rates = () if peer is None else tuple(wrk_rate(peer, server, workers) for workers in (1, 2))
+    found = [] if peer is None else [wrk_rate(peer, server, workers) for workers in (1, 2)]
+    wrk_rates = tuple(rate for rate in found if rate is not None)
     env = [word for name, value in server.env.items() for word in ("--env", f"{name}={value}")]
     command = [sys.executable, "-m", "powerband", "tune", "--profile", "quick", "--users", str(USERS),
                "-P", "workers=1,2", *env, "--format", "json", "--no-progress", "--runs", str(folder / "runs"),
@@ -147,16 +149,14 @@ def _effect(rates: Sequence[float]) -> float | None:
     return rates[1] / rates[0] if len(rates) == 2 and rates[0] else None
 
 
-def wrk_rate(peer: Generator, server: Worker, workers: int) -> float:
-    """Requests a second of a fresh start on all CPUs, after a warm-up; of several starts that of which other programs
-    took least, as `powerband` leaves such trials out too."""
-    found = []
+def wrk_rate(peer: Generator, server: Worker, workers: int) -> float | None:
+    """Requests a second of a fresh start on all CPUs, after a warm-up. One beside which other programs used too much is
+    repeated, as `powerband` leaves such trials out too; None where none was quiet."""
     for _ in range(WRK_STARTS_MOST):
         foreign, rate = _wrk_once(peer, server, workers)
-        found.append((foreign, rate))
         if foreign <= FOREIGN_MAX:
-            break
-    return min(found)[1]
+            return rate
+    return None
 
 
 def _wrk_once(peer: Generator, server: Worker, workers: int) -> tuple[float, float]:
@@ -251,15 +251,21 @@ def read(path: Path) -> list[Outcome]:
 
 def in_turn(languages: Sequence[str], done: Sequence[Outcome], races: int) -> list[str]:
     """The languages of the races to come, one after the other."""
-    left = {name: races - sum(row.language == name for row in done) for name in languages}
+    left = {name: races - sum(row.language == name for row in measured(done)) for name in languages}
     return [name for turn in range(races) for name in languages if left[name] > turn]
 
 
-def table(done: Sequence[Outcome]) -> str:
+def measured(done: Sequence[Outcome]) -> list[Outcome]:
+    """A race without any valid trial says nothing: other programs had the machine."""
+    return [row for row in done if row.kind != AnswerKind.NONE_VALID.value]
+
+
+def table(all_done: Sequence[Outcome]) -> str:
     """The races in Markdown, a line for each language: medians over its races; then the two shares that count."""
+    done = measured(all_done)
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}: "
-        f"{len(done)} races",
+        f"{len(done)} races ({len(all_done) - len(done)} more without a valid trial: they count for nothing)",
         "",
         "| language | races | 2 named | rate with 1 | with 2 | effect (range) | by wrk (range) | apart |",
         "|---|---|---|---|---|---|---|---|",

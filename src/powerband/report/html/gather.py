@@ -47,7 +47,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
             for facts in (
                 _host_facts(host),
                 _pinning(records),
-                _runtimes(analysis),
+                runtime_facts(analysis),
                 _own_share(analysis),
                 _started(run, host),
             )
@@ -137,7 +137,7 @@ def _pinning(records: list[TrialRecord]) -> Facts:
     return Facts("CPUs used", tuple((part, "; ".join(texts)) for part, texts in seen.items()))
 
 
-def _runtimes(analysis: Analysis) -> Facts:
+def runtime_facts(analysis: Analysis) -> Facts:
     """How many CPUs the server's runtimes take themselves to have; settings with the same view in one row."""
     seen: dict[tuple[str, str], list[str]] = {}
     for trial in analysis.trials:
