@@ -71,3 +71,11 @@ def test_a_language_without_its_compiler_is_left_out(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path))
     assert [worker(language, tmp_path) for language in ("go", "java", "node")] == [None, None, None]
     assert worker("python", tmp_path) is not None
+
+
+def test_a_race_without_any_valid_trial_counts_for_nothing() -> None:
+    nothing = replace(RACE, kind="none_valid", named=None, effect=None, rates=(), number=2)
+    text = table([RACE, nothing])
+    assert "1 races (1 more without a valid trial: they count for nothing)" in text
+    assert "Two workers are named in 1 of 1 races; target at least 95%: met." in text
+    assert in_turn(["go"], [RACE, nothing], 2) == ["go"]
