@@ -16,6 +16,7 @@ import powerband
 from fakes.needs import need_javac, need_node, without
 from fakes.stand import FAKES, experiment, run_one, short_load
 from powerband.model.experiment import HostUse, Subject
+from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -55,6 +56,7 @@ def views(folder: Path, command: Sequence[str], cpus: int | str, **env: str) -> 
     subject = Subject(name="real", command=tuple(command), env=env)
     record = run_one(experiment(subject, short_load(), host=HostUse(cpus=cpus)), folder)
     assert record.failure is None, record.failure
+    assert TrialDir(folder / "0001").read_record() == record
     return [dict(view) for view in record.runtimes]
 
 

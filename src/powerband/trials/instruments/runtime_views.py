@@ -26,4 +26,4 @@ class RuntimeViews(Instrument):
         self._views = runtime_views(tree_of(subject.probe.pid, all_processes()), cpu_quota())
 
     def record(self) -> dict[str, Any]:
-        return {"runtimes": [asdict(view) for view in self._views]}
+        return {"runtimes": tuple(asdict(view) for view in self._views)}
