@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa bench-peers bottlenecks statistics calibrate setup uv extras
+.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races bench-peers bottlenecks statistics calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -96,6 +96,10 @@ bench: setup
 # A hundred real sweeps of equal settings, 20 minutes on a quiet machine; goes on where it was stopped.
 aa: setup
 	$(RUN) python -m benchmarks.aa_sweeps --engine $(ENGINE)
+
+# One worker against two in four languages, beside wrk: 20 races, half an hour on a quiet machine; goes on where it was stopped.
+cpu-races: setup
+	POWERBAND_ENGINE=$(ENGINE) $(RUN) python -m benchmarks.cpu_races
 
 bench-peers: setup
 	benchmarks/install_peers.sh

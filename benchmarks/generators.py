@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.pairs import Usage, run, which
 from powerband.base.errors import PowerbandError
 from powerband.loads.jmeter.install import JMeter, installed_jmeter
+from powerband.processes.stop_request import StopRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".tools" / "peers"
@@ -62,10 +63,17 @@ def peers() -> tuple[list[Generator], list[str]]:
         else:
             found.append(make(program))
     try:
-        found.append(_jmeter(installed_jmeter()))
+        with StopRequest.on_signals() as stop:
+            found.append(_jmeter(installed_jmeter(stop)))
     except PowerbandError as error:
         missing.append(str(error))
     return found, missing
+
+
+def wrk() -> Generator | None:
+    """None where it is not installed."""
+    program = which("wrk", PEERS / "bin")
+    return None if program is None else _wrk(program)
 
 
 def url(port: int) -> str:

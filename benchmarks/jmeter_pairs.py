@@ -48,7 +48,8 @@ def against_engine(engine: str, pairs: int) -> Iterator[str]:
     """Rates and times, each with the 95 % interval of the differences of pairs, against what is allowed."""
     os.environ["POWERBAND_ENGINE"] = engine
     try:
-        installed_jmeter()
+        with StopRequest.on_signals() as stop:
+            installed_jmeter(stop)
     except PowerbandError as error:
         yield f"skipped: {error}"
         return

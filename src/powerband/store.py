@@ -86,7 +86,7 @@ class TrialRecord:
     `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
     summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
     `jmeter`: the JMeter driver's record of its JVM. `live_heap`: bytes that a full collection left after the load, by
-    the pid of a JVM.
+    the pid of a JVM. `runtimes`: the fields of a `RuntimeView` each.
     """
 
     spec: TrialSpec
@@ -111,6 +111,7 @@ class TrialRecord:
     jmeter: Mapping[str, Any] = field(default_factory=dict)
     slots: Mapping[str, Any] = field(default_factory=dict)
     live_heap: Mapping[str, int] = field(default_factory=dict)
+    runtimes: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def origin_ns(self) -> int:

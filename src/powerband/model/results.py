@@ -12,6 +12,7 @@ from typing import Any
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
 from powerband.model.plan import Level, Setting, Stage
+from powerband.model.runtime import RuntimeView
 
 FORMAT = 1
 DAMAGED = "damaged"  # the problem of a trial whose files were damaged after it was measured
@@ -150,6 +151,7 @@ class TrialResult:
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
     heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
     cpus: CpuUse | None = None  # None: an older record
+    runtimes: tuple[RuntimeView, ...] = ()  # of the server's processes; none known here, or an older record
 
     @property
     def valid(self) -> bool:

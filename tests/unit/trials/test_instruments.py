@@ -39,12 +39,14 @@ def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) ->
 
 
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
-    always = ["link", "thread names", "live heap", "last words"]
+    always = ["link", "thread names", "runtimes", "live heap", "last words"]
     assert [each.name for each in instruments(tmp_path, experiment())] == always
     asked = [each.name for each in instruments(tmp_path, experiment(**ALL))]
-    assert asked == ["link", "visitor", "snapshots", "acknowledged", "thread names", "last words"]
+    assert asked == ["link", "visitor", "snapshots", "acknowledged", "thread names", "runtimes", "last words"]
     searching = [each.name for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
-    assert searching == ["link", "visitor", "thread names", "last words"], "a trial that only searches takes no more"
+    assert searching == ["link", "visitor", "thread names", "runtimes", "last words"], (
+        "a trial that only searches takes no more"
+    )
 
 
 def test_an_instrument_adds_fields_that_a_record_has(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capac
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
-from powerband.analyze.settings.cpus_kept import cpus_kept
+from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.lasting import growing, lasting_warnings
@@ -115,7 +115,8 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
-            *cpus_kept(experiment, standing.cpus),
+            *cpus_kept(experiment, standing.cpus, results),
+            *runtime_limits(experiment, results),
             *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
             *warnings_of(results, restless),
         ),

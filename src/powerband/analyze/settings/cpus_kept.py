@@ -1,21 +1,25 @@
 """For which load and on which CPUs an answer holds, and a warning where a setting that CPUs decide did not get them
 all.
 
-In: the standing of the settings. Out: the end of the answer's first sentence; warnings. Method: docs/methods/cpus.md.
+In: the standing of the settings, trials. Out: the end of the answer's first sentence; warnings, also where a runtime
+uses fewer CPUs than a setting counts. Method: docs/methods/cpus.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from powerband.analyze.settings.standing import Standing
+from powerband.analyze.settings.standing import Standing, names, verb
 from powerband.base.units import joined
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
+from powerband.model.runtime import RuntimeView
 
+_RUNTIMES_MOST = 3  # in a sentence
 _COUNTS_CPUS = re.compile(
     r"(thread|worker|loop|proc|instance|cluster|pool|cpu|core|fork|acceptor)s?|process(es)?|concurrency|parallelism"
     r"|gomaxprocs"
@@ -40,16 +44,55 @@ def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     return f"on {'the only CPU' if one else f'all {cpus.machine} CPUs'} of this machine{load}"
 
 
-def cpus_kept(experiment: Experiment, cpus: CpuUse | None) -> Iterator[str]:
+def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[TrialResult] = ()) -> Iterator[str]:
     """A warning where factors count threads or processes by their names, and the server had fewer CPUs than there
-    are: more of them pay off on more CPUs."""
+    are: more of them pay off on more CPUs. What the server's runtime made of them is said too."""
     counting = [name for name in experiment.factors if counts_cpus(name)]
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
     yield (
         f"{joined(counting)} may be right for {cpus.server:.3g} of {_machines(cpus)} only: the others were "
-        "kept from the server, and with more CPUs more may be better; --cpus all (host.cpus: all) gives it all of them"
+        f"kept from the server{_seen(results)}, and with more CPUs more may be better; --cpus all (host.cpus: all) "
+        "gives it all of them"
     )
+
+
+def runtime_limits(experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[str]:
+    """A warning for each runtime that uses fewer CPUs than the server has, and than a level of a factor that counts
+    threads or processes: they take turns. Processes with CPUs of their own add up."""
+    counting = [name for name in experiment.factors if counts_cpus(name)]
+    limited: dict[str, list[Setting]] = {}
+    for result in results:
+        if not result.valid or result.cpus is None or not result.runtimes:
+            continue
+        most = sum(view.runs_at_once for view in result.runtimes)
+        levels = [level for name, level in result.setting.levels if name in counting]
+        if most >= result.cpus.server or not any(isinstance(level, int) and level > most for level in levels):
+            continue
+        has = f"{result.cpus.server:.3g} {'CPU' if result.cpus.server == 1 else 'CPUs'}"
+        settings = limited.setdefault(f"{_limit(result.runtimes)}, of the {has} that the server has", [])
+        if result.setting not in settings:
+            settings.append(result.setting)
+    for why, settings in limited.items():
+        yield f"{names(settings)} {verb(settings, 'counts', 'count')} more than can run at once: {why}"
+
+
+def _limit(views: Sequence[RuntimeView]) -> str:
+    """What keeps the runtimes from more CPUs: their own number, or what the kernel allows their processes."""
+    return joined(
+        [
+            f"{view.runtime} may use {view.usable:.3g} by its CPU affinity or quota"
+            if view.cpus is None or view.usable < view.cpus
+            else f"{view.runtime} has {view.says}"
+            for view in views
+        ]
+    )
+
+
+def _seen(results: Sequence[TrialResult]) -> str:
+    """` (the server's JVM has availableProcessors 1 and the Serial collector)`; empty where no runtime is known."""
+    seen = dict.fromkeys(f"{view.runtime} has {view.says}" for result in results for view in result.runtimes)
+    return f" ({joined(list(seen)[:_RUNTIMES_MOST])})" if seen else ""
 
 
 def _machines(cpus: CpuUse) -> str:

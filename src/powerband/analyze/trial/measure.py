@@ -27,6 +27,7 @@ from powerband.loads.kind import LoadKind
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.results import Problem, TrialResult
+from powerband.model.runtime import RuntimeView
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_fleet
 from powerband.readings.probe_samples import read_probe
@@ -125,6 +126,7 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
         cpus=_cpu_use(record),
+        runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
         rate_per_s=record.spec.rate_per_s,
         took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
     )

@@ -42,7 +42,13 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         when=_when(records),
         facts=tuple(
             facts
-            for facts in (_host_facts(host), _pinning(records), _own_share(analysis), _started(run, host))
+            for facts in (
+                _host_facts(host),
+                _pinning(records),
+                runtime_facts(analysis),
+                _own_share(analysis),
+                _started(run, host),
+            )
             if facts.rows
         ),
         distributions=distributions(analysis, records),
@@ -118,6 +124,24 @@ def _pinning(records: list[TrialRecord]) -> Facts:
             if text not in seen.setdefault(part, []):
                 seen[part].append(text)
     return Facts("CPUs used", tuple((part, "; ".join(texts)) for part, texts in seen.items()))
+
+
+def runtime_facts(analysis: Analysis) -> Facts:
+    """How many CPUs the server's runtimes take themselves to have; settings with the same view in one row."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    for trial in analysis.trials:
+        for view in trial.runtimes:
+            how = {"asked": "as it says", "read": "in its memory", "set": "as set"}.get(view.source, "as documented")
+            rest = "".join(f", {name} {value}" for name, value in view.chosen.items() if name != "collector")
+            settings = seen.setdefault((view.runtime, f"{view.says}{rest} ({how}); may use {view.usable:.3g}"), [])
+            if trial.setting.id not in settings:
+                settings.append(trial.setting.id)
+    all_of_them = len({trial.setting.id for trial in analysis.trials if trial.runtimes})
+    rows = [
+        (runtime, text if len(settings) == all_of_them else f"{text}: {', '.join(settings)}")
+        for (runtime, text), settings in seen.items()
+    ]
+    return Facts("CPUs as the server's runtimes count them", tuple(rows))
 
 
 _HOST_ROWS = (

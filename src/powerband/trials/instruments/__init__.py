@@ -1,5 +1,5 @@
 """The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names,
-slots, live heaps, the last words of the subject's log.
+slots, live heaps, runtimes, the last words of the subject's log.
 
 A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
 """
@@ -17,6 +17,7 @@ from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
 from powerband.trials.instruments.live_heap import LiveHeap
+from powerband.trials.instruments.runtime_views import RuntimeViews
 from powerband.trials.instruments.slot_looks import SlotLooks
 from powerband.trials.instruments.thread_names import ThreadNames
 from powerband.trials.instruments.visitor import BrowserVisitor
@@ -36,6 +37,7 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
         *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
         ThreadNames(),
+        RuntimeViews(),
         *([SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []),
         *([LiveHeap()] if compared and not measure.snapshots else []),
         LastWords(setup),

@@ -3,10 +3,13 @@ from __future__ import annotations
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.settings.cpus_kept import counts_cpus, cpus_kept
+from powerband.analyze.settings.cpus_kept import counts_cpus, cpus_kept, runtime_limits
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
 from powerband.model.load import Exponential, Load
+from powerband.model.plan import Setting
+from powerband.model.results import TrialResult
+from powerband.model.runtime import RuntimeView
 
 
 @pytest.mark.parametrize(
@@ -49,3 +52,40 @@ def test_a_warning_where_such_a_factor_did_not_get_all_cpus(factor: str, cpus: C
 def test_the_load_is_named(load: Load, words: str) -> None:
     made = experiment(load=load)
     assert kind_of(made).load_words(load) == words
+
+
+def trial(workers: int, *views: RuntimeView, cpus: CpuUse | None = None) -> TrialResult:
+    at = Setting((("workers", workers),))
+    use = cpus or CpuUse(2, 2, shared=True)
+    return TrialResult(1, 0, 1, at, "measured", (), {}, cpus=use, runtimes=views)
+
+
+def go(cpus: int | None, usable: float = 2, processes: int = 1) -> RuntimeView:
+    return RuntimeView("Go", processes, "GOMAXPROCS", cpus, "read", usable)
+
+
+WORKERS = {"factors": {"workers": (1, 2)}, "subject": {"name": "fake", "command": ("fake", "{workers}")}}
+
+
+@pytest.mark.parametrize(
+    ("workers", "view", "said"),
+    [
+        (2, go(1), "Go has GOMAXPROCS 1, of the 2 CPUs that the server has"),
+        (2, go(2, usable=1), "Go may use 1 by its CPU affinity or quota, of the 2 CPUs that the server has"),
+        (2, go(None, usable=1), "Go may use 1 by its CPU affinity or quota, of the 2 CPUs that the server has"),
+        (1, go(1), None),  # no more than it runs at once
+        (2, go(2), None),
+        (2, go(1, processes=2), None),  # a CPU each
+    ],
+)
+def test_a_setting_that_counts_more_than_the_runtime_uses(workers: int, view: RuntimeView, said: str | None) -> None:
+    made = experiment(**WORKERS)
+    warned = list(runtime_limits(made, [trial(workers, view), trial(workers, view)]))
+    assert warned == ([] if said is None else [f"workers={workers} counts more than can run at once: {said}"])
+
+
+def test_cpus_that_were_kept_are_told_with_what_the_runtime_made_of_them() -> None:
+    view = RuntimeView("JVM", 1, "availableProcessors", 1, "asked", 1, {"collector": "Serial"})
+    kept = CpuUse(1, 2, shared=False)
+    (warning,) = cpus_kept(experiment(**WORKERS), kept, [trial(1, view, cpus=kept)])
+    assert "kept from the server (JVM has availableProcessors 1 and the Serial collector), and with" in warning

@@ -1,0 +1,205 @@
+"""How many CPUs the runtimes of a subject's processes take themselves to have: JVM, Go, Node.js, Python.
+
+In: pids. Out: views (`model/runtime.py`). A runtime is known by what is mapped into the process or exported by its
+executable, never by its name. A JVM is asked; Go's number is read from its memory where its symbols are there; all else
+follows from the environment, the CPU affinity and the cgroup's quota, as each runtime documents it. A process that
+cannot be looked at has no view; that is no error here. What is read of an environment are the few variables named here.
+Sources: docs/methods/cpus.md.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import select
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from powerband.model.runtime import RuntimeView
+from powerband.processes.elf import Elf, ElfError
+from powerband.processes.jvm_attach import NotAnsweredError, asked
+
+PROCESSES_MAX = 64
+_VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE")
+_ANSWERS_S = 5.0  # of all JVMs together
+_GO_SECTION, _GO_SYMBOL = ".go.buildinfo", "runtime.gomaxprocs"
+_NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
+_PYTHON_SYMBOL = b"\0Py_BytesMain\0"
+_COLLECTOR = re.compile(r"-XX:\+Use(\w+)GC\b")
+_PROCESSORS = re.compile(r"^CPU:.*\(initial active (\d+)\)", re.MULTILINE)
+_GO_QUOTA_LEAST = 2
+_GO_QUOTA_FROM = (1, 25)
+_GO_VERSION = re.compile(rb"go(\d+)\.(\d+)")
+_GO_MOST = 1 << 16
+_PYTHON_VERSION = re.compile(r"python3\.(\d+)")
+_PYTHON_ASKED_FROM = 13
+_NODE_THREADS, _NODE_THREADS_MOST = 4, 1024
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the kernel says of a process, as far as runtimes go by it. `online`: CPUs of the machine; `allowed`: those
+    of its affinity mask; `quota`: CPUs that its cgroup allows, None for no limit."""
+
+    pid: int
+    folder: Path
+    environment: Mapping[str, str]
+    online: int
+    allowed: int
+    quota: float | None
+
+    @classmethod
+    def of(cls, pid: int, quota: float | None) -> Process:
+        """Raises OSError where it may not be looked at, or has ended."""
+        folder = Path("/proc", str(pid))
+        pairs = (entry.partition(b"=") for entry in (folder / "environ").read_bytes().split(b"\0"))
+        found = {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
+        environment = {name: found[name] for name in _VARIABLES if name in found}
+        allowed = len(os.sched_getaffinity(pid))
+        return cls(pid, folder, environment, os.cpu_count() or allowed, allowed, quota)
+
+    @property
+    def usable(self) -> float:
+        return self.allowed if self.quota is None else min(self.allowed, self.quota)
+
+    @property
+    def exe(self) -> Path:
+        return self.folder / "exe"
+
+    def number(self, name: str) -> int | None:
+        """A variable that is a positive whole number."""
+        text = self.environment.get(name, "").strip()
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    def view(self, runtime: str, call: str, cpus: int | None, source: str, **chosen: str) -> RuntimeView:
+        return RuntimeView(runtime, 1, call, cpus, source, self.usable, chosen)
+
+
+def runtime_views(pids: Iterable[int], quota: float | None) -> tuple[RuntimeView, ...]:
+    """The views of the first 64 processes, the same ones as one. `quota`: CPUs that the cgroup allows. Asks JVMs, which
+    costs each some milliseconds: not while anything is measured."""
+    found: list[RuntimeView] = []
+    deadline_s = time.monotonic() + _ANSWERS_S
+    for pid in sorted(pids)[:PROCESSES_MAX]:
+        with suppress(OSError, ElfError, struct.error):
+            view = view_of(Process.of(pid, quota), deadline_s)
+            if view is None:
+                continue
+            same = next((at for at, other in enumerate(found) if replace(other, processes=1) == view), None)
+            if same is None:
+                found.append(view)
+            else:
+                found[same] = replace(found[same], processes=found[same].processes + 1)
+    return tuple(found)
+
+
+def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
+    """None: none of the runtimes that are known here. Raises OSError, ElfError or struct.error where the process or its
+    executable cannot be read."""
+    mapped = (process.folder / "maps").read_text(errors="replace")
+    if "/libjvm.so" in mapped:
+        return _jvm(process, deadline_s)
+    with Elf(process.exe) as exe:
+        information = exe.section(_GO_SECTION)
+        if information is not None:
+            return _go(process, exe, information, mapped)
+        exported = exe.section(".dynstr") or b""
+    if _NODE_SYMBOL in exported or "/libnode.so" in mapped:
+        return _node(process)
+    if _PYTHON_SYMBOL in exported or "/libpython3" in mapped:
+        return _python(process, mapped)
+    return None
+
+
+def _jvm(process: Process, deadline_s: float) -> RuntimeView:
+    """`VM.info` says what availableProcessors gave at the start, `VM.flags` which collector was chosen."""
+    flags = _answer(process.pid, "VM.flags", deadline_s)
+    info = _answer(process.pid, "VM.info", deadline_s) if flags else ""
+    collector, processors = _COLLECTOR.search(flags), _PROCESSORS.search(info)
+    chosen = {} if collector is None else {"collector": collector[1]}
+    if processors is not None:
+        return process.view("JVM", "availableProcessors", int(processors[1]), "asked", **chosen)
+    return process.view("JVM", "availableProcessors", math.ceil(process.usable), "derived", **chosen)
+
+
+def _answer(pid: int, command: str, deadline_s: float) -> str:
+    """Empty where the JVM cannot be asked, or does not answer in time."""
+    with suppress(NotAnsweredError), asked(pid, "jcmd", command, deadline_s=deadline_s) as answer:
+        while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
+            select.select([answer], [], [], left)
+        return answer.text()
+    return ""
+
+
+def _go(process: Process, exe: Elf, information: bytes, mapped: str) -> RuntimeView:
+    call = "GOMAXPROCS"
+    now = _in_memory(process, exe, mapped)
+    if now is not None:
+        return process.view("Go", call, now, "read")
+    if (asked_for := process.number("GOMAXPROCS")) is not None:
+        return process.view("Go", call, asked_for, "set")
+    return process.view("Go", call, gomaxprocs(process, information), "derived")
+
+
+def gomaxprocs(process: Process, information: bytes) -> int:
+    """The default of a Go program (`runtime/debug.go`, `runtime/cgroup_linux.go` of Go 1.26): its affinity, from Go
+    1.25 on no more than the quota rounded up, but two at least. `information`: the section `.go.buildinfo`, which holds
+    Go's version and, of a module written for an older one, `containermaxprocs=0`."""
+    version = _GO_VERSION.search(information)
+    new = version is not None and (int(version[1]), int(version[2])) >= _GO_QUOTA_FROM
+    debug = process.environment.get("GODEBUG", "").encode() + information
+    if process.quota is None or not new or b"containermaxprocs=0" in debug:
+        return process.allowed
+    return min(process.allowed, max(_GO_QUOTA_LEAST, math.ceil(process.quota)))
+
+
+def _in_memory(process: Process, exe: Elf, mapped: str) -> int | None:
+    """What `runtime.gomaxprocs` holds now; None where there are no symbols, or its memory may not be read."""
+    address = exe.symbol(_GO_SYMBOL)
+    if address is None:
+        return None
+    with suppress(OSError, ValueError, struct.error):
+        if exe.movable:
+            address += _loaded_at(process, mapped) - exe.first_address
+        with (process.folder / "mem").open("rb", buffering=0) as memory:
+            memory.seek(address)
+            (value,) = struct.unpack("<i", memory.read(4))
+        return value if 0 < value <= _GO_MOST else None
+    return None
+
+
+def _loaded_at(process: Process, mapped: str) -> int:
+    """The address at which the executable begins (proc_pid_maps(5)). Raises ValueError where it is not mapped."""
+    own = f" {process.exe.readlink()}"
+    for line in mapped.splitlines():
+        if line.endswith(own):
+            addresses, _, offset = line.split()[:3]
+            return int(addresses.partition("-")[0], 16) - int(offset, 16)
+    raise ValueError(f"{own} is not mapped")
+
+
+def _node(process: Process) -> RuntimeView:
+    """`uv_available_parallelism` is the affinity; whether a quota counts depends on the release of libuv."""
+    limited = process.quota is not None and process.quota < process.allowed
+    threads = min(process.number("UV_THREADPOOL_SIZE") or _NODE_THREADS, _NODE_THREADS_MOST)
+    return process.view(
+        "Node.js",
+        "os.availableParallelism()",
+        None if limited else process.allowed,
+        "derived",
+        UV_THREADPOOL_SIZE=str(threads),
+    )
+
+
+def _python(process: Process, mapped: str) -> RuntimeView:
+    """`os.cpu_count()` counts the machine's CPUs, whatever the affinity; from Python 3.13 on PYTHON_CPU_COUNT rules."""
+    version = _PYTHON_VERSION.search(mapped)
+    asked_for = process.number("PYTHON_CPU_COUNT")
+    if asked_for is not None and version is not None and int(version[1]) >= _PYTHON_ASKED_FROM:
+        return process.view("Python", "os.cpu_count()", asked_for, "set")
+    return process.view("Python", "os.cpu_count()", process.online, "derived")

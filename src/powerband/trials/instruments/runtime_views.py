@@ -1,0 +1,29 @@
+"""How many CPUs the subject's runtimes take themselves to have, and what they made of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from powerband.base.procfs import all_processes, tree_of
+from powerband.model.runtime import RuntimeView
+from powerband.processes.engine_process import Pump
+from powerband.processes.host import cpu_quota
+from powerband.processes.runtimes import runtime_views
+from powerband.processes.subject_process import RunningSubject
+from powerband.trials.instruments.instrument import Instrument
+
+
+class RuntimeViews(Instrument):
+    """Looks once the load is gone: by then all processes have begun, and to ask a JVM disturbs nothing."""
+
+    name = "runtimes"
+
+    def __init__(self) -> None:
+        self._views: tuple[RuntimeView, ...] = ()
+
+    def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        self._views = runtime_views(tree_of(subject.probe.pid, all_processes()), cpu_quota())
+
+    def record(self) -> dict[str, Any]:
+        return {"runtimes": tuple(asdict(view) for view in self._views)}

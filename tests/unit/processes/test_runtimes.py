@@ -1,0 +1,114 @@
+"""What runtimes are documented to count, and executables that are not as elf(5) describes them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from powerband.processes.elf import Elf, ElfError
+from powerband.processes.runtimes import Process, gomaxprocs, runtime_views, view_of
+
+
+def process(
+    folder: Path, allowed: int = 8, quota: float | None = None, environment: Mapping[str, str] | None = None
+) -> Process:
+    return Process(1, folder, environment or {}, 16, allowed, quota)
+
+
+@pytest.mark.parametrize(
+    ("information", "quota", "environment", "cpus"),
+    [
+        (b"\xff Go buildinf: go1.26.8", None, {}, 8),
+        (b"go1.26.8", 2.5, {}, 3),  # rounded up
+        (b"go1.25", 0.5, {}, 2),  # two at least
+        (b"go1.26.8", 20.0, {}, 8),  # never more than the affinity
+        (b"go1.24.9", 2.5, {}, 8),  # before Go 1.25 a quota was no matter
+        (b"go1.26.8 build\tDefaultGODEBUG=containermaxprocs=0", 2.5, {}, 8),
+        (b"go1.26.8", 2.5, {"GODEBUG": "gctrace=1,containermaxprocs=0"}, 8),
+        (b"nonsense", 2.5, {}, 8),
+    ],
+)
+def test_go_takes_the_affinity_and_since_its_version_25_the_quota(
+    information: bytes, quota: float | None, environment: dict[str, str], cpus: int, tmp_path: Path
+) -> None:
+    assert gomaxprocs(process(tmp_path, 8, quota, environment), information) == cpus
+
+
+def test_go_on_one_cpu_with_a_quota_has_one(tmp_path: Path) -> None:
+    assert gomaxprocs(process(tmp_path, 1, 0.5), b"go1.26.8") == 1
+
+
+def planted(folder: Path, mapped: str) -> Path:
+    """A folder like /proc/PID, whose executable is this Python's."""
+    (folder / "maps").write_text(mapped)
+    (folder / "exe").symlink_to(Path("/proc/self/exe").readlink())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "cpus", "source"),
+    [("3.13", "5", 5, "set"), ("3.12", "5", 16, "derived"), ("3.13", "default", 16, "derived")],
+)
+def test_python_heeds_its_variable_since_3_13(version: str, asked: str, cpus: int, source: str, tmp_path: Path) -> None:
+    folder = planted(tmp_path, f"7f00-7f01 r-xp 0 08:01 1 /usr/lib/libpython{version}.so.1.0\n")
+    view = view_of(process(folder, environment={"PYTHON_CPU_COUNT": asked}), time.monotonic())
+    assert view is not None and (view.runtime, view.cpus, view.source) == ("Python", cpus, source)
+
+
+@pytest.mark.parametrize(("quota", "cpus", "usable"), [(None, 8, 8), (9.0, 8, 8), (2.0, None, 2)])
+def test_node_takes_the_affinity_and_under_a_quota_it_is_not_known(
+    quota: float | None, cpus: int | None, usable: float, tmp_path: Path
+) -> None:
+    """Whether a quota counts depends on the release of libuv."""
+    folder = planted(tmp_path, "7f00-7f01 r-xp 0 08:01 1 /usr/lib/libnode.so.108\n")
+    view = view_of(process(folder, quota=quota, environment={"UV_THREADPOOL_SIZE": "5000"}), time.monotonic())
+    assert view is not None and (view.runtime, view.cpus, view.usable) == ("Node.js", cpus, usable)
+    assert view.chosen == {"UV_THREADPOOL_SIZE": "1024"}
+
+
+def test_this_process_is_seen_once_and_what_has_ended_not_at_all() -> None:
+    (view,) = runtime_views([os.getpid(), 2**22 + 1], None)
+    assert (view.runtime, view.processes, view.usable) == ("Python", 1, len(os.sched_getaffinity(0)))
+    assert (view.cpus, view.source) == (os.cpu_count(), "derived")
+
+
+def test_no_other_variable_is_kept() -> None:
+    found = Process.of(os.getpid(), None)
+    assert set(found.environment) <= {"GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE"}
+
+
+def test_an_executable_has_its_sections_and_one_without_symbols_says_so() -> None:
+    with Elf(Path(sys.executable)) as exe:
+        assert b"Py_BytesMain" in (exe.section(".dynstr") or b"")
+        assert exe.section(".none") is None
+        assert exe.symbol("runtime.gomaxprocs") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01" + bytes(58), b"\x7fELF\x01\x01" + bytes(58)])
+def test_what_is_no_such_file_is_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "exe"
+    path.write_bytes(data)
+    with pytest.raises(ElfError):
+        Elf(path)
+
+
+def test_one_that_was_cut_or_altered_is_refused_or_read(tmp_path: Path) -> None:
+    whole = Path("/bin/true").read_bytes()
+    path = tmp_path / "exe"
+    for length in range(0, len(whole), max(1, len(whole) // 50)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ElfError):
+            Elf(path)
+    for at in range(64):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            with Elf(path) as exe:
+                exe.section(".dynstr")
+                exe.symbol("main")
+        except ElfError:
+            pass
