@@ -1,7 +1,7 @@
 """An HTTP server of which one level fails starts: `flaky_server.py PORT LEVEL COUNT_FILE`.
 
-A request takes 40 ms / LEVEL, so that more is better. Level 3 exits at once, before it is ready, in two of five starts:
-in the second, the fourth, the seventh and so on, counted in COUNT_FILE.
+A request takes 120 ms / LEVEL, so that more is better. Level 3 exits at once, before it is ready, in two of five
+starts: in the second, the fourth, the seventh and so on, counted in COUNT_FILE.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(port: int, level: int, starts: Path) -> None:
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         connection, _ = listener.accept()
-        threading.Thread(target=serve, args=(connection, 0.04 / level), daemon=True).start()
+        threading.Thread(target=serve, args=(connection, 0.12 / level), daemon=True).start()
 
 
 if __name__ == "__main__":

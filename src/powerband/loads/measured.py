@@ -132,8 +132,9 @@ def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
 
 
 def due_requests(evidence: Evidence) -> int:
-    """Requests that were due in the window."""
-    return max(evidence.fleet.cohort.scheduled, evidence.response.count)
+    """Requests that were due in the window; unserved users would have had as many as served ones."""
+    served = max(1 - unserved_share(evidence), 1 / max(1.0, evidence.fleet.users_mean))
+    return round(max(evidence.fleet.cohort.scheduled, evidence.response.count) / served)
 
 
 def _standing_in(evidence: Evidence) -> float:
