@@ -26,11 +26,13 @@ from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, SETTLED, WAIT_MS, Open
 from fakes.smoke import CALM
 from fakes.trials import trial_series
+from powerband.analyze.runs.two_runs import ToldRun, compare_two
 from powerband.analyze.stored import stored_analysis
-from powerband.api.measuring import compare_two_runs, read
+from powerband.files.experiment_file import load_experiment
 from powerband.report.html.report import render_page
 from powerband.report.wording.comparison import change_cells
-from powerband.store import RunDir, TrialDir
+from powerband.search.earlier import earlier_runs
+from powerband.store import RunDir, TrialDir, read_host
 
 pytestmark = pytest.mark.browser
 
@@ -380,7 +382,12 @@ def test_two_runs_side_by_side(visit: Open, server: Served, root: Path) -> None:
     for letter, name, analysis in zip("AB", (RACE, LARGE), analyses, strict=True):
         side = page.locator(".side").filter(has_text=f"{letter} ·")
         assert name in side.inner_text() and analysis.answer.sentences[0] in side.inner_text()
-    found = compare_two_runs(*(read(root / name) for name in (RACE, LARGE)))
+    runs = [RunDir(root / name) for name in (RACE, LARGE)]
+    told = [
+        ToldRun(run.path.name, load_experiment(run.experiment), analysis, read_host(run.host))
+        for run, analysis in zip(runs, analyses, strict=True)
+    ]
+    found = compare_two(told[0], told[1], earlier_runs(told[0], runs[0].path, runs[1].path))
     rows = [row.locator("th, td").all_inner_texts() for row in page.locator("table tbody tr").all()]
     assert rows == [change_cells(change, found) for change in found.changes] and len(rows) == 9
     for row, change in zip(rows, found.changes, strict=True):
