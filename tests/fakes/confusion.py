@@ -25,7 +25,7 @@ from powerband.model.results import TrialResult
 SETS: dict[str, tuple[Case, ...]] = {
     "confusion table": (*CASES, *HEALTHY),
     "held-out table": (*HELD_OUT, *HELD_OUT_HEALTHY),
-    "real servers' table": (*REAL_CASES, *REAL_HEALTHY),
+    "real servers' table": tuple(case for case in (*REAL_CASES, *REAL_HEALTHY) if case.installed),
 }
 ATTEMPTS = 2
 CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1

@@ -4,6 +4,7 @@ application of `real/` has one limit; what else is to be seen comes from the ser
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -38,12 +39,17 @@ WINDOW_NS, WARMUP_NS = 2_000 * MS, 1_000 * MS
 class RealCase(Case):
     """`command` of the server, with `{port}`, `{go}`, the built server of Go, and `{classes}`, the folder of Java's;
     `env`: added to its environment; `backend`: how many requests at once the server serves that it calls, 0: none;
-    `cpus`: those of the server, as `host.cpus`."""
+    `cpus`: those of the server, as `host.cpus`; `programs` must be installed, and none of our tests installs them."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     backend: int = 0
     cpus: str = "auto"
+    programs: tuple[str, ...] = ()
+
+    @property
+    def installed(self) -> bool:
+        return all(map(shutil.which, self.programs))
 
     def experiment(self) -> Experiment:
         built = {"{go}": go_server, "{classes}": java_classes}
@@ -175,7 +181,9 @@ def python(name: str, expected: B, plant: str, limit: int, *, count: int = 64) -
 def behind(kind: str, name: str, expected: B, plant: str, limit: int, *, count: int = 64, slots: int = 0) -> RealCase:
     """nginx, HAProxy, or PHP-FPM behind nginx."""
     command = (sys.executable, str(REAL / "behind.py"), kind.lower(), "{port}", str(limit), php_fpm())
-    return RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, {"PLANT": plant})
+    programs = {"haproxy": ("haproxy",), "nginx": ("nginx",)}.get(kind.lower(), ("nginx", php_fpm()))
+    env = {"PLANT": plant}
+    return RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, env, programs=programs)
 
 
 def php_fpm() -> str:
@@ -186,7 +194,8 @@ def php_fpm() -> str:
 def puma(name: str, expected: B, plant: str, threads: int, *, count: int = 64, slots: int = 0) -> RealCase:
     listen = ("-b", "tcp://127.0.0.1:{port}", "-t", f"{threads}:{threads}")
     command = ("puma", "-q", "-e", "production", *listen, str(REAL / "config.ru"))
-    return RealCase(f"Puma: {name}", "", users(count), expected, (), slots, command, {"PLANT": plant})
+    env = {"PLANT": plant}
+    return RealCase(f"Puma: {name}", "", users(count), expected, (), slots, command, env, programs=("puma",))
 
 
 def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
@@ -207,6 +216,11 @@ REAL_CASES: tuple[RealCase, ...] = (
     gunicorn("1 thread sleeps", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "1", slots=1),
     gunicorn("greenlets compute", B.SUBJECT_CPU, "cpu", 1, "-k", "gevent"),
     gunicorn("greenlets, a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, "-k", "gevent", slots=4),
+    replace(behind("HAProxy", "lets 4 pass at once", B.HIDDEN_LIMIT, "", 4, slots=4), backend=64),
+    behind("PHP-FPM", "4 processes sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
+    behind("PHP-FPM", "computes", B.SUBJECT_CPU, "cpu", 4),
+    puma("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
+    puma("a lock held 1 ms", B.LOCK, "lock", 16, slots=1),
     uvicorn("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1, slots=1),
     uvicorn("2 loops blocked", B.EVENT_LOOP_BLOCKED, "blocked", 1, "--workers", "2", slots=2),
     uvicorn("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
@@ -228,6 +242,8 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("garbage", B.GARBAGE_COLLECTION, "garbage"),
     replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
     replace(node("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4, slots=4),
+    replace(behind("nginx", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
+    replace(behind("HAProxy", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
     replace(
         gunicorn("64 threads call a server that serves 4", B.DOWNSTREAM, "proxy", 1, *THREADS, "64"), backend=4, slots=4
     ),
@@ -239,13 +255,6 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("Nagle's algorithm, sleeps", B.DELAYED_ACK, "sleep", nodelay=False),
     python("head and body in two writes", B.DELAYED_ACK, "sleep", 1),
     uvicorn("2 processes sleep, Nagle's algorithm", B.DELAYED_ACK, "sleep", 1, "--workers", "2"),
-    replace(behind("nginx", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
-    replace(behind("HAProxy", "in front of a server that serves 4", B.DOWNSTREAM, "", 0, slots=4), backend=4),
-    replace(behind("HAProxy", "lets 4 pass at once", B.HIDDEN_LIMIT, "", 4, slots=4), backend=64),
-    behind("PHP-FPM", "4 processes sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
-    behind("PHP-FPM", "computes", B.SUBJECT_CPU, "cpu", 4),
-    puma("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 4, slots=4),
-    puma("a lock held 1 ms", B.LOCK, "lock", 16, slots=1),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),
