@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from powerband.analyze.trial.faults import fatal_codes, subjects_own
+from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, limited_by_generator, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
@@ -45,6 +45,7 @@ class BlockTrials:
         self._queue: list[tuple[Setting, int]] = []
         self._retry: list[tuple[Setting, int]] = []
         self._faults: Counter[Setting] = Counter()  # failures by the server in this block
+        self._limited: Counter[Setting] = Counter()  # by the load engine; repeating picks the slow ones
         self._failures: Counter[Setting] = Counter()  # in all blocks
         self._failed_blocks: Counter[Setting] = Counter()
         self._pending: TrialSpec | None = None
@@ -106,7 +107,8 @@ class BlockTrials:
             self._measured.add(spec.setting)
             return
         self._faults[spec.setting] += subjects_own(result)
-        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
+        self._limited[spec.setting] += limited_by_generator(result)
+        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or self._limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             self._retries_left -= 1
             self._retry.append((spec.setting, spec.attempt + 1))

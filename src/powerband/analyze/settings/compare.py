@@ -22,7 +22,7 @@ from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.lasting import growing, lasting_warnings
-from powerband.analyze.settings.no_answer import NOT_TRIED
+from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.soak import soak_of
@@ -31,7 +31,7 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
-from powerband.analyze.trial.faults import subjects_own, tried
+from powerband.analyze.trial.faults import beyond_generator, subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration, time_text
 from powerband.loads.measured import is_lower_bound
@@ -329,9 +329,11 @@ def _standing(
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}
     for row in rows:
-        if row.trials:
-            continue
         mine = tried(results, row.setting)
+        if row.trials:
+            if beyond_generator(mine) and not experiment.objective.is_capacity:
+                unmeasured[row.setting] = BEYOND_GENERATOR
+            continue
         own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
         (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
     in_play = {row.setting for row in rows if _may_answer(row)}

@@ -16,6 +16,10 @@ from powerband.model.metrics import ALIASES, METRICS, OWN, metric_words
 from powerband.model.results import Exploration
 
 NOT_TRIED = "it was not tried yet"
+BEYOND_GENERATOR = (
+    "two of its trials or more left the load engine no CPU, so that it may be faster than those that count (give the "
+    "engine more: load.engine_threads, host.pinning)"
+)
 _CLOSED_ONLY = "only a load of users has it, and this one has a rate"
 _NONE_OK = "no request ended ok while it measured: see the outcomes in the report"
 # What trials without it lacked, by the beginning of a metric's name.

@@ -9,6 +9,8 @@ from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
 from powerband.model.plan import Setting
 from powerband.model.results import DAMAGED, TrialResult, Verdict
 
+GENERATOR_FULL = "generator_cpu"
+LIMITED_TRIALS = 2  # one may be chance
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
@@ -29,6 +31,19 @@ def subjects_own(result: TrialResult) -> bool:
     """An invalid trial that the subject itself spoilt: it never got ready, died, answered nothing."""
     codes = fatal_codes(result)
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
+
+
+def limited_by_generator(result: TrialResult) -> bool:
+    """An invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the server gave
+    all that was asked of it."""
+    codes = fatal_codes(result)
+    return GENERATOR_FULL in codes and not codes & MACHINE_CODES
+
+
+def beyond_generator(results: Iterable[TrialResult]) -> bool:
+    """Whether a setting's trials say that it is faster than the generator: two of them were limited by it. Those that
+    count are the slower ones, so that their mean is too low."""
+    return sum(map(limited_by_generator, results)) >= LIMITED_TRIALS
 
 
 def is_failed_start(result: TrialResult) -> bool:

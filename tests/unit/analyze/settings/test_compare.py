@@ -248,6 +248,22 @@ def test_a_leader_at_zero_has_no_ratio_and_the_answer_is_json_all_the_same(metri
     json.dumps(analysis.to_json(), allow_nan=False)
 
 
+@pytest.mark.parametrize(("limited", "kind"), [(1, AnswerKind.BEST), (2, AnswerKind.NOT_ENOUGH_DATA)])
+def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: int, kind: AnswerKind) -> None:
+    """4 is as fast as 2 or faster: its trials that count are those in which it happened to be slower."""
+    trials = results({2: noisy(1000, 1), 4: [*noisy(960, 2, 5 - limited), *[None] * limited]})
+    full = (Problem("generator_cpu", "an engine thread used 96 % of a CPU"),)
+    trials = [trial if trial.valid else replace(trial, problems=full) for trial in trials]
+    found = judged(trials, (2, 4))
+    assert found.answer.kind is kind
+    if limited == 2:
+        assert found.answer.undecided == (setting(4),)
+        assert (
+            "threads=4 could not be measured: two of its trials or more left the load engine"
+            in found.answer.sentences[1]
+        )
+
+
 def test_zeros_everywhere_are_equivalent() -> None:
     trials = [
         replace(t, metrics={"accept_overflows": 0.0}) for t in results({1: [1.0] * 5, 2: [1.0] * 5, 4: [1.0] * 5})
