@@ -78,24 +78,23 @@ def test_more_of_the_pool_that_is_too_small_serves_more(
 ) -> None:
     plant, limit, *options = large
     better = gunicorn("more", B.NONE, str(plant), int(limit), *map(str, options))
-    before, after = (case.run(tmp_path / name) for case, name in ((small, "small"), (better, "large")))
-    assert before.bottleneck is not None and before.bottleneck.name is B.POOL_TOO_SMALL
-    assert after.metrics["goodput_per_s"] > 2 * before.metrics["goodput_per_s"]
+    (before,), after = undisturbed((small,), 1), better.run(tmp_path)
+    assert before.right, str(before)
+    assert after.metrics["goodput_per_s"] > 2 * before.result.metrics["goodput_per_s"]
 
 
 @pytest.mark.long
 def test_without_nagles_algorithm_more_is_served(tmp_path: Path) -> None:
     need_javac()
-    before, after = (
-        jdk("none", B.NONE, "none", nodelay=nodelay).run(tmp_path / str(nodelay)) for nodelay in (False, True)
-    )
-    assert before.bottleneck is not None and before.bottleneck.name is B.DELAYED_ACK
-    assert after.metrics["goodput_per_s"] > 2 * before.metrics["goodput_per_s"]
+    (before,) = undisturbed((jdk("two writes", B.DELAYED_ACK, "none", nodelay=False),), 1)
+    after = jdk("one", B.NONE, "none").run(tmp_path)
+    assert before.right, str(before)
+    assert after.metrics["goodput_per_s"] > 2 * before.result.metrics["goodput_per_s"]
 
 
 @pytest.mark.long
 def test_a_larger_semaphore_serves_more(tmp_path: Path) -> None:
-    before = uvicorn("4", B.HIDDEN_LIMIT, "semaphore", 4).run(tmp_path / "small")
-    after = uvicorn("32", B.HIDDEN_LIMIT, "semaphore", 32).run(tmp_path / "large")
-    assert before.bottleneck is not None and before.bottleneck.name is B.HIDDEN_LIMIT
-    assert after.metrics["goodput_per_s"] > 4 * before.metrics["goodput_per_s"]
+    (before,) = undisturbed((uvicorn("4", B.HIDDEN_LIMIT, "semaphore", 4),), 1)
+    after = uvicorn("32", B.HIDDEN_LIMIT, "semaphore", 32).run(tmp_path)
+    assert before.right, str(before)
+    assert after.metrics["goodput_per_s"] > 4 * before.result.metrics["goodput_per_s"]
