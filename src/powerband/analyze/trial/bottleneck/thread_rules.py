@@ -36,7 +36,8 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 # A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
 # but then one of their siblings does either.
 STANDS_STILL = 0.5
-CALLS_NO_MORE = 1.5  # connections of its own, for each request that it serves at once
+# Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
+CALLS_NO_MORE = 2.5
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
