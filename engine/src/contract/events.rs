@@ -437,6 +437,9 @@ pub struct Jvm {
     /// Time in which all its threads were stopped; absent where the JVM does not tell.
     #[serde(default)]
     pub safepoint_ns: Option<u64>,
+    /// Time that its compilers spent on methods that are done, all their threads added up; absent where it does not tell.
+    #[serde(default)]
+    pub compile_ns: Option<u64>,
     pub threads_live_now: u64,
     pub threads_daemon_now: u64,
     pub threads_peak: u64,

@@ -79,6 +79,7 @@ impl Page {
                 .filter_map(|index| self.collector(&format!("sun.gc.collector.{index}")))
                 .collect(),
             safepoint_ns: self.get("sun.rt.safepointTime").map(|ticks| self.ns(ticks)),
+            compile_ns: self.get("java.ci.totalTime").map(|ticks| self.ns(ticks)),
             threads_live_now: self.get("java.threads.live").unwrap_or(0),
             threads_daemon_now: self.get("java.threads.daemon").unwrap_or(0),
             threads_peak: self.get("java.threads.livePeak").unwrap_or(0),

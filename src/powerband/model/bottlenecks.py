@@ -72,6 +72,11 @@ class BottleneckName(StrEnum):
         "delayed_ack", "answers wait for a delayed acknowledgement", "delayed ACK", (128, 34, 42),
         "set TCP_NODELAY on the server's connections, or let it write the head and body of an answer at once",
     )  # fmt: skip
+    SLOW_ANSWERS = (
+        "slow_answers", "some answers are slow before anything is full", "slow answers", (336, 40, 44),
+        "find what holds single requests up (a collector that pauses, a disk that is synced, batches, timers); more "
+        "capacity does not help",
+    )  # fmt: skip
     ACCEPT_BACKLOG = (
         "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),
         "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "

@@ -21,7 +21,7 @@ from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, fi
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
 from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
-from powerband.model.plan import Level, Setting, Stage, format_level, grid, one_at_a_time
+from powerband.model.plan import Level, Setting, Stage, TrialSpec, format_level, grid, one_at_a_time
 from powerband.model.templates import placeholders
 from powerband.model.websocket import WebSocket
 
@@ -425,13 +425,16 @@ class Experiment(Frozen):
         dialect = [] if self.load.websocket is None else [self.load.websocket.dialect]
         return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
 
-    def at_stage(self, stage: Stage) -> Experiment:
-        """The experiment as a trial of this stage runs it: a soak is all warm-up but for its measured end."""
-        if stage is not Stage.SOAK or self.design.soak_ns is None:
+    def as_in(self, spec: TrialSpec) -> Experiment:
+        """The experiment as this trial runs it: with a measured time of its own, and a soak is all warm-up but for its
+        measured end."""
+        measure, window_ns = self.measure, spec.window_ns
+        if spec.stage is Stage.SOAK and self.design.soak_ns is not None:
+            window_ns = self.design.soak_window_ns
+            measure = measure.model_copy(update={"warmup_ns": self.design.soak_ns - window_ns})
+        if window_ns is None:
             return self
-        window_ns = self.design.soak_window_ns
         load = self.load.model_copy(update={"duration_ns": window_ns})
-        measure = self.measure.model_copy(update={"warmup_ns": self.design.soak_ns - window_ns})
         return self.model_copy(update={"load": load, "measure": measure})
 
     def without_soak(self) -> Experiment:

@@ -146,6 +146,7 @@ jvm_heap_used_bytes_mean | bytes | jvm | mean heap in use, as the JVM last told
 jvm_heap_committed_bytes_max | bytes | jvm | largest heap taken from the system
 jvm_gc_share | ratio | jvm | share of the window that collections took
 jvm_gc_per_s | per_s | jvm | collections per second
+jvm_compile_share | ratio | jvm | time that compilers of the JVM spent, per second; two of them at once count twice
 jvm_safepoint_share | ratio | jvm | share of the window in which all Java threads were stopped
 jvm_threads_live_max | count | jvm | most live Java threads at once
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second

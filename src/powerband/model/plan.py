@@ -73,7 +73,8 @@ class TrialSpec:
 
     `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
     `seed` determines every random choice of the load; all settings of a block share it. `rate_per_s`: the offered rate
-    of this trial (Poisson arrivals) in place of the experiment's load; None: the load unchanged.
+    of this trial (Poisson arrivals) in place of the experiment's load; None: the load unchanged. `window_ns`: its
+    measured time in place of `load.duration`; None: that.
     """
 
     number: int
@@ -83,6 +84,7 @@ class TrialSpec:
     seed: int
     stage: Stage = Stage.COMPARE
     rate_per_s: float | None = None
+    window_ns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "setting": self.setting.as_dict(), "stage": self.stage.value}
@@ -92,15 +94,17 @@ class TrialSpec:
         """Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
         setting = Setting(tuple(data["setting"].items()))
         stage = Stage(data.get("stage", Stage.COMPARE))  # absent: written before there were stages
-        rate_per_s = data.get("rate_per_s")
+        rate_per_s, window_ns = data.get("rate_per_s"), data.get("window_ns")
         whole = [data[name] for name in ("number", "block", "attempt", "seed")]
         numbers = [value for _, value in setting.levels if not isinstance(value, str)] + [rate_per_s or 0.0]
         if not all(type(each) is int and 0 <= each < 2**64 for each in whole):
             raise ValueError(f"{whole} are not four counts")
         if not all(isinstance(each, int | float) and abs(each) <= sys.float_info.max for each in numbers):
             raise ValueError(f"{numbers} are not all levels and a rate")
+        if not (window_ns is None or (type(window_ns) is int and 0 < window_ns < 2**63)):
+            raise ValueError(f"{window_ns!r} is no measured time")
         number, block, attempt, seed = whole
-        return cls(number, block, attempt, setting, seed, stage, rate_per_s)
+        return cls(number, block, attempt, setting, seed, stage, rate_per_s, window_ns)
 
 
 def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:

@@ -62,6 +62,19 @@ class RunningProbe:
         newest_ns = max((told["at_ns"] for told in latest.values()), default=0)
         return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
 
+    def compile_share(self, over_ns: int) -> float:
+        """Time that the compilers of the subject's JVMs spent lately, per second of `over_ns`; 0 where none tells."""
+        rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]
+        newest_ns = max((row["at_ns"] for row in rows), default=0)
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for row in rows:
+            spent = row.get("compile_ns")
+            if spent is not None and row["at_ns"] >= newest_ns - over_ns:
+                first.setdefault(row["pid"], spent)
+                last[row["pid"]] = spent
+        return sum(last[pid] - first[pid] for pid in last) / over_ns
+
     def watch(self, name: str, pid: int) -> None:
         self._process.send(WatchAlso(name=name, pid=pid))
 

@@ -38,6 +38,8 @@ class Evidence:
     """The engines' `interval` events since the start of the load."""
     steady: bool | None = None
     """Whether the measured window was steady; None: too few intervals to say."""
+    rising: bool = False
+    """Whether the server still got faster in it."""
     heap_growth: HeapGrowth | None = None
     log: str = ""
     """The end of the subject's log."""

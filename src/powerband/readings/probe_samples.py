@@ -179,7 +179,7 @@ class _Readings:
 
 def _jvm(rows: Sequence[Jvm]) -> Counters:
     heap = ("heap_used_bytes_now", "heap_committed_bytes_now", "heap_left_bytes_now")
-    gauges = (*heap, "safepoint_ns", "threads_live_now", "threads_started")
+    gauges = (*heap, "safepoint_ns", "compile_ns", "threads_live_now", "threads_started")
     fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in gauges}
     used = fields["heap_used_bytes_now"]
     used[used == 0] = np.nan  # not reported yet: some collectors report only at their first collection

@@ -86,11 +86,13 @@ class CapacityPlanner:
             return None
         turn = self._queue.pop(0)
         stage = Stage.SATURATE if self._round == 0 else Stage.CAPACITY
-        rate = turn.rate_per_s
-        if stage is Stage.CAPACITY and rate is None:
-            rate = self._search(turn.setting).next_rate_per_s()
+        rate, window_ns = turn.rate_per_s, None
+        if stage is Stage.CAPACITY:
+            search = self._search(turn.setting)
+            rate = search.next_rate_per_s() if rate is None else rate
+            window_ns = search.window_ns(rate)
         self._pending = TrialSpec(
-            self._told + 1, self._round, turn.attempt, turn.setting, self._load_seed(), stage, rate
+            self._told + 1, self._round, turn.attempt, turn.setting, self._load_seed(), stage, rate, window_ns
         )
         return self._pending
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, longest_window_ns
 from powerband.base.machine import Noise
 from powerband.base.units import plural, significant, time_text
 from powerband.loads import kind_of
@@ -150,13 +150,15 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
 
 def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     measure = experiment.measure
-    warmup = measure.warmup_ns
+    warmup, window_ns = measure.warmup_ns, load.duration_ns
+    if longest and experiment.objective.is_capacity:
+        window_ns = longest_window_ns(experiment)
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
     snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
     start_ns = _START_NS + kind_of(experiment).start_ns
-    return start_ns + load.joining_ns + warmup + load.duration_ns + snapshots + _END_NS
+    return start_ns + load.joining_ns + warmup + window_ns + snapshots + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
@@ -196,6 +198,12 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
         found = [ONE_SETTING]
     else:
         found = [] if expected.reach is None else [reach_text(expected.reach)]
+    longest_ns = longest_window_ns(experiment)
+    if experiment.objective.is_capacity and experiment.load.duration_ns < longest_ns:
+        first.append(
+            f"A trial close to the most that the server gives measures for up to {time_text(longest_ns)}: a queue "
+            "takes so long to show there."
+        )
     return [*found, *first, *foreseen(experiment)]
 
 

@@ -19,7 +19,7 @@ from powerband.loads import kind_of
 from powerband.loads.driver import Driver, DriverSetup, TrialSetup, WarmUp
 from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
-from powerband.model.warmup import WarmupSeries
+from powerband.model.warmup import COMPILE_WINDOW_NS, COMPILES, COMPILING_MORE, WarmupSeries
 from powerband.processes.cpus import cpu_split
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
@@ -63,7 +63,7 @@ def run_trial(
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
-    experiment = experiment.at_stage(spec.stage)
+    experiment = experiment.as_in(spec)
     engine = find_engine()
     threads = kind_of(experiment).engine_threads(experiment.load_for(spec.setting, spec.rate_per_s))
     setup = TrialSetup(experiment, spec, directory, engine, cpu_split(usable_cores(), experiment.host, threads))
@@ -247,10 +247,16 @@ class _Trial:
             if not driver.intervals or driver.intervals[-1].end_ns < next_ns or not driver.seen["ok"]:
                 return False
             next_ns = driver.intervals[-1].end_ns + STEADY_EVERY_NS
-            return self.steady(series_of(driver.intervals, go_ns))
+            return not compiles() and self.steady(series_of(driver.intervals, go_ns))
+
+        def compiles() -> bool:
+            return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES
 
         left_s = (go_ns + warmup.most_ns - time.monotonic_ns()) / 1e9
         steady = loop.wait(is_steady, left_s)
+        if not steady and compiles():
+            left_s = (go_ns + COMPILING_MORE * warmup.most_ns - time.monotonic_ns()) / 1e9
+            steady = loop.wait(is_steady, left_s)
         if not steady:
             self._check_begun(loop)
         self.warmup_ended_by = "steady" if steady else "limit"

@@ -144,6 +144,7 @@ class Jvm(TypedDict):
     heap_left_bytes_now: NotRequired[Count | None]
     collectors: list[Collector]
     safepoint_ns: NotRequired[Count | None]
+    compile_ns: NotRequired[Count | None]
     threads_live_now: Count
     threads_daemon_now: Count
     threads_peak: Count

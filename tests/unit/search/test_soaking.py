@@ -9,7 +9,7 @@ import pytest
 from fakes.races import race_of, result_of, run_planner, threads
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.forecast import forecast, size_text
 from powerband.search.planners import planner_for
@@ -80,12 +80,16 @@ def test_the_forecast_counts_it_and_the_budget_holds_it() -> None:
     assert len(run(race(budget_ns=10 * MINUTE_NS + 5 * S_NS), [""])) < len(run(race(), [""]))
 
 
+def a_trial(stage: Stage) -> TrialSpec:
+    return TrialSpec(1, 0, 1, Setting((("threads", 1),)), 1, stage)
+
+
 def test_a_soak_measures_its_last_minute_and_at_most_its_second_half() -> None:
     def times_s(soak_ns: int) -> tuple[float, float]:
-        made = race(soak_ns).at_stage(Stage.SOAK)
+        made = race(soak_ns).as_in(a_trial(Stage.SOAK))
         return (made.measure.warmup_ns or 0) / S_NS, made.load.duration_ns / S_NS
 
     assert times_s(10 * MINUTE_NS) == (540, 60)
     assert times_s(4 * S_NS) == (2, 2)
     made = race()
-    assert made.at_stage(Stage.COMPARE) is made
+    assert made.as_in(a_trial(Stage.COMPARE)) is made

@@ -12,10 +12,11 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
-from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
+from powerband.analyze.settings.no_answer import NOT_TRIED, RISING, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import LIST_MAX, Decision, Standing, close_behind, names, sentence, verb
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
+from powerband.analyze.stats.edge import HELD_BY
 from powerband.base.units import format_value, joined, plural, significant
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
@@ -241,13 +242,21 @@ def _figure(standing: Standing, setting: Setting) -> str:
     if told is not None and told.at_least:
         least = format_value(found.value, unit)
         return f"{standing.words_of(metric)} is at least {least}, for too many requests got no answer"
-    text = f"{standing.words_of(metric)} {format_value(found.value, unit)}"
+    rises = setting in standing.rising
+    text = f"{standing.words_of(metric)} {_bound(metric) if rises else ''}{format_value(found.value, unit)}"
+    if rises:
+        text += ", and it still got faster while it was measured"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
         f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
         f"{found.n} {'fresh starts' if figure.fresh else 'trials'})"
     )
+
+
+def _bound(metric: str) -> str:
+    """What a setting that still gets faster gives in the end, against what it gave."""
+    return "at most " if metric.startswith("response_time") else "at least "
 
 
 def _capacity_figure(standing: Standing, row: SettingResult) -> str:
@@ -258,8 +267,8 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
     return (
-        f"it holds {wanted} up to {format_value(found.value, 'per_s')} ({found.confidence:.0%} interval "
-        f"{significant(found.low)} to {significant(found.high)}, {found.n} trials)"
+        f"{HELD_BY:.0%} of starts hold {wanted} up to {format_value(found.value, 'per_s')} "
+        f"({found.confidence:.0%} interval {significant(found.low)} to {significant(found.high)}, {found.n} trials)"
     )
 
 
@@ -341,8 +350,10 @@ def _failed(standing: Standing) -> str:
 def _unmeasured(standing: Standing) -> str:
     """Mandatory wherever it is not empty: nothing is known of these settings."""
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
-    others = {setting: reason for setting, reason in standing.unmeasured.items() if reason != NOT_TRIED}
+    risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
+    others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}
     parts = [_without_trials(others, "could not be measured")] if others else []
+    parts += [_without_trials(risers, "cannot be judged yet")] if risers else []
     if untried:
         parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
     return "; ".join(parts)

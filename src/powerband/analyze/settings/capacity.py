@@ -16,9 +16,11 @@ from functools import cached_property
 import numpy as np
 
 from powerband.analyze.stats.edge import Answered, Edge, locate
+from powerband.analyze.stats.shares import share_most
+from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
-from powerband.base.units import format_duration, format_value
+from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, requests_for
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
@@ -43,8 +45,19 @@ LIMIT_KNOWN = 1.15
 """The generator's limit is known closely enough between a rate that it offered and so much more."""
 TRIALS_MIN = 5
 """Before so many answers no interval is believed to be narrow."""
+RELAXATIONS = 20
+"""A trial measures for so many relaxation times of the queue at its rate: the mean of a queue of M/M/1 is then off by a
+factor of 1.5 at times (2 / sqrt(20), Whitt 1989), which is 3 % of the rate at 94 % of what the server can give."""
+WINDOW_STEP_NS = 500_000_000
+LONGEST_WINDOW_NS = 60_000_000_000
+"""No trial measures longer for that; at 99 % and more the queue of a slow server is not waited for."""
 NEAR = 0.10
 """Other metrics of a setting are those of its trials within so much of the edge."""
+
+
+def longest_window_ns(experiment: Experiment) -> int:
+    """The longest that a trial of the search measures."""
+    return max(experiment.load.duration_ns, LONGEST_WINDOW_NS)
 
 
 def holds(experiment: Experiment, result: TrialResult) -> bool | None:
@@ -54,7 +67,8 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
     if not result.valid:
         return False if result.status != "interrupted" and fatal_codes(result) & OVERLOADED else None
     met = [_met(constraint, result) for constraint in experiment.objective.constraints]
-    if False in met or not _kept_up(result, experiment.load.duration_ns / 1e9):
+    window_s = experiment.load.duration_ns / 1e9 if result.window_s is None else result.window_s
+    if False in met or not _kept_up(result, window_s):
         return False
     return None if None in met else True
 
@@ -102,6 +116,25 @@ class Search:
         highest = self._highest_per_s
         rate = math.exp(self.edge.next_log_rate(math.log(highest)))
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
+
+    def window_ns(self, rate_per_s: float) -> int | None:
+        """How long a trial at this rate has to measure, if that is longer than `load.duration`: close below what the
+        server gives at most a queue takes long to fill, and close above it long to show in a time limit."""
+        if not self.most_per_s:
+            return None
+        needed_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
+        limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
+        if rate_per_s > self.most_per_s and limit_ns:
+            needed_s = min(needed_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
+        longest_ns = longest_window_ns(self.experiment)
+        window_ns = math.ceil(min(needed_s * 1e9, longest_ns) / WINDOW_STEP_NS) * WINDOW_STEP_NS
+        return None if window_ns <= self.experiment.load.duration_ns else min(window_ns, longest_ns)
+
+    @cached_property
+    def most_per_s(self) -> float:
+        """The most that it was seen to serve, in scenarios per second; 0: nothing yet."""
+        served = [trial.metrics.get("goodput_per_s", 0.0) for trial in self.trials if trial.status == "measured"]
+        return max(served, default=0.0) / len(self.experiment.load.scenario)
 
     @property
     def _highest_per_s(self) -> float:
@@ -227,7 +260,18 @@ def capacity_of(search: Search) -> Capacity | None:
     low, high = search.edge.interval(search.objective.confidence)
     middle = search.edge.quantile(0.5)
     n, confidence = len(search.answers), search.objective.confidence
-    return Capacity(Estimate(math.exp(middle), math.exp(low), math.exp(high), confidence, n), curve)
+    found = Estimate(math.exp(middle), math.exp(low), math.exp(high), confidence, n)
+    return Capacity(found, curve, _seen_at(search, found.value))
+
+
+def _seen_at(search: Search, rate_per_s: float) -> str:
+    """How many of the starts held that were tried at this rate or below, and what share of bad ones so few exclude."""
+    below = [answer.held for answer in search.answers if answer.log_rate <= math.log(rate_per_s)]
+    if not below:
+        return ""
+    missed = below.count(False)
+    most = share_most(missed, len(below), 1 - search.objective.confidence)
+    return f"{len(below) - missed} of {plural(len(below), 'start')} held there or below; up to {most:.0%} may not"
 
 
 def misses(search: Search) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from powerband.analyze.runs.paired import costs_of_changes
 from powerband.analyze.settings.answer import word_answer
 from powerband.analyze.settings.capacities import CapacityContest, hold_capacity_contest
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
+from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, unconfirmed
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
@@ -22,13 +23,13 @@ from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.lasting import growing, lasting_warnings
-from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED
+from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind
 from powerband.analyze.settings.starts import starts_of
-from powerband.analyze.settings.unsettled import never_stabilised, warnings_of, with_caveat
+from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import beyond_generator, subjects_own, tried
@@ -248,8 +249,7 @@ def _capacity_row(
         feasible=bool(answered) and not search.nowhere,
         infeasible_because=because,
         uncertain_because=misses(search) if search.unseen else (),
-        # What gives way first shows where more is asked for than can be served.
-        bottleneck=commonest([t for t in search.trials if t.valid and t.stage is Stage.SATURATE] or search.near_edge()),
+        bottleneck=limit_of(search),
         capacity=capacity,
     )
 
@@ -328,11 +328,14 @@ def _standing(
 ) -> Standing:
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}
+    rising = still_rising(experiment, results)
     for row in rows:
         mine = tried(results, row.setting)
         if row.trials:
             if beyond_generator(mine) and not experiment.objective.is_capacity:
                 unmeasured[row.setting] = BEYOND_GENERATOR
+            elif row.setting in rising and row.setting != contest.leader and may_catch_up(row):
+                unmeasured[row.setting] = RISING
             continue
         own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
         (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
@@ -348,6 +351,7 @@ def _standing(
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
+        rising=rising,
     )
 
 

@@ -20,6 +20,7 @@ BEYOND_GENERATOR = (
     "two of its trials or more left the load engine no CPU, so that it may be faster than those that count (give the "
     "engine more: load.engine_threads, host.pinning)"
 )
+RISING = "it still got faster while it was measured, and may end up ahead (lengthen measure.warmup_max)"
 _CLOSED_ONLY = "only a load of users has it, and this one has a rate"
 _NONE_OK = "no request ended ok while it measured: see the outcomes in the report"
 # What trials without it lacked, by the beginning of a metric's name.

@@ -27,7 +27,8 @@ class Standing:
     of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
     `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed.
     `growing`: what grew all through the trials of a setting, per second, and the seconds to its limit.
-    `figures`: the objective of each setting as a sentence states it; empty for capacities."""
+    `figures`: the objective of each setting as a sentence states it; empty for capacities. `rising`: those that still
+    got faster while they were measured."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -46,6 +47,7 @@ class Standing:
     cpus: CpuUse | None = None
     growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
     figures: Mapping[Setting, Figure] = field(default_factory=dict)
+    rising: frozenset[Setting] = frozenset()
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)

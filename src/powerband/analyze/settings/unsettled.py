@@ -16,12 +16,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from powerband.analyze.settings.standing import GOODPUT
 from powerband.base.units import plural
+from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Answer, TrialResult
+from powerband.model.results import Answer, SettingResult, TrialResult
 
 BY_CHANCE = 0.1  # trials of a steady server that look unsettled
 ERROR = 0.05  # one run of twenty
+RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,31 @@ def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
         for setting, seen in counted.items()
         if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
     }
+
+
+def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
+    """Settings that got faster while they were measured, in most of their valid trials and in more than chance gives:
+    in the end they do better than was measured. None where the objective does not gain by that."""
+    metric = experiment.objective.metric
+    if metric != GOODPUT and not metric.startswith("response_time"):
+        return frozenset()
+    found: defaultdict[Setting, list[bool]] = defaultdict(list)
+    for trial in trials:
+        if trial.valid and trial.stage is not Stage.CAPACITY:
+            found[trial.setting].append(trial.rising)
+    counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
+    return frozenset(
+        setting
+        for setting, seen in counted.items()
+        if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
+    )
+
+
+def may_catch_up(row: SettingResult) -> bool:
+    """Whether a setting that still rises could end up ahead of the leader."""
+    if row.effect is None or row.effect.low is None or row.effect.high is None:
+        return True
+    return row.effect.high * RISES_MOST > 1 and row.effect.low < RISES_MOST
 
 
 def _by_chance(seen: Unsettled) -> float:

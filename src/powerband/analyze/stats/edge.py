@@ -8,6 +8,7 @@ numbers; what holding means is `capacity.py`'s business. Method, sources and cov
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +17,18 @@ import numpy as np
 
 from powerband.analyze.stats.special import Array
 
-WIDTHS = np.geomspace(0.0015, 0.25, 9)
-"""Scales of the logistic edge in log rate: trials that differ by 0.3 % to 45 % (standard deviation)."""
-WIDTH_PRIOR = np.exp(-((np.minimum(np.log(WIDTHS / 0.025), 0.0) / 1.3) ** 2) / 2)
-"""As likely all from a standard deviation of 4.5 % upwards, less below: what fresh starts of servers differ by. A prior
-that thought wide edges rare had narrow intervals, and covered 78 % of the capacities with an edge of 16 %."""
-LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10]), np.array([0.70, 0.25, 0.05])
-"""How often a trial far below the edge does not hold, since something disturbed it."""
+HELD_BY = 0.95
+"""The edge is the rate that this share of a server's starts holds."""
+WIDTHS = np.geomspace(0.0015, 0.25, 8)
+"""Scales of the logistic edge in log rate: starts that differ by 0.3 % to 45 % (standard deviation)."""
+WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
+"""Wider ones than 12 % are mostly starts of two kinds, which have a shape of their own."""
+SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.30
+"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability."""
+LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
+"""How often a trial far below the edge does not hold, whatever its rate."""
+MIDDLE_AT_MOST = 0.8
+"""Of all it takes this to cover cliffs of which 30 % of the trials fall short by chance (docs/methods/capacity.md)."""
 LUCK = 0.01
 """How often a trial far above the edge holds all the same."""
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
@@ -32,6 +38,35 @@ REACH_ABOVE = 8.0  # e^8: 3,000 times the first look
 GRID, COARSE_STEP, FINE_STEP = 160, 0.05, 3e-4  # in log rate: 5 % at first, a fifth of the narrowest edge in the end
 NEGLIGIBLE = 1e-7  # of the largest mass: cells below it are left out of the finer grid
 CANDIDATES = 25  # rates weighed for the next trial
+
+
+def _shapes() -> tuple[Array, Array, Array, Array]:
+    """Of each shape that an edge may have: its width, the share of slow starts, how much slower they are, its prior."""
+    each = TWO_MODES / (len(SLOW_SHARES) * len(SLOWER_BY))
+    modes = [(0.0, 0.0, 1 - TWO_MODES), *((share, by, each) for share in SLOW_SHARES for by in SLOWER_BY)]
+    widths = zip(WIDTHS, WIDTH_PRIOR, strict=True)
+    width, share, by, prior = np.array([(w, share, by, p * each) for w, p in widths for share, by, each in modes]).T
+    return width, share, by, prior
+
+
+def _share_held(below: Array, width: Array, share: Array, by: Array) -> Array:
+    """The share of starts that hold a rate which lies so far `below` the middle of the quick ones, in log rate."""
+    quick, slow = np.tanh(below / (2 * width)), np.tanh((below - by) / (2 * width))
+    return np.asarray(0.5 + 0.5 * ((1 - share) * quick + share * slow))
+
+
+def _edge_below_middle(width: Array, share: Array, by: Array) -> Array:
+    """How far the edge lies below the middle of the quick starts, in log rate; by bisection."""
+    low, high = np.zeros_like(width), by + 20 * width
+    for _ in range(50):
+        middle = (low + high) / 2
+        held = _share_held(middle, width, share, by) >= HELD_BY
+        low, high = np.where(held, low, middle), np.where(held, middle, high)
+    return high
+
+
+WIDTH, SLOW, BY, SHAPE_PRIOR = _shapes()
+BELOW_MIDDLE = _edge_below_middle(WIDTH, SLOW, BY)
 
 
 @dataclass(frozen=True)
@@ -44,7 +79,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Edge:
-    """Posterior masses on an even grid of log rates, ascending; `joint` also by width and lapse of the edge."""
+    """Posterior masses on an even grid of log rates, ascending; `joint` also by shape and lapse of the edge."""
 
     log_rates: Array
     joint: Array
@@ -72,9 +107,18 @@ class Edge:
         return float(np.interp(p, self._passed, self._ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Central credible interval, in log rate."""
+        """Credible interval, in log rate. It reaches up to where half of the quick starts hold, if its quantile lies
+        lower: whether starts missed by chance or since they were slow ones is not to be told from a few."""
         tail = (1 - confidence) / 2
-        return self.quantile(tail), self.quantile(1 - tail)
+        return self.quantile(tail), max(self.quantile(1 - tail), self._half_hold)
+
+    @cached_property
+    def _half_hold(self) -> float:
+        """The log rate that half of the quick starts hold, at the quantile `MIDDLE_AT_MOST` of its posterior."""
+        middles = self.log_rates[:, None] + BELOW_MIDDLE
+        order = np.argsort(middles, axis=None)
+        passed = self.joint.sum(2).ravel()[order].cumsum()
+        return float(middles.ravel()[order][np.searchsorted(passed, MIDDLE_AT_MOST)])
 
     def half_width(self, confidence: float) -> float:
         low, high = self.interval(confidence)
@@ -83,7 +127,7 @@ class Edge:
     def next_log_rate(self, ceiling: float = math.inf) -> float:
         """The log rate, at most `ceiling`, whose trial tells most about the edge: the greatest expected fall of the
         posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013)."""
-        low, high = self.quantile(0.02), self.quantile(0.98)
+        low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
         return float(tried[int(np.argmax(self._gains(tried)))])
 
@@ -98,13 +142,13 @@ class Edge:
 
 
 def holding(log_rate: float, edges: Array) -> Array:
-    """Probability that a trial at this rate holds, by edge, width and lapse."""
+    """Probability that a trial at this rate holds, by edge, shape and lapse."""
     return np.asarray(LUCK + (1 - LUCK - LAPSES) * _bears(log_rate, edges)[..., None])
 
 
 def _bears(log_rate: Array | float, edges: Array) -> Array:
-    """Probability that an undisturbed trial holds, by edge and width: the logistic function, without overflow."""
-    return np.asarray(0.5 - 0.5 * np.tanh((log_rate - edges)[..., None] / (2 * WIDTHS)))
+    """Probability that an undisturbed trial holds, by edge and shape."""
+    return _share_held((edges - log_rate)[..., None] + BELOW_MIDDLE, WIDTH, SLOW, BY)
 
 
 def locate(trials: Sequence[Answered], first_look: float, floor: float) -> Edge:
@@ -126,10 +170,11 @@ def locate(trials: Sequence[Answered], first_look: float, floor: float) -> Edge:
 def _on_grid(grid: Array, trials: Sequence[Answered], first_look: float) -> Edge:
     beyond = np.maximum(first_look - PLAUSIBLE_BELOW - grid, grid - first_look - PLAUSIBLE_ABOVE)
     prior = -np.log1p((np.maximum(beyond, 0.0) / TAIL) ** 2)
-    log = prior[:, None, None] + np.log(WIDTH_PRIOR)[None, :, None] + np.log(LAPSE_PRIOR)[None, None, :]
-    for trial in trials:
-        holds = holding(trial.log_rate, grid)
-        log = log + np.log(holds if trial.held else 1 - holds)
+    log = prior[:, None, None] + np.log(SHAPE_PRIOR)[None, :, None] + np.log(LAPSE_PRIOR)[None, None, :]
+    outcomes = Counter((trial.log_rate, trial.held) for trial in trials)
+    for rate in sorted({rate for rate, _ in outcomes}):
+        holds = holding(rate, grid)
+        log += outcomes[rate, True] * np.log(holds) + outcomes[rate, False] * np.log1p(-holds)
     joint = np.exp(log - log.max())
     return Edge(grid, joint / joint.sum())
 

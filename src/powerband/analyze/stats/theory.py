@@ -1,5 +1,6 @@
 """Queueing theory with known answers: what a server of known capacity must show. Pure functions; times in seconds,
-rates per second. Used by `powerband calibrate`, whose reference servers are built to match these models.
+rates per second. Used by `powerband calibrate`, whose reference servers are built to match these models, and by the
+search for a capacity.
 
 Sources: Denning & Buzen 1978 (operational laws, asymptotic bounds); Erlang 1917; Pollaczek 1930 and Khinchine 1932;
 Cosmetatos 1975 (M/D/c); Gross & Harris, "Fundamentals of Queueing Theory" (machine repairman).
@@ -51,6 +52,14 @@ def mg1_response_s(rate_per_s: float, service_s: float, service_s_squared: float
     if utilisation >= 1:
         return math.inf
     return service_s + rate_per_s * service_s_squared / (2 * (1 - utilisation))
+
+
+def relaxation_s(rate_per_s: float, most_per_s: float) -> float:
+    """About how long a queue takes to forget how full it was, where at most `most_per_s` are served: service time over
+    servers x (1 - utilisation)^2. Infinite at the limit. (Whitt 1989, "Planning queueing simulations", Management
+    Science 35(11): the time that a mean needs to settle grows so.)"""
+    idle = 1 - rate_per_s / most_per_s
+    return math.inf if idle == 0 else 1 / (most_per_s * idle**2)
 
 
 def mdc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> float:

@@ -19,7 +19,7 @@ from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
-from powerband.analyze.trial.steady import window_is_steady
+from powerband.analyze.trial.steady import window_is_steady, window_rises
 from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
@@ -28,6 +28,7 @@ from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.results import Problem, TrialResult
 from powerband.model.runtime import RuntimeView
+from powerband.model.warmup import COMPILES
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_fleet
 from powerband.readings.probe_samples import read_probe
@@ -63,7 +64,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
 
 def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) -> TrialResult:
     """Measures and judges one trial; never raises for what a subject or the machine did."""
-    experiment = experiment.at_stage(record.spec.stage)
+    experiment = experiment.as_in(record.spec)
     if record.status != "measured":
         return _result(record, (_failure(record),), {})
     fleet = merge_fleet(record.engines)
@@ -83,6 +84,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     return replace(
         _result(record, problems, metrics),
         steady=evidence.steady,
+        rising=evidence.rising or _still_compiles(record, metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
         bottleneck=bottleneck_of(scene_of(evidence, metrics, problems), rules_of(kind)),
         errors=kind.errors(evidence),
@@ -104,12 +106,19 @@ def quantile_table(times: MergedTimes) -> tuple[tuple[float, float], ...]:
 def evidence_of(directory: TrialDir, record: TrialRecord, experiment: Experiment, fleet: MergedFleet) -> Evidence:
     probe = read_probe(directory.read_probe())
     evidence = Evidence.read(record, experiment, fleet, directory.read_events(), probe)
+    steady = window_is_steady(evidence.intervals, *evidence.window)
     return replace(
         evidence,
-        steady=window_is_steady(evidence.intervals, *evidence.window),
+        steady=steady,
+        rising=steady is False and window_rises(evidence.intervals, *evidence.window),
         heap_growth=heap_growth(directory.read_snapshots()),
         log=end_of(directory.log, LOG_BYTES_MAX),
     )
+
+
+def _still_compiles(record: TrialRecord, metrics: Mapping[str, float]) -> bool:
+    """The warm-up reached its limit while a JVM compiled, and it went on to: its code is not what it will be."""
+    return record.warmup_ended_by == "limit" and metrics.get("jvm_compile_share", 0.0) >= COMPILES
 
 
 def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
@@ -128,6 +137,7 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         cpus=_cpu_use(record),
         runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
         rate_per_s=record.spec.rate_per_s,
+        window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
         took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
     )
 

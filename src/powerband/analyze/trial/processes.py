@@ -155,6 +155,7 @@ def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterato
     for metric, field, unit_ns in (
         ("jvm_gc_share", "gc_ns", 1.0),
         ("jvm_gc_per_s", "gc_count", SECOND_NS),
+        ("jvm_compile_share", "compile_ns", 1.0),
         ("jvm_safepoint_share", "safepoint_ns", 1.0),
         ("jvm_threads_started_per_s", "threads_started", SECOND_NS),
     ):

@@ -43,9 +43,22 @@ def is_steady(series: WarmupSeries) -> bool:
 
 
 def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool | None:
-    """The test after the fact: no trend and no step over the whole window; None where there is too little to say.
+    """The test after the fact: no trend and no step over the whole window; None where there is too little to say."""
+    counts, sums = _window_series(events, start_ns, end_ns)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return settled(counts, sums / counts, truncate=False)
 
-    Intervals of several engines are added where they end in the same period."""
+
+def window_rises(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool:
+    """Whether the rate of the window's last third is beyond that of its first by more than `SHIFT_MIN`."""
+    counts, _ = _window_series(events, start_ns, end_ns)
+    third = counts.size // 3
+    return bool(third and counts[-third:].mean() > (1 + SHIFT_MIN) * counts[:third].mean())
+
+
+def _window_series(events: Iterable[Interval], start_ns: int, end_ns: int) -> tuple[Array, Array]:
+    """Requests that ended ok in each period of the window, and the sum of their times. Intervals of several engines are
+    added where they end in the same period."""
     ended: dict[int, float] = {}
     summed: dict[int, float] = {}
     whole: Counter[int] = Counter()
@@ -63,9 +76,7 @@ def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> 
     usual = float(np.median([whole[slot] for slot in slots])) if slots else 0.0
     slots = [slot for slot in slots if slot not in (slots[0], slots[-1]) or whole[slot] >= usual]
     counts = np.array([ended[slot] for slot in slots])
-    sums = np.array([summed[slot] for slot in slots])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return settled(counts, sums / counts, truncate=False)
+    return counts, np.array([summed[slot] for slot in slots])
 
 
 def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
