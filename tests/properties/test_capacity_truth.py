@@ -16,7 +16,6 @@ from powerband.analyze.settings.compare import analyse
 from powerband.model.results import AnswerKind
 
 
-
 def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 

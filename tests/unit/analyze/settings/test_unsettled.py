@@ -88,3 +88,27 @@ def test_trials_that_do_not_count_or_search_for_capacity_say_nothing() -> None:
     for parts in ({"stage": Stage.CAPACITY}, {"problems": (Problem("host_steal", "stolen"),)}):
         found = analysed(False, False, False, **parts)
         assert not any("never stabilised" in text or "still changing" in text for text in found.warnings)
+
+
+def rising(threads: int, gain: float) -> Analysis:
+    """threads=8 and threads=64, eight blocks; one rises and gives `gain` times the other's rate."""
+    trials = []
+    for block in range(8):
+        for place, each in enumerate((8, 64)):
+            rate = 100.0 * (gain if each == threads else 1.0) * (1 + 0.001 * (block % 3))
+            made = trial(2 * block + place + 1, each, each != threads, rising=each == threads)
+            trials.append(TrialResult(**{**vars(made), "metrics": {"goodput_per_s": rate}}))
+    return analyse(experiment({"threads": (8, 64)}), trials)
+
+
+@pytest.mark.parametrize(("gain", "kind"), [(0.5, "not_enough_data"), (1.0, "not_enough_data"), (0.1, "best")])
+def test_what_still_rises_is_neither_worse_nor_equal_while_it_may_catch_up(gain: float, kind: str) -> None:
+    answer = rising(64, gain).answer
+    assert answer.kind == kind
+    assert ("threads=64 cannot be judged yet" in " ".join(answer.sentences)) == (kind != "best")
+
+
+def test_what_leads_and_still_rises_gives_at_least_its_figure() -> None:
+    answer = rising(64, 2.0).answer
+    assert answer.kind == "best"
+    assert "goodput at least 200/s" in answer.sentences[0] and "still got faster" in answer.sentences[0]
