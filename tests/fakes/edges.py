@@ -43,7 +43,7 @@ class Server:
         return float(np.quantile(bearable, 0.05))
 
     def p99_ns(self, rate_per_s: float, dice: np.random.Generator) -> float:
-        slower = self.slower_by if dice.random() < self.slow else 0.0
+        slower = self.slower_by if self.slow and dice.random() < self.slow else 0.0
         most = self.most_per_s * math.exp(self.sd * dice.standard_normal() - slower)
         noise = math.exp(self.p99_sd * dice.standard_normal())
         if dice.random() < self.lapses or rate_per_s >= most:

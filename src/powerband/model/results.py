@@ -144,16 +144,16 @@ class TrialResult:
     warmup_ended_by: str | None = None
     stage: Stage = Stage.COMPARE
     rate_per_s: float | None = None  # the offered rate of a capacity trial
-    window_s: float | None = None  # its measured time, where that was not `load.duration`
     took_s: float | None = None  # from the first process to the last, as far as the record shows
     steady: bool | None = None  # True if the window was steady; None: too short to decide. False: it never stabilised
-    rising: bool = False  # it still got faster while it was measured
     pools: tuple[PoolUse, ...] = ()  # the server's, the busiest first
     bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
     heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
     cpus: CpuUse | None = None  # None: an older record
     runtimes: tuple[RuntimeView, ...] = ()  # of the server's processes; none known here, or an older record
+    window_s: float | None = None  # its measured time, where that was not `load.duration`
+    rising: bool = False  # it still got faster while it was measured
 
     @property
     def valid(self) -> bool:
