@@ -65,7 +65,9 @@ def test_worse_settings_leave_and_the_best_is_named_with_its_capacity() -> None:
     assert not planner.left, "they are worse, and did not fail"
     tried = {threads: sum(trial.setting == setting(threads) for trial in results) for threads in (1, 2, 4)}
     assert tried[1] < tried[4] and tried[2] < tried[4]
-    assert analysis.answer.sentences[0].startswith("Use threads=4: 95% of starts hold p99 < 50ms and errors < 0.1% up to ")
+    assert analysis.answer.sentences[0].startswith(
+        "Use threads=4: 95% of starts hold p99 < 50ms and errors < 0.1% up to "
+    )
     assert [point.rate_per_s for point in best.capacity.curve] == sorted(p.rate_per_s for p in best.capacity.curve)
 
 

@@ -33,12 +33,16 @@ def jvm(pid: int, at_s: int, **figures: object) -> dict[str, object]:
 
 
 def test_figures_over_the_window() -> None:
-    events = [jvm(1, at, heap_used_bytes_now=100 * at, safepoint_ns=at * 20_000_000) for at in range(6)]
+    events = [
+        jvm(1, at, heap_used_bytes_now=100 * at, safepoint_ns=at * 20_000_000, compile_ns=at * 300_000_000)
+        for at in range(6)
+    ]
     assert "jvm_heap_used_bytes_max" not in dict(jvm_metrics(probe_of(events[:2]).jvms, 0, S // 2)), "not told yet"
     found = dict(jvm_metrics(probe_of(events).jvms, 1 * S, 5 * S))
     assert found["jvm_heap_used_bytes_max"] == 500 and found["jvm_heap_used_bytes_mean"] == 300
     assert found["jvm_gc_share"] == pytest.approx(0.01) and found["jvm_gc_per_s"] == pytest.approx(1)
     assert found["jvm_safepoint_share"] == pytest.approx(0.02)
+    assert found["jvm_compile_share"] == pytest.approx(0.3)
     assert found["jvm_threads_started_per_s"] == pytest.approx(20)
 
 

@@ -71,7 +71,12 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
             yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
             heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
-            counters = {"safepoint_ns": 1, "threads_started": 1, "collectors": [{"count": more, "time_ns": 1}]}
+            counters = {
+                "safepoint_ns": 1,
+                "compile_ns": 1,
+                "threads_started": 1,
+                "collectors": [{"count": more, "time_ns": 1}],
+            }
             yield {"type": "jvm", "at_ns": line["at_ns"], "pid": 1, **heap, **counters}
         elif line["type"] == "threads":
             (pool,) = line["pools"]
