@@ -49,15 +49,17 @@ RELAXATIONS = 20
 """A trial measures for so many relaxation times of the queue at its rate: the mean of a queue of M/M/1 is then off by a
 factor of 1.5 at times (2 / sqrt(20), Whitt 1989), which is 3 % of the rate at 94 % of what the server can give."""
 WINDOW_STEP_NS = 500_000_000
-LONGEST_WINDOW_NS = 60_000_000_000
-"""No trial measures longer for that; at 99 % and more the queue of a slow server is not waited for."""
+LONGEST_WINDOW, LONGEST_WINDOW_NS = 10, 60_000_000_000
+"""No trial measures for more than so many times `load.duration`, nor longer than that: at 99 % and more the queue of a
+slow server is not waited for."""
 NEAR = 0.10
 """Other metrics of a setting are those of its trials within so much of the edge."""
 
 
 def longest_window_ns(experiment: Experiment) -> int:
     """The longest that a trial of the search measures."""
-    return max(experiment.load.duration_ns, LONGEST_WINDOW_NS)
+    usual_ns = experiment.load.duration_ns
+    return max(usual_ns, min(LONGEST_WINDOW_NS, LONGEST_WINDOW * usual_ns))
 
 
 def holds(experiment: Experiment, result: TrialResult) -> bool | None:
