@@ -40,7 +40,9 @@ def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_t
     subject = reference("--model", "fixed", "--threads", "8", "--unit", "connection", "--wait", "5ms")
     case = experiment(subject, short_load(users=64, duration_ns=1_500 * MS, drain_ns=200 * MS), measure=FIXED)
     result, codes = judged(case, tmp_path)
-    assert codes == {"starved_users", "unanswered_percentiles"}
+    assert codes - {"no_slots"} == {"starved_users", "unanswered_percentiles"}, (
+        "a look while others have the CPU is refused"
+    )
     (told,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
     assert told.startswith("56 of 64 users")
     assert result.metrics["littles_law_deviation"] < 0.001
