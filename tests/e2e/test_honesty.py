@@ -23,7 +23,9 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
     record = run_one(case, folder)
     assert (record.status, record.failure) == ("measured", None)
     result = measure(TrialDir(folder / "0001"), record, case)
-    codes = {problem.code for problem in result.problems}
+    # A look at slots is refused while others have the CPU.
+    refused = [each for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message]
+    codes = {problem.code for problem in result.problems if problem not in refused}
     of_the_moment = {
         "host_foreign_some",
         "host_steal_some",
@@ -40,9 +42,7 @@ def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_t
     subject = reference("--model", "fixed", "--threads", "8", "--unit", "connection", "--wait", "5ms")
     case = experiment(subject, short_load(users=64, duration_ns=1_500 * MS, drain_ns=200 * MS), measure=FIXED)
     result, codes = judged(case, tmp_path)
-    assert codes - {"no_slots"} == {"starved_users", "unanswered_percentiles"}, (
-        "a look while others have the CPU is refused"
-    )
+    assert codes == {"starved_users", "unanswered_percentiles"}
     (told,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
     assert told.startswith("56 of 64 users")
     assert result.metrics["littles_law_deviation"] < 0.001

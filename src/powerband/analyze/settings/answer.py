@@ -255,7 +255,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
 
 
 def _bound(metric: str) -> str:
-    """What a setting that still gets faster gives in the end, against what it gave."""
+    """Which bound the measured figure is: a server that still gets faster ends with a higher rate and shorter times."""
     return "at most " if metric.startswith("response_time") else "at least "
 
 

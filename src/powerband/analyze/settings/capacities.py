@@ -45,8 +45,8 @@ class Gap:
 
 
 def gap_between(search: Search, leader: Search, error: float) -> Gap:
-    """Of the rates that half of the quick starts hold: what one start in twenty does, so few trials show of neither.
-    `error`: the chance that the interval may miss."""
+    """Compares the rates that half of each setting's quick starts hold: so few trials do not show what the slowest
+    twentieth of its starts does. `error`: the chance that the interval may miss."""
     tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
     return Gap(*difference_quantiles(search.edge.middle, leader.edge.middle, tails))
 

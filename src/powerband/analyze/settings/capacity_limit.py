@@ -1,4 +1,4 @@
-"""What a setting's capacity ends at: the resource that is full there, or answers that are slow before any is.
+"""Names what limits a setting's capacity: the resource that is full there, or answers that are slow before any is full.
 
 In: a setting's search. Out: the bottleneck for its row. Close to the most that the server gives, the first look under a
 full load shows best what gives way; far below it, only trials at about that rate do.

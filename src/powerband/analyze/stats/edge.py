@@ -28,7 +28,7 @@ SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.30
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 MIDDLE_AT_MOST = 0.8
-"""Of all it takes this to cover cliffs of which 30 % of the trials fall short by chance (docs/methods/capacity.md)."""
+"""A lower quantile left out more of the cliffs below which 30 % of the trials fall short (docs/methods/capacity.md)."""
 LUCK = 0.01
 """How often a trial far above the edge holds all the same."""
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
@@ -41,7 +41,8 @@ CANDIDATES = 25  # rates weighed for the next trial
 
 
 def _shapes() -> tuple[Array, Array, Array, Array]:
-    """Of each shape that an edge may have: its width, the share of slow starts, how much slower they are, its prior."""
+    """Four arrays with a value for each shape of an edge: its width, the share of slow starts, how much lower the edge
+    of these lies (log rate), and how likely the shape is beforehand."""
     each = TWO_MODES / (len(SLOW_SHARES) * len(SLOWER_BY))
     modes = [(0.0, 0.0, 1 - TWO_MODES), *((share, by, each) for share in SLOW_SHARES for by in SLOWER_BY)]
     widths = zip(WIDTHS, WIDTH_PRIOR, strict=True)
