@@ -23,6 +23,7 @@ NAMES = set(BottleneckName) - {
     BottleneckName.WAKE_UPS,
     BottleneckName.ONE_THREAD,
     BottleneckName.DELAYED_ACK,
+    BottleneckName.SLOW_ANSWERS,  # of a capacity search, never of a trial
 }
 
 
