@@ -17,6 +17,7 @@ mod probe_of_serve;
 mod probe_statsd;
 mod probe_strangers;
 mod probe_support;
+mod protocol;
 mod serve_hostile;
 mod serve_models;
 mod serve_plants;

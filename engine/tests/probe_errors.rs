@@ -58,7 +58,7 @@ fn a_bad_spec_is_refused() {
     };
     for (line, expected) in [
         ("not json".to_owned(), "ProbeSpec"),
-        (with("protocol", json!(999)).to_string(), "protocol 999"),
+        (with("protocol", json!(999)).to_string(), "protocol: 999"),
         (with("intervall_ns", json!(1)).to_string(), "intervall_ns"),
         (with("interval_ns", json!(0)).to_string(), "interval_ns is 0"),
         (with("watch", json!([{"name": "subject", "pid": 1}])).to_string(), "two trees are called `subject`"),

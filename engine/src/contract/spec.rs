@@ -8,8 +8,23 @@ use std::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The version of the wire contract; a spec of any other version is refused.
+/// The version of the wire contract.
 pub const PROTOCOL: u32 = 1;
+
+/// Refuses a spec of another version, whatever else it holds: what another version added is no mistake of the caller's.
+/// A spec without a version passes, and its parser names what it lacks.
+pub fn check_protocol(spec: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        protocol: u64,
+    }
+    match serde_json::from_slice(spec) {
+        Ok(Versioned { protocol }) if protocol != u64::from(PROTOCOL) => Err(format!(
+            "protocol: {protocol} is not spoken here, this engine speaks {PROTOCOL}: use the engine that came with the caller"
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// One engine process's share of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

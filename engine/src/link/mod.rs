@@ -15,7 +15,7 @@ use crate::clock::{now_ns, process_use};
 use crate::contract::events::ErrorEvent;
 use crate::contract::link::{Carried, End, Form, LinkEvent, LinkSpec, Summary, WantedForm};
 use crate::contract::print;
-use crate::contract::spec::PROTOCOL;
+use crate::contract::spec::check_protocol;
 use bridge::Bridge;
 use control::Control;
 use lane::{sent_bytes, usual_queue_bytes};
@@ -91,9 +91,6 @@ fn namespaces() -> Result<[Namespace; 2], String> {
 
 /// Validates the spec; returns the bound of the queue.
 fn check(spec: &LinkSpec) -> Result<u64, String> {
-    if spec.protocol != PROTOCOL {
-        return Err(format!("protocol: {} is not spoken here; this engine speaks {PROTOCOL}", spec.protocol));
-    }
     if spec.delay_ns > DELAY_NS_MAX {
         return Err(format!("delay_ns: {} is longer than 60 s", spec.delay_ns));
     }
@@ -134,6 +131,7 @@ fn read_spec(control: &mut Control) -> Result<LinkSpec, ErrorEvent> {
     let line = control
         .first_line()
         .ok_or_else(|| ErrorEvent::new("spec", "stdin: empty; the first line must be a LinkSpec (JSON)"))?;
+    check_protocol(&line).map_err(|message| ErrorEvent::new("spec", message))?;
     serde_json::from_slice(&line)
         .map_err(|problem| ErrorEvent::new("spec", format!("the first line on stdin is no valid LinkSpec: {problem}")))
 }
@@ -141,6 +139,7 @@ fn read_spec(control: &mut Control) -> Result<LinkSpec, ErrorEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::spec::PROTOCOL;
 
     fn spec(change: impl FnOnce(&mut LinkSpec)) -> LinkSpec {
         let mut spec = LinkSpec {
@@ -157,7 +156,6 @@ mod tests {
     #[test]
     fn a_spec_that_cannot_be_met_is_refused_with_its_field() {
         let refused = |change: fn(&mut LinkSpec)| check(&spec(change)).unwrap_err();
-        assert!(refused(|spec| spec.protocol = 99).starts_with("protocol: 99"));
         assert!(refused(|spec| spec.delay_ns = u64::MAX).starts_with("delay_ns"));
         assert!(refused(|spec| spec.rate_bits_per_s = Some(0)).starts_with("rate_bits_per_s: 0"));
         assert!(refused(|spec| spec.queue_bytes = Some(u64::MAX)).contains("more than 1 GiB"));

@@ -29,7 +29,7 @@ pub use alone::Args;
 
 use crate::contract::events::{ErrorEvent, Hello, LoadEvent};
 use crate::contract::print;
-use crate::contract::spec::LoadSpec;
+use crate::contract::spec::{LoadSpec, check_protocol};
 use input::Input;
 use problem::{Problem, WRONG};
 
@@ -77,8 +77,11 @@ fn read_spec() -> Result<LoadSpec, Problem> {
             "spec",
             "stdin: empty; the first line must be a load spec (JSON), or give a URL to run alone",
         )),
-        Ok(_) => serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&line))
-            .map_err(|error| Problem::spec(&error.path().to_string(), error.inner())),
+        Ok(_) => {
+            check_protocol(line.as_bytes()).map_err(|message| Problem::new("spec", message))?;
+            serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&line))
+                .map_err(|error| Problem::spec(&error.path().to_string(), error.inner()))
+        }
         Err(error) => Err(Problem::new("spec", format!("stdin: {error}"))),
     }
 }

@@ -23,7 +23,7 @@ use super::statsd::{Bound, Sink};
 use super::tree::Tree;
 use crate::clock::{now_ns, process_cpu_ns};
 use crate::contract::events::{ErrorEvent, Exited, Hello, ProbeEvent, Sample};
-use crate::contract::spec::{Command, Launch, PROTOCOL, ProbeSpec, Watch};
+use crate::contract::spec::{Command, Launch, ProbeSpec, Watch, check_protocol};
 use crate::lines::Line;
 use crate::sys::{cpu_set, raise_descriptor_limit, run_on};
 
@@ -118,19 +118,13 @@ fn start<'s>(
             }
         }
     };
+    check_protocol(&line).map_err(|message| error("spec", message))?;
     let spec: ProbeSpec = serde_json::from_slice(&line)
         .map_err(|e| error("spec", format!("the first line on stdin is no valid ProbeSpec: {e}")))?;
     Session::new(&spec, signals, output, limits)
 }
 
 fn check(spec: &ProbeSpec) -> Result<(), End> {
-    if spec.protocol != PROTOCOL {
-        let message = format!(
-            "the spec speaks protocol {}, this engine speaks {PROTOCOL}: use the engine that came with the caller",
-            spec.protocol
-        );
-        return Err(error("spec", message));
-    }
     if !INTERVAL_NS.contains(&spec.interval_ns) {
         let message = format!("interval_ns is {}: it must be from 1 ms (1000000) to 1 h", spec.interval_ns);
         return Err(error("spec", message));

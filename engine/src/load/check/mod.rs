@@ -4,7 +4,7 @@
 mod fields;
 mod messages;
 
-use crate::contract::spec::{Duration, LoadSpec, Model, PROTOCOL, Step};
+use crate::contract::spec::{Duration, LoadSpec, Model, Step};
 use fields::{Checked, DAY_NS, at_least, at_most, between, check_headers, check_path, is_token, wrong};
 use messages::{check_message, check_messages};
 
@@ -15,9 +15,6 @@ const MAX_THREADS: u32 = 1024;
 const MAX_RATE_PER_S: f64 = 1e8;
 
 pub fn check(spec: &LoadSpec) -> Checked {
-    if spec.protocol != PROTOCOL {
-        return wrong("protocol", format!("{} is not spoken here; this engine speaks {PROTOCOL}", spec.protocol));
-    }
     if spec.scenario.is_empty() || spec.scenario.len() > MAX_STEPS {
         return wrong("scenario", format!("needs 1 to {MAX_STEPS} steps, has {}", spec.scenario.len()));
     }
@@ -136,8 +133,7 @@ mod tests {
     fn each_problem_names_its_field() {
         let open = |rate: f64| json!({"kind": "open", "arrivals": "constant", "rate_per_s": rate, "max_in_flight": 1});
         for (path, value, starts) in [
-            (&["protocol"][..], json!(9), "protocol: 9 is not spoken"),
-            (&["scenario"], json!([]), "scenario: needs"),
+            (&["scenario"][..], json!([]), "scenario: needs"),
             (&["scenario", "0", "path"], json!("x"), "scenario[0].path: \"x\" must start"),
             (&["scenario", "0", "path"], json!("/a b"), "scenario[0].path: holds a space"),
             (&["scenario", "0", "method"], json!("GET /"), "scenario[0].method:"),
