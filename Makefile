@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races bench-peers bottlenecks statistics calibrate setup uv extras
+.PHONY: demo test test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races bench-peers bottlenecks statistics calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -26,18 +26,23 @@ demo: setup
 # tests: those of a marker expression. First what only computes; then what starts servers and bears others beside it, of
 # which two share a CPU, since they mostly wait; then what measures and has the machine to itself. An idle worker takes tests
 # from a busy one, so that no long file holds up the end.
-tests = $(RUN) pytest -n $$(nproc) --dist worksteal -m "not e2e and $(1)" \
-	  && $(RUN) pytest -n $$((2 * $$(nproc))) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e \
+beside = $(RUN) pytest -n $$(nproc) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$((2 * $$(nproc))) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
+tests = $(beside) \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
 # the Rust tests' time is that of servers that rest, so that two share a CPU.
 test: setup extras lint
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --locked --quiet
-	$(call tests,not long)
+	$(call tests,not long and not table)
 
 test-long: setup extras
 	$(call tests,long)
+
+# The rows of published tables that the two above leave out; none of them measures.
+test-tables: setup extras
+	$(call beside,table)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \

@@ -21,6 +21,7 @@ from powerband.cli import powerband
 from powerband.files.experiment_file import load_experiment, load_subject, profile_names
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
 
@@ -120,7 +121,7 @@ def subjects_page() -> str:
         about += ["It drives itself."] if subject.counts else []
         about += _own_page(name)
         rows = (
-            (_code(parameter), made.type, _code(format_level(made.default)), _meaning(made.help, made.choices))
+            (_code(parameter), made.type, _code(format_level(made.default)), _meaning(made))
             for parameter, made in subject.parameters.items()
         )
         parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
@@ -211,8 +212,10 @@ def _own_page(name: str) -> list[str]:
     return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
-def _meaning(text: str, choices: Sequence[Any]) -> str:
-    return text + (f": {', '.join(_code(format_level(choice)) for choice in choices)}" if choices else "")
+def _meaning(parameter: Parameter) -> str:
+    choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
+    needed = f" (only with {_code(parameter.needed)})" if parameter.needed else ""
+    return parameter.help + needed + (f": {choices}" if choices else "")
 
 
 def _tells_of(page: str, experiment: str) -> bool:

@@ -22,8 +22,9 @@ SLOW = ("slow", "ignore-sigterm", "grace=0.6", "pace=0.6", "go-on")
 
 
 def each(fault: Fault, phase: str) -> object:
-    alone_and_measured = len(fault.victims) == 1 and phase == "measure"
-    return pytest.param(fault, phase, id=f"{fault.name}-{phase}", marks=[] if alone_and_measured else pytest.mark.long)
+    alone, measured = len(fault.victims) == 1, phase == "measure"
+    marks = [] if alone and measured else [pytest.mark.long if alone or measured else pytest.mark.table]
+    return pytest.param(fault, phase, id=f"{fault.name}-{phase}", marks=marks)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from powerband.store import RunDir
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.crowded,
-    pytest.mark.long,
     pytest.mark.usefixtures("engine", "no_process_left"),
 ]
 
@@ -56,7 +55,11 @@ PARTS = {
 }
 NEEDS = {"database": need_postgresql, "link": need_link, "JMeter": need_jmeter, "browser": need_browser}
 CASES = [
-    pytest.param(fault, phase, together, id=f"{fault.victim}-{phase}-{'with powerband' if together else 'alone'}")
+    pytest.param(
+        *(fault, phase, together),
+        id=f"{fault.victim}-{phase}-{'with powerband' if together else 'alone'}",
+        marks=pytest.mark.table if together and phase not in ("", "measure") else pytest.mark.long,
+    )
     for fault in BESIDE
     for phase in fault.phases or ("",)
     for together in (False, True)

@@ -15,7 +15,7 @@ from fakes.needs import need_jdk, need_node, without
 from fakes.stand import FAKES
 from powerband.model.plan import Stage
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 LONG = pytest.mark.long
 RATE_PER_S = 400

@@ -48,7 +48,11 @@ SHAPES = [
 
 @pytest.mark.parametrize(
     "shape",
-    [*SHAPES[:2], *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES[2:])],
+    [
+        *SHAPES[:2],
+        *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES[3::2]),
+        *(pytest.param(shape, marks=pytest.mark.table) for shape in SHAPES[2::2]),
+    ],
     ids=lambda shape: shape.name,
 )
 def test_intervals_cover_the_capacity(shape: Shape) -> None:

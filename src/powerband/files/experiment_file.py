@@ -26,7 +26,7 @@ from powerband.files.checks.load_checks import (
     check_users_and_rate,
 )
 from powerband.files.checks.metric_checks import check_measure, check_metric_names
-from powerband.files.checks.subject_checks import check_subject, check_url
+from powerband.files.checks.subject_checks import check_subject, check_url, check_used
 from powerband.files.levels import parse_range
 from powerband.files.library import find_experiment, find_subject
 from powerband.files.pydantic_problems import Location, problems_of
@@ -129,7 +129,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
 
     # Checks on the models: each group needs that all before it found nothing.
     groups: tuple[tuple[_Check, ...], ...] = (
-        (check_url, kind.check_experiment, check_every_load),
+        (check_url, check_used, kind.check_experiment, check_every_load),
         (kind.check_to_run,) if to_run else (),
         (check_soak,),
         (check_budget, check_measure, check_metric_names, check_published),

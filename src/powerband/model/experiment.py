@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -77,10 +78,26 @@ class SubjectStop(Frozen):
 
 
 class Parameter(Frozen):
+    """A knob of a server. `used_when`: the server reads it only where each of these parameters has one of these values,
+    of which a text may be a pattern (`fixed:*`)."""
+
     type: Literal["int", "float", "duration", "string", "choice", "bool"]
     default: Level
     help: str
     choices: tuple[Level, ...] = ()
+    used_when: dict[str, tuple[Level, ...]] = {}
+
+    def is_used(self, levels: Mapping[str, Level]) -> bool:
+        """`levels`: the value of every parameter."""
+        return all(
+            any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
+            for name, patterns in self.used_when.items()
+        )
+
+    @property
+    def needed(self) -> str:
+        """`used_when` in words: `model=bounded or cached and accept=dealt`; empty: the server always reads it."""
+        return " and ".join(f"{name}={' or '.join(map(format_level, each))}" for name, each in self.used_when.items())
 
 
 class Service(Frozen):

@@ -69,7 +69,7 @@ def test_the_subjects_of_the_page_are_valid() -> None:
     (examples,) = [text for text in re.findall(r"```yaml\n(.*?)```", FILE_PAGE, re.S) if text.startswith("subject:")]
     for text in re.split(r"\n(?=subject:)", examples):
         if "./my-subject" not in text:
-            factors = "factors: {threads: [1]}\n"
+            factors = "factors: {threads: [1]}\n" if "{threads}" in text else ""
             assert parse_experiment(f"{text}\nload: {{users: 1}}\n{factors}", "example.yaml").subject.command
 
 

@@ -423,6 +423,7 @@ def test_a_subject_file_is_checked_by_itself(tmp_path: Path) -> None:
         "  a: {type: int, default: x, help: h}\n"
         "  b: {type: int, default: 1, help: h}\n"
         "  c: {type: choice, default: 1, help: h}\n"
+        "  d: {type: int, default: 1, help: h, used_when: {aa: [1]}}\n"
     )
     with pytest.raises(ExperimentError) as caught:
         load_subject(f"{tmp_path}/")
@@ -430,7 +431,38 @@ def test_a_subject_file_is_checked_by_itself(tmp_path: Path) -> None:
         "x is no whole number",
         "occurs in no template; write {b} in command, url or env",
         "a parameter of type choice needs choices",
+        "occurs in no template; write {d} in command, url or env",
+        "there is no parameter aa; did you mean a?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ("set: {model: event-loop, threads: 8}", "reads threads only with model=fixed"),
+        ("set: {keep_alive: 5s}", "reads keep_alive only with model=bounded or cached, and no"),
+        ("set: {model: event-loop}}\nfactors: {threads: [1, 2]", "reads threads only with model=fixed"),
+        ("set: {threads: 8}}\nfactors: {model: [event-loop, fixed]", None),
+    ],
+)
+def test_a_parameter_that_no_setting_uses_is_refused(tmp_path: Path, given: str, refused: str | None) -> None:
+    (tmp_path / "x.yaml").write_text(f"subject: {{use: reference, {given}}}\nload: {{users: 1, duration: 1s}}\n")
+    if refused is None:
+        load_experiment(tmp_path / "x.yaml")
+        return
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(tmp_path / "x.yaml")
+    (problem,) = caught.value.problems
+    assert refused in problem.message
+
+
+def test_a_pattern_says_where_a_parameter_is_used(tmp_path: Path) -> None:
+    text = 'subject: {{use: threads, set: {{pool: "{}", policy: abort}}}}\nload: {{users: 1, duration: 1s}}\n'
+    (tmp_path / "x.yaml").write_text(text.format("bounded:1,2,3"))
+    load_experiment(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text(text.format("fixed:16"))
+    with pytest.raises(ExperimentError, match=r"policy only with pool=bounded:\*"):
+        load_experiment(tmp_path / "x.yaml")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

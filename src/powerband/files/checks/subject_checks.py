@@ -46,6 +46,12 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
         if name not in asked:
             yield entry.key_problem(f"occurs in no template; write {{{name}}} in command, url or env")
         yield from check_value(parameter.default, entry.children["default"], subject, name)
+        for other in sorted(parameter.used_when.keys() - subject.parameters):
+            yield (
+                entry.children["used_when"]
+                .children[other]
+                .key_problem(f"there is no parameter {other}; {did_you_mean(other, subject.parameters)}")
+            )
     for name, entry in node.at("set").children.items():
         if not is_known(name, subject, asked):
             yield entry.key_problem(unknown_name(name, subject, asked))
@@ -144,6 +150,22 @@ def check_url(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         except ValueError as error:
             yield node.children.get("url", node.at("command")).problem(str(error))
             return
+
+
+def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """A value that the experiment gives to a parameter is read by the server in one setting at least."""
+    subject, node = experiment.subject, root.at("subject")
+    given = {**node.at("set").children, **root.at("factors").children}
+    left = {name: subject.parameters[name] for name in given if name in subject.parameters}
+    for setting in experiment.settings():
+        levels = subject.levels_at(setting)
+        left = {name: parameter for name, parameter in left.items() if not parameter.is_used(levels)}
+        if not left:
+            return
+    for name, parameter in left.items():
+        yield given[name].key_problem(
+            f"{subject.name} reads {name} only with {parameter.needed}, and no setting is so: leave {name} out"
+        )
 
 
 def is_known(name: str, subject: Subject, used: set[str]) -> bool:
