@@ -18,7 +18,7 @@ from subprocess import PIPE
 
 import pytest
 
-from fakes.needs import need_javac, without
+from fakes.needs import need_javac, need_root
 from fakes.stand import FAKES
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
@@ -108,8 +108,7 @@ def jvm(classes: Path) -> Iterator[int]:
 @contextmanager
 def as_nobody(what: Callable[[], None]) -> Iterator[None]:
     """A process of another user that has done this, and lives until the block is left."""
-    if os.geteuid() != 0:
-        without("only root can become another user")
+    need_root()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -165,9 +164,9 @@ def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> Non
     assert not path.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_one_who_may_not_count_exactly_reports_no_count(engine: Path) -> None:
     """Context switches of ended threads are known to perf alone, which the kernel does not permit to everybody."""
+    need_root()
     permitted = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 2
     counted = {}
     with tempfile.TemporaryDirectory() as folder:

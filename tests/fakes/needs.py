@@ -26,6 +26,11 @@ def without(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def need_root() -> None:
+    if os.geteuid() != 0:
+        without("only root can become another user")
+
+
 def need_jdk(*, maven: bool = False) -> None:
     """One that the bench finds and that compiles."""
     try:
