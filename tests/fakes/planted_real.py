@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from fakes.cgroups import can_limit, in_cgroup
 from fakes.planted import Case, burning, users
 from fakes.stand import FAKES, MS, run_one
 from powerband.analyze.trial.measure import measure
@@ -39,17 +40,19 @@ WINDOW_NS, WARMUP_NS = 2_000 * MS, 1_000 * MS
 class RealCase(Case):
     """`command` of the server, with `{port}`, `{go}`, the built server of Go, and `{classes}`, the folder of Java's;
     `env`: added to its environment; `backend`: how many requests at once the server serves that it calls, 0: none;
-    `cpus`: those of the server, as `host.cpus`; `programs` must be installed, and none of our tests installs them."""
+    `cpus`: those of the server, as `host.cpus`; `programs` must be installed, and none of our tests installs them;
+    `quota`: the CPUs that its cgroup may use, 0: no quota."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     backend: int = 0
     cpus: str = "auto"
     programs: tuple[str, ...] = ()
+    quota: float = 0.0
 
     @property
     def installed(self) -> bool:
-        return all(map(shutil.which, self.programs))
+        return all(map(shutil.which, self.programs)) and (not self.quota or can_limit())
 
     def experiment(self) -> Experiment:
         built = {"{go}": go_server, "{classes}": java_classes}
@@ -62,8 +65,8 @@ class RealCase(Case):
         return Experiment(name="real", subject=subject, load=load, measure=measured, host=HostUse(cpus=self.cpus))
 
     def run(self, folder: Path) -> TrialResult:
-        with serving(self.backend) as url, burning(self.burners):
-            case = replace(self, env={**self.env, "BACKEND": url}).experiment()
+        with serving(self.backend) as url, burning(self.burners), in_cgroup(self.command, self.quota) as command:
+            case = replace(self, command=command, env={**self.env, "BACKEND": url}).experiment()
             record = run_one(case, folder)
         return measure(TrialDir(folder / "0001"), record, case)
 
@@ -203,6 +206,11 @@ def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
     return replace(case, name=f"{case.name}, {name}", expected=B.DESCRIPTORS, command=command)
 
 
+def allowed(cpus: float, case: RealCase) -> RealCase:
+    """The case on all CPUs, of which the server's cgroup may use so many."""
+    return replace(case, name=f"{case.name}, {cpus:g} CPUs allowed", cpus="all", quota=cpus)
+
+
 THREADS = ("-k", "gthread", "--threads")
 REAL_CASES: tuple[RealCase, ...] = (
     gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4),
@@ -255,6 +263,11 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("Nagle's algorithm, sleeps", B.DELAYED_ACK, "sleep", nodelay=False),
     python("head and body in two writes", B.DELAYED_ACK, "sleep", 1),
     uvicorn("2 processes sleep, Nagle's algorithm", B.DELAYED_ACK, "sleep", 1, "--workers", "2"),
+    allowed(0.5, gunicorn("2 processes compute", B.CPU_QUOTA, "cpu", 1, "-w", "2")),
+    allowed(1.5, go("computes", B.CPU_QUOTA, "cpu")),
+    allowed(0.5, node("computes", B.CPU_QUOTA, "cpu")),
+    allowed(0.5, gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4)),
+    allowed(0.5, jdk("computes", B.CPU_QUOTA, "cpu", threads=64)),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),
@@ -271,4 +284,5 @@ REAL_HEALTHY: tuple[RealCase, ...] = (
     uvicorn("a pool of 32 behind the loop", B.NONE, "pool", 32, count=12),
     go("sleeps, many users", B.NONE, "sleep", count=48),
     node("2 processes sleep", B.NONE, "sleep", processes=2, count=16),
+    allowed(1, go("sleeps", B.NONE, "sleep", count=16)),
 )

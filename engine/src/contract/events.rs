@@ -358,6 +358,15 @@ pub struct TreeSample {
     pub memory_left_bytes_now: Option<u64>,
     /// Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
+    /// The CPUs that the narrowest quota of its cgroups allows on average; absent where there is none.
+    #[serde(default)]
+    pub cpu_quota_now: Option<f64>,
+    /// Periods of that quota since the cgroup was made in which it ran, and those in which it had used the quota up and
+    /// was stopped until the next.
+    #[serde(default)]
+    pub quota_periods: Option<u64>,
+    #[serde(default)]
+    pub throttled_periods: Option<u64>,
 }
 
 /// CPU times are those of the CPUs in the spec's `host_cpus`; everything else is the whole host's.

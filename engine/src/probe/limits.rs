@@ -1,8 +1,8 @@
-//! How much the limits still allow a process tree beyond what it has: memory and tasks of its cgroups, and the
-//! machine's tasks. A tree is in the cgroups of its root, and bound by those above them, too.
+//! How much the limits still allow a process tree beyond what it has: memory and tasks of its cgroups, the machine's
+//! tasks, and the CPU quota of its cgroups. A process is in its own cgroups, and bound by those above them, too.
 //!
 //! Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and pids.rst, cgroup-v2.rst, sysctl/kernel.rst,
-//! and setrlimit(2).
+//! scheduler/sched-bwc.rst, and setrlimit(2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,30 +27,48 @@ impl Bound {
     }
 }
 
-/// The limits of a tree, found once: a limit that is changed meanwhile is not seen.
+/// A cgroup that may use so many CPUs on average over each of its periods, and the file that tells how that went.
+struct Quota {
+    cpus: f64,
+    stat: PathBuf,
+}
+
+/// How often a CPU quota was enforced: periods in which the cgroup ran, and those in which it had used the quota up and
+/// was stopped until the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttling {
+    pub quota_cpus: f64,
+    pub periods: u64,
+    pub throttled: u64,
+}
+
+/// The limits of a process's cgroups, as they were when they were found.
 #[derive(Default)]
 pub struct Limits {
     memory: Vec<Bound>,
     tasks: Vec<Bound>,
+    /// The narrowest.
+    cpu: Option<Quota>,
     /// Of all tasks of the machine, and the file that tells how many there are.
     host_tasks: Option<u64>,
     load_average: PathBuf,
 }
 
 impl Limits {
-    /// Of the process `root`, as it is now.
-    pub fn of(root: i32) -> Limits {
-        Limits::below(Path::new("/"), root)
+    /// Of a process; None once it has gone.
+    pub fn of(pid: i32) -> Option<Limits> {
+        Limits::below(Path::new("/"), pid)
     }
 
     /// The same, with /proc and /sys below a folder.
-    fn below(machine: &Path, root: i32) -> Limits {
-        let groups = fs::read_to_string(machine.join(format!("proc/{root}/cgroup"))).unwrap_or_default();
+    fn below(machine: &Path, pid: i32) -> Option<Limits> {
+        let groups = fs::read_to_string(machine.join(format!("proc/{pid}/cgroup"))).ok()?;
         let kernel = |name| number(&machine.join("proc/sys/kernel").join(name));
         let host_tasks = [kernel("threads-max"), kernel("pid_max")].into_iter().flatten().min();
         let load_average = machine.join("proc/loadavg");
         let mut limits = Limits { host_tasks, load_average, ..Limits::default() };
         let mounts = machine.join("sys/fs/cgroup");
+        let mut quotas = Vec::new();
         // `5:memory:/path` of a v1 hierarchy, `0::/path` of v2.
         for line in groups.lines() {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -60,6 +78,11 @@ impl Limits {
                 let mount = if unified.is_dir() { &unified } else { &mounts };
                 limits.memory.extend(bounds(mount, path, "memory.max", "memory.current", Some(b"\ninactive_file ")));
                 limits.tasks.extend(bounds(mount, path, "pids.max", "pids.current", None));
+                quotas.extend(cpu_quotas(mount, path, |folder| {
+                    let text = fs::read_to_string(folder.join("cpu.max")).ok()?;
+                    let (quota, period) = text.trim().split_once(' ')?;
+                    Some((quota.parse().ok()?, period.parse().ok()?))
+                }));
             }
             for controller in controllers.split(',') {
                 let mount = [controllers, controller].map(|name| mounts.join(name)).into_iter().find(|at| at.is_dir());
@@ -73,11 +96,24 @@ impl Limits {
                         Some(b"\ntotal_inactive_file "),
                     )),
                     "pids" => limits.tasks.extend(bounds(&mount, path, "pids.max", "pids.current", None)),
+                    "cpu" => quotas.extend(cpu_quotas(&mount, path, |folder| {
+                        let in_us = |name| number(&folder.join(name));
+                        Some((in_us("cpu.cfs_quota_us")?, in_us("cpu.cfs_period_us")?))
+                    })),
                     _ => (),
                 }
             }
         }
-        limits
+        limits.cpu = quotas.into_iter().min_by(|one, other| one.cpus.total_cmp(&other.cpus));
+        Some(limits)
+    }
+
+    /// None: no quota.
+    pub fn throttling(&self) -> Option<Throttling> {
+        let quota = self.cpu.as_ref()?;
+        let stat = fs::read(&quota.stat).ok()?;
+        let (periods, throttled) = (number_after(&stat, b"nr_periods ")?, number_after(&stat, b"nr_throttled ")?);
+        Some(Throttling { quota_cpus: quota.cpus, periods, throttled })
     }
 
     /// Bytes that the tree's cgroups still allow; None: they have no limit.
@@ -97,19 +133,31 @@ impl Limits {
     }
 }
 
-/// A cgroup's bound and those of the cgroups above it, as far as they can be seen.
-fn bounds(mount: &Path, path: &str, limit: &str, used: &str, cache: Option<&'static [u8]>) -> Vec<Bound> {
+/// The folders of a cgroup and of those above it, as far as they can be seen.
+fn folders(mount: &Path, path: &str) -> Vec<PathBuf> {
     let own = mount.join(path.trim_start_matches('/'));
     // In a container the path may be the one outside, while only the container's part of the tree is mounted.
     let first = if own.is_dir() { own } else { mount.to_path_buf() };
-    let inside = first.ancestors().take_while(|folder| folder.starts_with(mount));
-    inside
-        .filter_map(|folder| {
-            let limit = number(&folder.join(limit)).filter(|&limit| limit < UNLIMITED)?;
-            let cache = cache.map(|key| (folder.join("memory.stat"), key));
-            Some(Bound { limit, used: folder.join(used), cache })
-        })
-        .collect()
+    first.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_path_buf).collect()
+}
+
+/// The bounds of a cgroup and of those above it.
+fn bounds(mount: &Path, path: &str, limit: &str, used: &str, cache: Option<&'static [u8]>) -> Vec<Bound> {
+    let of = |folder: PathBuf| {
+        let limit = number(&folder.join(limit)).filter(|&limit| limit < UNLIMITED)?;
+        let cache = cache.map(|key| (folder.join("memory.stat"), key));
+        Some(Bound { limit, used: folder.join(used), cache })
+    };
+    folders(mount, path).into_iter().filter_map(of).collect()
+}
+
+/// The quotas of a cgroup and of those above it; `read`: the CPU time that a cgroup may use, and in which period.
+fn cpu_quotas(mount: &Path, path: &str, read: impl Fn(&Path) -> Option<(u64, u64)>) -> Vec<Quota> {
+    let of = |folder: PathBuf| {
+        let (quota, period) = read(&folder).filter(|&(_, period)| period > 0)?;
+        Some(Quota { cpus: quota as f64 / period as f64, stat: folder.join("cpu.stat") })
+    };
+    folders(mount, path).into_iter().filter_map(of).collect()
 }
 
 /// The number in a file; None where there is none (`max`).
@@ -152,15 +200,20 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "900\n"),
             ("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 50\n"),
             ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/a/cpu.max", "50000 100000\n"),
+            ("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_periods 20\nnr_throttled 11\nthrottled_usec 5\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"),
             ("sys/fs/cgroup/a/b/pids.max", "64\n"),
             ("sys/fs/cgroup/a/b/pids.current", "60\n"),
         ];
         let planted = Planted::new("v2", &files);
-        let limits = Limits::below(&planted.0, 7);
+        let limits = Limits::below(&planted.0, 7).unwrap();
         assert_eq!((limits.memory_left(), limits.tasks_left(None)), (Some(150), Some(4)));
         assert_eq!(limits.tasks_left(Some(2)), Some(2));
         fs::write(planted.0.join("proc/loadavg"), "0.25 0.18 0.12 3/199 11206\n").unwrap();
         assert_eq!(limits.tasks_left(None), Some(1), "of all pids");
+        assert_eq!(limits.throttling(), Some(Throttling { quota_cpus: 0.5, periods: 20, throttled: 11 }));
     }
 
     #[test]
@@ -170,24 +223,35 @@ mod tests {
             ("sys/fs/cgroup/memory/y/memory.limit_in_bytes", "1000\n"),
             ("sys/fs/cgroup/memory/y/memory.usage_in_bytes", "1200\n"),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 7\nnr_throttled 0\nthrottled_time 0\n"),
             ("sys/fs/cgroup/pids/pids.max", "10\n"), // the path is one outside of the container
             ("sys/fs/cgroup/pids/pids.current", "3\n"),
             ("sys/fs/cgroup/unified/cgroup.procs", ""),
         ];
         let planted = Planted::new("v1", &files);
-        let limits = Limits::below(&planted.0, 7);
+        let limits = Limits::below(&planted.0, 7).unwrap();
         assert_eq!((limits.memory_left(), limits.tasks_left(None)), (Some(0), Some(7)));
+        assert_eq!(limits.throttling(), Some(Throttling { quota_cpus: 1.5, periods: 7, throttled: 0 }));
     }
 
     #[test]
     fn without_limits_nothing_is_known() {
-        let planted = Planted::new("none", &[("proc/7/cgroup", "0::/\n"), ("sys/fs/cgroup/cgroup.procs", "")]);
-        let limits = Limits::below(&planted.0, 7);
-        assert_eq!((limits.memory_left(), limits.tasks_left(None)), (None, None));
+        let files = [
+            ("proc/7/cgroup", "2:cpu:/\n0::/\n"),
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        let planted = Planted::new("none", &files);
+        let limits = Limits::below(&planted.0, 7).unwrap();
+        assert_eq!((limits.memory_left(), limits.tasks_left(None), limits.throttling()), (None, None, None));
+        assert!(Limits::below(&planted.0, 8).is_none(), "it has gone");
     }
 
     #[test]
     fn this_machine_has_room_for_tasks() {
-        assert!(Limits::of(std::process::id() as i32).tasks_left(None).unwrap() > 0);
+        assert!(Limits::of(std::process::id() as i32).unwrap().tasks_left(None).unwrap() > 0);
     }
 }

@@ -55,8 +55,8 @@ pub struct Tree {
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
-    /// Found at the first sample.
-    limits: Option<Limits>,
+    /// Of the process that has used the most CPU time: it serves, whatever started it.
+    limits: Limits,
     /// Threads and memory that they leave.
     left: (Due, Option<u64>, Option<u64>),
     /// Threads created and alive when the threads were last listed.
@@ -158,6 +158,7 @@ impl Tree {
         self.update_dear(now_ns);
         let totals = self.threads.totals();
         let live: Vec<&Process> = self.members.iter().filter(|member| !member.zombie).collect();
+        let throttling = self.limits.throttling();
         let sample = TreeSample {
             name: self.name.clone(),
             processes_now: live.len() as u32,
@@ -182,6 +183,9 @@ impl Tree {
             threads_left_now: self.left.1,
             memory_left_bytes_now: self.left.2,
             sockets_now: self.sockets.2,
+            cpu_quota_now: throttling.map(|of| of.quota_cpus),
+            quota_periods: throttling.map(|of| of.periods),
+            throttled_periods: throttling.map(|of| of.throttled),
         };
         (sample, event)
     }
@@ -305,11 +309,14 @@ impl Tree {
         }
         if self.left.0.is_due(now_ns) {
             let started = thread_cpu_ns();
-            let limits = self.limits.get_or_insert_with(|| Limits::of(self.root));
+            let busiest = self.members.iter().max_by_key(|member| member.own.user_ns + member.own.system_ns);
+            if let Some(limits) = busiest.and_then(|member| Limits::of(member.pid)) {
+                self.limits = limits;
+            }
             let by_users = self.members.iter().filter_map(Process::tasks_most).min();
             let own: u64 = self.members.iter().map(|member| u64::from(member.threads)).sum();
-            let threads = limits.tasks_left(by_users.map(|most| most.saturating_sub(own)));
-            self.left = (self.left.0, threads, limits.memory_left());
+            let threads = self.limits.tasks_left(by_users.map(|most| most.saturating_sub(own)));
+            self.left = (self.left.0, threads, self.limits.memory_left());
             self.left.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
     }

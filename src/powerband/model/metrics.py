@@ -55,6 +55,9 @@ send_lag_ns_p99 | ns | load | from intended to sent, p99: the generator's own de
 subject_cpu_cores | cores | probe | CPU seconds per second of the subject's process tree
 subject_cpu_share | ratio | probe | subject_cpu_cores as a share of the CPUs that the subject may use (those it is
   pinned to, and no more than a cgroup quota allows)
+cpu_quota_cores | cores | probe | CPUs that the narrowest CPU quota of the subject's cgroups allows on average; absent
+  where there is none
+cpu_throttled_share | ratio | probe | share of that quota's periods in which the subject had used it up and was stopped
 subject_cpu_ns_per_request | ns | probe | CPU of the subject per ended request
 subject_cpu_system_share | ratio | probe | kernel share of the subject's CPU
 gc_cpu_share | ratio | pools | share of the subject's CPUs that its garbage collector's threads used; absent where no

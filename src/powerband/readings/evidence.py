@@ -84,7 +84,15 @@ class Evidence:
         if self.probe is None:
             return None
         cpus = len(self.record.cpus.get("subject", ())) or self.host_cpus
-        return min(cpus, self.record.cpu_quota) if cpus and self.record.cpu_quota else cpus
+        quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
+        return min([cpus, *quotas]) if cpus else cpus
+
+    @property
+    def subject_quota(self) -> float | None:
+        """CPUs that the narrowest CPU quota of the subject's cgroups allows; None where there is none."""
+        tree = None if self.probe is None else self.probe.trees.get("subject")
+        levels = None if tree is None else tree.levels("cpu_quota_now", *self.window)
+        return None if levels is None else float(levels.min())
 
     @cached_property
     def send_lag(self) -> MergedTimes:

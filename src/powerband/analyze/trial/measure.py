@@ -134,7 +134,7 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
-        cpus=_cpu_use(record),
+        cpus=_cpu_use(record, metrics.get("cpu_quota_cores")),
         runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
         rate_per_s=record.spec.rate_per_s,
         window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
@@ -142,13 +142,13 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
     )
 
 
-def _cpu_use(record: TrialRecord) -> CpuUse | None:
+def _cpu_use(record: TrialRecord, subject_quota: float | None) -> CpuUse | None:
     machine, server, engine = (record.cpus.get(name, []) for name in ("machine", "subject", "engine"))
     if not machine:
         return None
-    count = float(len(server or machine))
+    allowed = [quota for quota in (record.cpu_quota, subject_quota) if quota is not None]
     shared = bool(set(server or machine) & set(engine or machine))
-    return CpuUse(count if record.cpu_quota is None else min(count, record.cpu_quota), len(machine), shared)
+    return CpuUse(min([float(len(server or machine)), *allowed]), len(machine), shared)
 
 
 def _failure(record: TrialRecord) -> Problem:

@@ -27,6 +27,8 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield from metrics.items()
         if (cpus := evidence.subject_cpus) and (cores := metrics.get("subject_cpu_cores")) is not None:
             yield "subject_cpu_share", cores / cpus
+    if (quota := evidence.subject_quota) is not None:
+        yield "cpu_quota_cores", quota
     services = [*probe.matching("postgresql"), *probe.matching("link")]
     if used := [cores for tree in services if (cores := tree.cores(*evidence.window)) is not None]:
         yield "services_cpu_cores", sum(used)
@@ -75,6 +77,8 @@ def _subject_metrics(tree: Counters, fleet: MergedFleet) -> dict[str, float]:
             metrics["subject_cpu_system_share"] = cpu[1] / sum(cpu)
         if fleet.achieved_per_s > 0:
             metrics["subject_cpu_ns_per_request"] = sum(cpu) / window_s / fleet.achieved_per_s
+    if (periods := known("quota_periods", "throttled_periods")) and periods[0] > 0:
+        metrics["cpu_throttled_share"] = min(1.0, periods[1] / periods[0])
     if started := known("threads_started"):
         metrics["threads_started_per_s"] = started[0] / window_s
     if waited := known("run_wait_ns"):

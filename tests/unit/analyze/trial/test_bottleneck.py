@@ -99,6 +99,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
+        "half a CPU of two, and many threads that wait for it",
+        scene(
+            pool("pool", 0.49, 60.0),
+            POLLER,
+            metrics={
+                "subject_cpu_share": 0.98,
+                "cpu_throttled_share": 0.97,
+                "cpu_quota_cores": 0.5,
+                "host_busy_share": 0.4,
+            },
+            cpus=0.5,
+            host_cpus=2.0,
+        ),
+        B.CPU_QUOTA,
+    ),
+    (
+        "a quota that is used up now and then",
+        scene(SLEEPERS, POLLER, metrics={"cpu_throttled_share": 0.2, "cpu_quota_cores": 0.5, "subject_cpu_share": 0.5}),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "as many threads as users",
         scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=MORE),
         B.NONE,

@@ -57,6 +57,8 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "queue_growth_per_s",  # the load is closed
+        "cpu_quota_cores",  # there is none
+        "cpu_throttled_share",
         "memory_lasts_s",  # nothing grows
         "threads_lasts_s",
         "descriptors_lasts_s",

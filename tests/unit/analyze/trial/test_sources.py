@@ -67,7 +67,8 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
         if line["type"] == "sample":
             more = 1000 + (line["at_ns"] - START_NS) * 100 // SECOND
             counts = {"threads_now": more, "threads_left_now": 9, "descriptors_now": more, "descriptors_left_now": 9}
-            subject = line["trees"][0] | {"pss_bytes_now": 1, **counts}
+            quota = {"cpu_quota_now": 1.5, "quota_periods": 2 * more, "throttled_periods": more}
+            subject = line["trees"][0] | {"pss_bytes_now": 1, **counts, **quota}
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
             yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
             heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}

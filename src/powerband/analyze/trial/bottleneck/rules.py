@@ -48,6 +48,7 @@ CPU_SHORT = 0.90  # of its CPUs, used by the subject
 # Threads that wait for a CPU show a shortage also where interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
 CPU_SHORT_LEAST = 0.75  # of them used, at the least
+THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 # Where the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
 SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
@@ -108,7 +109,7 @@ def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottlene
 
 def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
     """Adds how many are served at once, where that is what the others wait for."""
-    if scene.tried is None or not scene.tried.slots.limited or found.name in SPOILT:
+    if scene.tried is None or not scene.tried.slots.limited or found.name in (*SPOILT, BottleneckName.CPU_QUOTA):
         return found
     served = slots_served(scene.tried.slots)
     return found if served in found.evidence else replace(found, evidence=(*found.evidence, served))
@@ -271,6 +272,24 @@ def _memory(scene: Scene) -> Bottleneck | None:
         evidence.append(f"something waited for memory {share(pressure)} of the time")
     evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
     return verdict(BottleneckName.MEMORY, evidence, noun=scene.noun)
+
+
+def _cpu_quota(scene: Scene) -> Bottleneck | None:
+    """The kernel stops the subject in most periods, since it has used up what its cgroup may use, whatever CPUs are
+    idle: its threads then wait like those that are too many."""
+    throttled, quota = scene.value("cpu_throttled_share"), scene.value("cpu_quota_cores")
+    if throttled < THROTTLED or scene.cpu_share < CPU_SHORT_LEAST:
+        return None
+    idle = (1 - scene.value("host_busy_share")) * (scene.host_cpus or 0.0)
+    return verdict(
+        BottleneckName.CPU_QUOTA,
+        [
+            f"its quota was used up in {share(throttled)} of the periods, and it was stopped for the rest of each",
+            f"it used {cores(scene.value('subject_cpu_cores'))} of the {significant(quota)} that its cgroup may use",
+            f"{cores(idle)} of the trial's CPUs were idle",
+        ],
+        noun=scene.noun,
+    )
 
 
 def _subject_cpu(scene: Scene) -> Bottleneck | None:
@@ -453,6 +472,7 @@ COUNTED_RULES: Iterable[Rule] = (
     _garbage_collection,
     _memory,
     _wake_ups,
+    _cpu_quota,
     _subject_cpu,
     _one_thread,
 )
@@ -467,6 +487,7 @@ RULES: Iterable[Rule] = (
     _garbage_collection,
     _memory,
     lock,
+    _cpu_quota,
     _subject_cpu,
     _with_cpu_left(_delayed_ack),
     _with_cpu_left(event_loop_blocked),
