@@ -11,7 +11,7 @@ import pytest
 
 from fakes.confusion import Tried
 from fakes.needs import need_javac, need_node, without
-from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, allowed, gunicorn, jdk, uvicorn
+from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, allowed, gunicorn, jdk, slow_disk, uvicorn
 from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName as B
 
@@ -90,12 +90,18 @@ def test_without_nagles_algorithm_more_is_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_without_a_cpu_quota_more_is_served(tmp_path: Path) -> None:
-    free = replace(gunicorn("2 processes compute", B.SUBJECT_CPU, "cpu", 1, "-w", "2"), cpus="all")
-    limited = replace(allowed(0.5, free), expected=B.CPU_QUOTA)
+@pytest.mark.parametrize(
+    "limited",
+    [
+        allowed(0.5, gunicorn("2 processes compute", B.CPU_QUOTA, "cpu", 1, "-w", "2")),
+        slow_disk(gunicorn("16 threads sync a journal", B.DISK, "fsync", 16, *THREADS, "16")),
+    ],
+    ids=["CPU quota", "disk"],
+)
+def test_without_the_limit_of_its_cgroup_more_is_served(tmp_path: Path, limited: RealCase) -> None:
     if not limited.installed:
         without("no cgroup can be made here: run this as root")
-    (before,), after = undisturbed((limited,), 1), free.run(tmp_path)
+    (before,), after = undisturbed((limited,), 1), replace(limited, quota=0, writes_per_s=0).run(tmp_path)
     assert before.right, str(before)
     assert after.metrics["goodput_per_s"] > 1.5 * before.result.metrics["goodput_per_s"]
 

@@ -1,12 +1,13 @@
-"""A cgroup whose processes may use a given share of the CPUs, made where this user may."""
+"""Cgroups whose processes may use a given share of the CPUs, or of the disk, made where this user may."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import count
-from os import getpid
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -15,22 +16,16 @@ NUMBERS = count()
 
 
 @contextmanager
-def limited(cpus: float) -> Iterator[Path]:
-    """The file to which a process writes its pid to be limited. Raises OSError where this user may make no cgroup."""
-    old = MOUNT / "cpu"  # version 1
-    parent = old if old.is_dir() else MOUNT
-    group = parent / f"powerband-test-{getpid()}-{next(NUMBERS)}"
-    if parent is MOUNT:
-        (MOUNT / "cgroup.subtree_control").write_text("+cpu")
+def cgroup(old: str, new: str) -> Iterator[tuple[Path, bool]]:
+    """A new cgroup below the controller `old` of version 1, or `new` of version 2; whether it is of version 1. Raises
+    OSError where this user may make none."""
+    is_old = (MOUNT / old).is_dir()
+    if not is_old:
+        (MOUNT / "cgroup.subtree_control").write_text(f"+{new}")
+    group = (MOUNT / old if is_old else MOUNT) / f"powerband-test-{os.getpid()}-{next(NUMBERS)}"
     group.mkdir()
     try:
-        quota_us = round(cpus * PERIOD_US)
-        if parent is old:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
-        else:
-            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
-        yield group / "cgroup.procs"
+        yield group, is_old
     finally:
         until_s = time.monotonic() + 5
         while (group / "cgroup.procs").read_text() and time.monotonic() < until_s:
@@ -38,17 +33,45 @@ def limited(cpus: float) -> Iterator[Path]:
         group.rmdir()
 
 
-def can_limit() -> bool:
-    try:
-        with limited(1):
-            return True
-    except OSError:
-        return False
+@contextmanager
+def of_cpus(cpus: float) -> Iterator[Path]:
+    """A cgroup that may use so many CPUs."""
+    with cgroup("cpu", "cpu") as (group, is_old):
+        quota_us = round(cpus * PERIOD_US)
+        if is_old:
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+        yield group
 
 
 @contextmanager
-def in_cgroup(command: Sequence[str], cpus: float) -> Iterator[tuple[str, ...]]:
-    """The command, which enters such a cgroup before it starts; as it is with 0 CPUs."""
-    with limited(cpus) if cpus else nullcontext() as processes:
-        enter = ("sh", "-c", f'echo $$ > {processes}; exec "$@"', "sh") if processes else ()
-        yield (*enter, *command)
+def of_writes(per_s: int) -> Iterator[Path]:
+    """A cgroup that may write so often a second to the disk of the temporary folder."""
+    with cgroup("blkio", "io") as (group, is_old):
+        device = Path(tempfile.gettempdir()).stat().st_dev
+        disk = f"{os.major(device)}:{os.minor(device)}"
+        if is_old:
+            (group / "blkio.throttle.write_iops_device").write_text(f"{disk} {per_s}")
+        else:
+            (group / "io.max").write_text(f"{disk} wiops={per_s}")
+        yield group
+
+
+@contextmanager
+def limited(command: Sequence[str], cpus: float = 0, writes_per_s: int = 0) -> Iterator[tuple[str, ...]]:
+    """The command, which enters such cgroups before it starts; 0: no limit."""
+    with ExitStack() as stack:
+        groups = [stack.enter_context(of_cpus(cpus))] if cpus else []
+        groups += [stack.enter_context(of_writes(writes_per_s))] if writes_per_s else []
+        enter = "".join(f"echo $$ > {group}/cgroup.procs; " for group in groups)
+        yield ("sh", "-c", f'{enter}exec "$@"', "sh", *command) if groups else tuple(command)
+
+
+def can_limit(cpus: float = 0, writes_per_s: int = 0) -> bool:
+    try:
+        with limited((), cpus, writes_per_s):
+            return True
+    except OSError:
+        return False

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from fakes.cgroups import can_limit, in_cgroup
+from fakes.cgroups import can_limit, limited
 from fakes.planted import Case, burning, users
 from fakes.stand import FAKES, MS, run_one
 from powerband.analyze.trial.measure import measure
@@ -41,7 +41,7 @@ class RealCase(Case):
     """`command` of the server, with `{port}`, `{go}`, the built server of Go, and `{classes}`, the folder of Java's;
     `env`: added to its environment; `backend`: how many requests at once the server serves that it calls, 0: none;
     `cpus`: those of the server, as `host.cpus`; `programs` must be installed, and none of our tests installs them;
-    `quota`: the CPUs that its cgroup may use, 0: no quota."""
+    `quota`: the CPUs that its cgroup may use; `writes_per_s`: how often it may write to the disk; 0: no limit."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -49,10 +49,11 @@ class RealCase(Case):
     cpus: str = "auto"
     programs: tuple[str, ...] = ()
     quota: float = 0.0
+    writes_per_s: int = 0
 
     @property
     def installed(self) -> bool:
-        return all(map(shutil.which, self.programs)) and (not self.quota or can_limit())
+        return all(map(shutil.which, self.programs)) and can_limit(self.quota, self.writes_per_s)
 
     def experiment(self) -> Experiment:
         built = {"{go}": go_server, "{classes}": java_classes}
@@ -65,7 +66,11 @@ class RealCase(Case):
         return Experiment(name="real", subject=subject, load=load, measure=measured, host=HostUse(cpus=self.cpus))
 
     def run(self, folder: Path) -> TrialResult:
-        with serving(self.backend) as url, burning(self.burners), in_cgroup(self.command, self.quota) as command:
+        with (
+            serving(self.backend) as url,
+            burning(self.burners),
+            limited(self.command, self.quota, self.writes_per_s) as command,
+        ):
             case = replace(self, command=command, env={**self.env, "BACKEND": url}).experiment()
             record = run_one(case, folder)
         return measure(TrialDir(folder / "0001"), record, case)
@@ -211,6 +216,11 @@ def allowed(cpus: float, case: RealCase) -> RealCase:
     return replace(case, name=f"{case.name}, {cpus:g} CPUs allowed", cpus="all", quota=cpus)
 
 
+def slow_disk(case: RealCase) -> RealCase:
+    """The case on a disk that takes 200 writes a second: that of a machine is too fast to be the limit for certain."""
+    return replace(case, name=f"{case.name}, 200 writes/s", writes_per_s=200)
+
+
 THREADS = ("-k", "gthread", "--threads")
 REAL_CASES: tuple[RealCase, ...] = (
     gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4),
@@ -268,6 +278,11 @@ REAL_CASES: tuple[RealCase, ...] = (
     allowed(0.5, node("computes", B.CPU_QUOTA, "cpu")),
     allowed(0.5, gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4)),
     allowed(0.5, jdk("computes", B.CPU_QUOTA, "cpu", threads=64)),
+    slow_disk(gunicorn("16 threads sync a journal, one at a time", B.DISK, "fsync", 1, *THREADS, "16")),
+    slow_disk(gunicorn("16 threads sync a journal", B.DISK, "fsync", 16, *THREADS, "16")),
+    slow_disk(gunicorn("4 processes sync a journal", B.DISK, "fsync", 1, "-w", "4")),
+    slow_disk(go("syncs a journal", B.DISK, "fsync")),
+    slow_disk(node("syncs a journal", B.DISK, "fsync", 4)),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),

@@ -99,6 +99,11 @@ class BottleneckName(StrEnum):
         "memory", "memory is the limit", "memory", (56, 54, 30),
         "give the machine or the container more memory, or keep buffers instead of giving them back for each {noun}",
     )  # fmt: skip
+    DISK = (
+        "disk", "the disk is the limit", "disk", (72, 52, 34),
+        "write and sync less often (several requests' data at once), hold no lock meanwhile, or use a faster disk; "
+        "where it takes more at once, more threads help",
+    )  # fmt: skip
     GENERATOR = (
         "generator", "the load generator is the limit", "load generator", (2, 58, 42),
         "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",

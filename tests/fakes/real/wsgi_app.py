@@ -1,16 +1,17 @@
 """A WSGI application with one planted limit, named by PLANT; LIMIT is its size. It runs on any WSGI server."""
 
 import os
+import tempfile
 import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 PLANT, LIMIT = os.environ.get("PLANT", "sleep"), int(os.environ.get("LIMIT", "1"))
 SLOTS = threading.Semaphore(LIMIT)
 LOCK = threading.Lock()
 POOL = ThreadPoolExecutor(LIMIT)
+JOURNAL = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_WRONLY) if PLANT == "fsync" else None
 
 
 def spin(seconds):
@@ -35,10 +36,9 @@ def work():
     elif PLANT == "proxy":
         urllib.request.urlopen(os.environ["BACKEND"]).read()
     elif PLANT == "fsync":
-        with LOCK, Path(os.environ["JOURNAL"]).open("ab") as journal:
-            journal.write(b"x" * 4096)
-            journal.flush()
-            os.fsync(journal.fileno())
+        with SLOTS:
+            os.write(JOURNAL, b"x" * 4096)
+            os.fsync(JOURNAL)
 
 
 def app(environ, start_response):

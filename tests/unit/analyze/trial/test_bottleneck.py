@@ -114,6 +114,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         ),
         B.CPU_QUOTA,
     ),
+    ("one syncs a file under a lock", scene(pool("pool", 0.02, 0.02, disk=0.96, lock=15.0), POLLER), B.DISK),
+    ("each of 8 threads syncs a file", scene(pool("pool", 0.1, 0.1, disk=7.7), POLLER), B.DISK),
+    ("4 processes sync a file", scene(pool("python (event loop)", 0.03, 0.1, disk=3.8)), B.DISK),
+    (
+        "a few of 8 sleeping threads read a file",
+        scene(pool("pool", 0.02, 0.1, sleep=6.0, disk=1.8), POLLER),
+        B.POOL_TOO_SMALL,
+    ),
     (
         "a quota that is used up now and then",
         scene(SLEEPERS, POLLER, metrics={"cpu_throttled_share": 0.2, "cpu_quota_cores": 0.5, "subject_cpu_share": 0.5}),

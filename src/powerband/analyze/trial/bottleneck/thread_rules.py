@@ -42,6 +42,8 @@ ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+ONE_LOOP = 1.5  # threads
+DISK_SHARE = 0.5  # of the threads that wait for no lock and for no caller, wait for the disk
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 
 
@@ -70,6 +72,26 @@ def lock(scene: Scene) -> Bottleneck | None:
             cpu_used(scene),
         ],
     )
+
+
+def disk(scene: Scene) -> Bottleneck | None:
+    """Most threads that could go on wait for the disk, and requests queue, for a thread or for a lock that one of these
+    holds. A loop of one thread that waits for it is blocked: others could serve meanwhile."""
+    pools = [*scene.workers, *(pool for pool in scene.loops if pool.use.threads > ONE_LOOP)]
+    pool = max(pools, key=lambda pool: pool.blocked_on("disk"), default=None)
+    if pool is None or not scene.queues:
+        return None
+    waiting = pool.blocked_on("disk")
+    elsewhere = sum(waits for kind, waits in _blocked_past(pool, scene).items() if kind not in ("disk", "poll"))
+    going_on = waiting + elsewhere + pool.use.on_cpu + pool.use.run_wait
+    if waiting < HOLDER_LEAST or waiting < DISK_SHARE * going_on:
+        return None
+    evidence = [f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait for the disk"]
+    if pool in scene.workers and (locked := _locked(pool, scene)) >= 1:
+        evidence.append(f"{count(locked)} others wait for a lock, which one that waits for the disk holds")
+    if stalled := scene.value("psi_io_share"):
+        evidence.append(f"something on this machine waited for a disk {share(stalled)} of the time")
+    return verdict(BottleneckName.DISK, [*evidence, cpu_used(scene)])
 
 
 def downstream(scene: Scene) -> Bottleneck | None:
