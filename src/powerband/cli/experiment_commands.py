@@ -11,6 +11,7 @@ from powerband.base.errors import EXIT_OK, ExperimentError, FileProblem
 from powerband.cli.options import (
     experiment_options,
     format_option,
+    key_options,
     load,
     parse_overrides,
     print_json,
@@ -94,8 +95,9 @@ def _size(experiment: Experiment) -> dict[str, int]:
 
 @click.command()
 @experiment_options
+@key_options("--soak")
 @format_option
-def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], seed: int | None, output: str) -> None:
+def plan(*, output: str, **asked: Any) -> None:
     """Show the trials in their order, how long they take, and how small a difference they find.
 
     Starts nothing. Each block runs every setting once, in random order from the seed; in a race, settings that are
@@ -106,7 +108,7 @@ def plan(file_or_name: str, profile: str | None, overrides: tuple[str, ...], see
     from powerband.search.planners import dry_run
     from powerband.search.session import with_seed
 
-    experiment = with_seed(load(file_or_name, profile, overrides, seed))
+    experiment = with_seed(load(**asked))
     trials = dry_run(experiment, experiment.design.seed or 0)
     expected = forecast(experiment, known_noise())
     if output == "json":

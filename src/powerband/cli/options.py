@@ -119,12 +119,15 @@ def allow_host_option(text: str) -> Callable[[Command], Command]:
     return click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help=text)
 
 
-def load(file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None) -> Experiment:
-    """The experiment that the options of `experiment_options` ask for."""
+def load(
+    file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None, soak: str | None = None
+) -> Experiment:
+    """The experiment that the options of `experiment_options`, and `--soak`, ask for."""
     from powerband.files.experiment_file import load_experiment
 
-    seeded = {} if seed is None else {"design.seed": str(seed)}
-    return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **seeded}, to_run=True)
+    asked = {"design.seed": None if seed is None else str(seed), KEY_OPTIONS["--soak"].key: soak}
+    own = {key: text for key, text in asked.items() if text is not None}
+    return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **own}, to_run=True)
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, str]:

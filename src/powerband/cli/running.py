@@ -25,7 +25,7 @@ from powerband.cli.options import (
     seed_option,
     view_options,
 )
-from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
+from powerband.files.key_options import DEFAULT_URL, PROFILES
 
 if TYPE_CHECKING:
     from powerband.cli.answering import Answer
@@ -124,14 +124,12 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 @runs_option
 @view_options
 @answer_format_option
-def run(*, soak: str | None, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
+def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
     """Run an experiment, and answer its question.
 
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
     second quits; `powerband resume` goes on.
     """
-    if soak is not None:
-        asked["overrides"] = (*asked["overrides"], f"{KEY_OPTIONS['--soak'].key}={soak}")
     return measure(load(**asked), runs, View(progress, live), answers(output))
 
 

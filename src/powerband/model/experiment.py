@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -149,6 +150,11 @@ class Subject(Frozen):
     apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
     counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work
     last_words: Pattern | None = None  # regular expression of the log line whose name=number pairs are kept
+
+    @property
+    def is_jvm(self) -> bool:
+        """Whether its command names a JVM; one that a script starts is not seen."""
+        return self.jdk is not None or PurePath(self.command[0]).name in ("java", "{java}")
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
         """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the

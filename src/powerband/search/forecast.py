@@ -15,6 +15,7 @@ from powerband.loads.engine_limits import foreseen
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
+from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
@@ -155,7 +156,8 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
         window_ns = longest_window_ns(experiment)
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
-        warmup = measure.warmup_max_ns if longest else min(soon, measure.warmup_max_ns)
+        most_ns = measure.warmup_max_ns * (COMPILING_MORE if experiment.subject.is_jvm else 1)
+        warmup = most_ns if longest else min(soon, measure.warmup_max_ns)
     snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
     start_ns = _START_NS + kind_of(experiment).start_ns
     return start_ns + load.joining_ns + warmup + window_ns + snapshots + _END_NS

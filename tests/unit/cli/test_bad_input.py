@@ -104,6 +104,8 @@ def test_a_soak_of_an_experiment_is_asked_for_by_its_option(tmp_path: Path, caps
     file.write_text(FILE)
     assert invoke(["run", str(file), "--runs", str(tmp_path / "runs"), "--soak", "1s"]) == 3
     assert "--set design.soak=1s: 1.00 s is no long run" in capsys.readouterr().err
+    assert invoke(["plan", str(file), "--soak", "10m"]) == 0
+    assert ", and a soak of 10 min" in capsys.readouterr().out
     assert not (tmp_path / "runs").exists()
 
 

@@ -150,3 +150,16 @@ def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.Monk
     assert limits.foreseen(made()) == []
     (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))
     assert said.startswith("This machine cannot hold 2,000,000 users: the load may need 2000000 connections")
+
+
+def test_a_jvm_may_warm_up_for_twice_as_long() -> None:
+    other = experiment(
+        measure={"repeats": 3, "slots": False}, subject={"name": "server", "command": ["./server", "{port}"]}
+    )
+    jvm = experiment(
+        measure={"repeats": 3, "slots": False},
+        subject={"name": "server", "command": ["/opt/bin/java", "Server", "{port}"]},
+    )
+    longer_ns = forecast(jvm, ASSUMED).longest_ns - forecast(other, ASSUMED).longest_ns
+    assert longer_ns >= forecast(other, ASSUMED).trials * other.measure.warmup_max_ns
+    assert forecast(jvm, ASSUMED).expected_ns == forecast(other, ASSUMED).expected_ns
