@@ -138,8 +138,9 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     run = powerband.run(case, runs=tmp_path)
     soak = run.analysis.soak
     assert soak is not None and soak.lasts is False
-    *before, last = [trial.stage for trial in run.analysis.trials]
-    assert last is Stage.SOAK and set(before) == {Stage.COMPARE}
+    # One that a busy machine spoils is run again.
+    stages = [trial.stage for trial in run.analysis.trials]
+    assert stages == sorted(stages, key=[Stage.COMPARE, Stage.SOAK].index) and stages.count(Stage.COMPARE) >= 2
     assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
     memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
     assert memory.before is not None and memory.soaked > memory.before

@@ -443,6 +443,8 @@ def test_a_subject_file_is_checked_by_itself(tmp_path: Path) -> None:
         ("set: {keep_alive: 5s}", "reads keep_alive only with model=bounded or cached, and no"),
         ("set: {model: event-loop}}\nfactors: {threads: [1, 2]", "reads threads only with model=fixed"),
         ("set: {threads: 8}}\nfactors: {model: [event-loop, fixed]", None),
+        # As of an experiment of which someone asks for one level only.
+        ("set: {threads: 8}}\nfactors: {model: [event-loop]", None),
     ],
 )
 def test_a_parameter_that_no_setting_uses_is_refused(tmp_path: Path, given: str, refused: str | None) -> None:

@@ -153,9 +153,11 @@ def check_url(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """A value that the experiment gives to a parameter is read by the server in one setting at least."""
+    """A value that the experiment gives to a parameter is read by the server in one setting at least. One beside a
+    factor that decides whether it is read may stay where that factor's levels are cut."""
     subject, node = experiment.subject, root.at("subject")
-    given = {**node.at("set").children, **root.at("factors").children}
+    factors = root.at("factors").children
+    given = {**node.at("set").children, **factors}
     left = {name: subject.parameters[name] for name in given if name in subject.parameters}
     for setting in experiment.settings():
         levels = subject.levels_at(setting)
@@ -163,6 +165,8 @@ def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         if not left:
             return
     for name, parameter in left.items():
+        if name not in factors and parameter.used_when.keys() & factors.keys():
+            continue
         yield given[name].key_problem(
             f"{subject.name} reads {name} only with {parameter.needed}, and no setting is so: leave {name} out"
         )
