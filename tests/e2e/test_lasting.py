@@ -30,7 +30,8 @@ def measured(folder: Path, command: Sequence[str | Path]) -> powerband.Run:
     case = {
         "name": "growing",
         "subject": {"command": [str(word) for word in command]},
-        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "2s", "drain": "1s"},
+        # So coarse a schedule is kept on a busy machine, too.
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "precision": "50ms", "duration": "2s", "drain": "1s"},
         "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
     }
     return powerband.run(case, runs=folder)

@@ -96,14 +96,16 @@ def _live(evidence: Evidence, pids: Sequence[int]) -> list[float | None]:
 
 def _heap(jvm: Counters, window: Window, live: float | None) -> tuple[float, float | None] | None:
     """The growth of what a heap holds after collections, and what its bound left; None where it collected too seldom
-    for its floors to be that. An old generation is collected less often, and grows until then: where not even half of
-    what was gained in the window lives on, nothing grows."""
+    for its floors to be that, or where it did not say what lives. An old generation is collected less often, and
+    grows until then: where not even half of what was gained in the window lives on, nothing grows."""
     growth = _growth(jvm, "heap_used_bytes_now", window, MEMORY_LEAST_BYTES)
     collections = jvm.growth("gc_count", *window)
     if growth is None or collections is None or collections < COLLECTIONS_LEAST:
         return None
     gained = growth * (window[1] - window[0]) / SECOND_NS
     last = jvm.levels("heap_used_bytes_now", round(window[1] - (window[1] - window[0]) / PARTS), window[1])
+    if growth > 0 and live is None:
+        return None
     if live is not None and last is not None and live < last.min() - gained / 2:
         growth = 0.0
     return growth, _left(jvm, "heap_left_bytes_now", window)
