@@ -28,6 +28,7 @@ SETS: dict[str, tuple[Case, ...]] = {
     "real servers' table": tuple(case for case in (*REAL_CASES, *REAL_HEALTHY) if case.installed),
 }
 ATTEMPTS = 2
+ENGINE_AT_EASE = 0.5  # of a thread's CPU: work alone does not make it late
 CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1
 
 
@@ -46,9 +47,15 @@ class Tried:
 
     @property
     def disturbed(self) -> bool:
-        """Other programs than the case's own burners, or the hypervisor, took a part: what it shows is not what was
-        planted."""
-        return bool(disturbed_by(self.result.metrics, burners=len(set(self.case.burners))))
+        """Other programs than the case's own burners, or the hypervisor, took a part, or held up an engine that had
+        work for a part of its CPU only: what it shows is not what was planted."""
+        return bool(disturbed_by(self.result.metrics, burners=len(set(self.case.burners)))) or self._late
+
+    @property
+    def _late(self) -> bool:
+        late = any(problem.code == "generator_lag" for problem in self.result.problems)
+        at_ease = self.result.metrics.get("engine_cpu_share_max", 1.0) < ENGINE_AT_EASE
+        return late and at_ease and not self.case.burners
 
     def __str__(self) -> str:
         said = "; ".join(self.result.bottleneck.evidence) if self.result.bottleneck else "nothing"
