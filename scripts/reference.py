@@ -17,6 +17,8 @@ from typing import Any
 import click
 
 from fakes import faults
+from powerband.base.machine import known_noise
+from powerband.base.units import time_text
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_experiment, load_subject, profile_names
 from powerband.files.library import experiment_names, library_root, subject_names
@@ -24,10 +26,17 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
+from powerband.search.forecast import forecast
+from scripts import keep
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
+# Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
+RAN_BEFORE = {
+    "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
+    "socketcluster-throughput": "2026-11-21, one start of each, joined at 10/s, a window of 20 s; data not kept",
+}
 
 
 def main() -> None:
@@ -47,10 +56,16 @@ def reference() -> dict[Path, str]:
     for path, mark, table in (
         (DOCS / "reference" / "experiment-file.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
+        (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
         (DOCS / "reference" / "failures.md", "faults", _table(faults.HEADS, faults.table())),
     ):
-        made[path] = _between(path.read_text(), mark, table, path)
+        made[path] = _between(made.get(path) or path.read_text(), mark, table, path)
+    for kept in keep.all_kept():
+        page = _page_of(kept.analysis["name"])
+        if page is None:
+            raise SystemExit(f"{kept.folder}: no page tells of this experiment")
+        made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
@@ -130,15 +145,31 @@ def subjects_page() -> str:
 
 def experiments_table() -> str:
     """Each experiment that comes with it, and the page that tells what it found."""
-    pages = {path: path.read_text() for path in sorted((DOCS / "experiments").glob("*.md")) if path.stem != "README"}
     rows = []
     for name in experiment_names():
         experiment = load_experiment(name)
-        page = next((path for path, text in pages.items() if _tells_of(text, name)), None)
+        page = _page_of(name)
         size = f"{len(experiment.settings())} x {experiment.measure.repeats}"
-        found = f"[{_title(pages[page])}]({page.name})" if page else ""
+        found = f"[{_title(page.read_text())}]({page.name})" if page else ""
         rows.append((_code(name), experiment.question, size, ", ".join(map(_code, profile_names(name))), found))
     return _table(("name", "question", "settings x blocks", "profiles", "what was found"), rows)
+
+
+def published_table() -> str:
+    """Each profile `published`: its size, how long it takes by its forecast, and when it was run, if ever."""
+    kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
+    rows = []
+    for name in experiment_names():
+        if "published" not in profile_names(name):
+            continue
+        experiment = load_experiment(name, "published")
+        found = forecast(experiment, known_noise())
+        most = "at most " if experiment.load.requests_per_user else "about "
+        ran = RAN_BEFORE.get(name, "not yet")
+        if name in kept:
+            ran = f"{kept[name].date}, [data](data/{kept[name].folder.name})"
+        rows.append((_code(name), str(found.trials), most + time_text(found.expected_ns), ran))
+    return _table(("name", "trials", "takes", "was run"), rows)
 
 
 def events_page() -> str:
@@ -216,6 +247,12 @@ def _meaning(parameter: Parameter) -> str:
     choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
     needed = f" (only with {_code(parameter.needed)})" if parameter.needed else ""
     return parameter.help + needed + (f": {choices}" if choices else "")
+
+
+def _page_of(experiment: str) -> Path | None:
+    """The first page of docs/experiments that names the command which runs it."""
+    pages = (path for path in sorted((DOCS / "experiments").glob("*.md")) if path.stem != "README")
+    return next((path for path in pages if _tells_of(path.read_text(), experiment)), None)
 
 
 def _tells_of(page: str, experiment: str) -> bool:

@@ -129,6 +129,9 @@ rate_counter_window_per_s_sd | per_s | rate_counter | standard deviation of thos
 rate_counter_per_s_last | per_s | rate_counter | mean rate since the first answer, warm-up included
 bar_rate_per_s_min | per_s | bars | lowest mean rate of a bar of the measured window (measure.bars)
 bar_rate_per_s_max | per_s | bars | highest mean rate of a bar of the measured window (measure.bars)
+bar_cpu_cores_min | cores | bars | subject_cpu_cores of the bar in which it was lowest
+bar_cpu_cores_max | cores | bars | subject_cpu_cores of the bar in which it was highest
+bar_gc_share_max | ratio | bars | jvm_gc_share of the bar in which it was highest; a collection counts when it is over
 visits | count | visits | visits of a real browser's page within the window (measure.visitor)
 visits_failed | count | visits | those of them that got no answer
 visit_time_ns_p50 | ns | visits | how long they took, as the page saw it, median
@@ -147,6 +150,7 @@ burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | from inten
 jvm_heap_used_bytes_max | bytes | jvm | most heap in use, as the JVM last told (some tell after collections only)
 jvm_heap_used_bytes_mean | bytes | jvm | mean heap in use, as the JVM last told
 jvm_heap_committed_bytes_max | bytes | jvm | largest heap taken from the system
+jvm_heap_committed_bytes_before | bytes | jvm | heap taken from the system right before the load began
 jvm_gc_share | ratio | jvm | share of the window that collections took
 jvm_gc_per_s | per_s | jvm | collections per second
 jvm_compile_share | ratio | jvm | time that compilers of the JVM spent, per second; two of them at once count twice

@@ -1,5 +1,7 @@
 """Every experiment and subject that comes with powerband loads, in each of its profiles."""
 
+from collections import Counter
+
 import pytest
 
 from powerband.base.errors import UsageError
@@ -10,8 +12,10 @@ from powerband.files.resolved import resolved_yaml
 from powerband.model.plan import Setting
 from powerband.model.subjects import BUILT_IN, render_command, render_env
 from powerband.search.forecast import forecast
+from powerband.search.planners import dry_run
 
 JVM_START_S = 1.0
+NIGHT_S = 8 * 3600
 GIVEN = dict.fromkeys(BUILT_IN, "given")
 CASES = [(name, profile) for name in experiment_names() for profile in (None, *profile_names(name))]
 
@@ -45,6 +49,17 @@ def test_experiment_ends_in_time(name: str, profile: str | None, longest_s: floa
     experiment = load_experiment(name, profile)
     found = forecast(experiment, known_noise())
     assert experiment.load.requests_per_user or found.expected_ns / 1e9 + found.trials * JVM_START_S <= longest_s
+
+
+@pytest.mark.parametrize("name", [name for name, profile in CASES if profile == "published"])
+def test_a_published_profile_is_planned_and_ends_within_a_night(name: str) -> None:
+    """Whether this machine bears its load is no part of it: `plan` says that."""
+    experiment = load_experiment(name, "published", to_run=True)
+    blocks = Counter(spec.setting for spec in dry_run(experiment, seed=7))
+    if not experiment.explores:
+        assert blocks == dict.fromkeys(experiment.settings(), experiment.measure.repeats)
+    found = forecast(experiment, known_noise())
+    assert blocks and (experiment.load.requests_per_user or found.expected_ns / 1e9 <= NIGHT_S)
 
 
 @pytest.mark.parametrize("name", subject_names())

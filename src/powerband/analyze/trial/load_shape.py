@@ -1,7 +1,8 @@
 """The shape of a load over one trial: its first moments, its rate in bars, and what a rate counter prints.
 
-In: the engines' `interval` events. Out: metrics named `burst_...`, `bar_...` and `rate_counter_...`, and the bars and
-lines that they are made of, for reports. Publications quote such figures; they say nothing of how sure they are.
+In: the engines' `interval` events, and for the bars the probe's samples. Out: metrics named `burst_...`, `bar_...` and
+`rate_counter_...`, and the bars and lines that they are made of, for reports. Publications quote such figures; they say
+nothing of how sure they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedTimes
+from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
 WHOLE = 0.99  # of a bar: windows end with a reading, a little early or late
@@ -45,9 +47,10 @@ def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int
 def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> tuple[float, ...]:
     """Requests that ended ok per second, in each whole bar of this width; an interval over an edge is dealt out by
     time. Empty where not one bar is whole."""
-    count = int((end_ns - start_ns) / width_ns + 1 - WHOLE) if width_ns else 0
-    if count < 1:
+    edges = bar_edges(start_ns, end_ns, width_ns)
+    if not edges:
         return ()
+    count = len(edges)
     ok = [0.0] * count
     for event in intervals:
         begun, ended = event["start_ns"], event["end_ns"]
@@ -57,8 +60,15 @@ def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, w
             inside = min(ended, high, end_ns) - max(begun, low)
             if inside > 0:
                 ok[bar] += event["outcomes"].get("ok", 0) * inside / (ended - begun)
-    ends = [min(end_ns, start_ns + (bar + 1) * width_ns) for bar in range(count)]
-    return tuple(number * SECOND_NS / (ends[bar] - start_ns - bar * width_ns) for bar, number in enumerate(ok))
+    return tuple(number * SECOND_NS / (end - begin) for number, (begin, end) in zip(ok, edges, strict=True))
+
+
+def bar_edges(start_ns: int, end_ns: int, width_ns: int) -> list[tuple[int, int]]:
+    """From where to where each whole bar of the window goes, in ns; the last may end a little early. Empty where not
+    one is whole, or no bars are asked for (a width of 0)."""
+    count = int((end_ns - start_ns) / width_ns + 1 - WHOLE) if width_ns else 0
+    begins = [start_ns + bar * width_ns for bar in range(count)]
+    return [(begin, min(end_ns, begin + width_ns)) for begin in begins]
 
 
 def bar_metrics(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> dict[str, float]:
@@ -118,10 +128,44 @@ def _burst(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "burst_accept_overflows", overflows
 
 
+def bar_cores(subject: Counters, edges: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """The bars with least and most CPU of the server, in cores; empty unless the CPU of each bar is known."""
+    known = [used for begin, end in edges if (used := subject.cores(begin, end)) is not None]
+    if not known or len(known) < len(edges):
+        return {}
+    return {"bar_cpu_cores_min": min(known), "bar_cpu_cores_max": max(known)}
+
+
+def bar_gc_share(jvms: Sequence[Counters], edges: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """The bar with the largest share of its time in collections, all JVMs added up; a JVM that tells of no bar is left
+    out. Empty unless the others tell of each. A collection counts when it is over: a share may be above 1 where one is
+    longer than a bar."""
+    by_jvm = [[jvm.growth("gc_ns", begin, end) for begin, end in edges] for jvm in jvms]
+    told = [bars for bars in by_jvm if any(grown is not None for grown in bars)]
+    shares: list[float] = []
+    for bar, (begin, end) in enumerate(edges):
+        known = [grown for bars in told if (grown := bars[bar]) is not None]
+        if not known or len(known) < len(told):
+            return {}
+        shares.append(sum(known) / (end - begin))
+    return {"bar_gc_share_max": max(shares)} if shares else {}
+
+
+def _bars(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    width_ns = evidence.experiment.measure.bars_ns
+    yield from bar_metrics(evidence.intervals, *evidence.window, width_ns).items()
+    if evidence.probe is None:
+        return
+    edges = bar_edges(*evidence.window, width_ns)
+    if (subject := evidence.probe.trees.get("subject")) is not None:
+        yield from bar_cores(subject, edges).items()
+    yield from bar_gc_share(evidence.probe.jvms, edges).items()
+
+
 def _rate_counter(evidence: Evidence) -> dict[str, float]:
     return rate_counter_metrics(evidence.intervals) if evidence.experiment.measure.rate_counter else {}
 
 
 BURST = Source("burst", _burst)
-BARS = Source("bars", lambda e: bar_metrics(e.intervals, *e.window, e.experiment.measure.bars_ns))
+BARS = Source("bars", _bars)
 RATE_COUNTER = Source("rate_counter", _rate_counter)

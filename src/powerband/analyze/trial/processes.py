@@ -145,8 +145,15 @@ def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str,
     yield "host_foreign_cores", max(0.0, busy / SECOND_NS / window_s - ours)
 
 
-def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
-    """Heap, collections and threads as the JVMs publish them, added up; a JVM without a figure is left out."""
+def jvm_metrics(
+    jvms: Sequence[Counters], start_ns: int, end_ns: int, go_ns: int | None = None
+) -> Iterator[tuple[str, float]]:
+    """Heap, collections and threads as the JVMs publish them, added up; a JVM without a figure is left out. `go_ns`:
+    the start of the load."""
+    if go_ns is not None:
+        before = [told for jvm in jvms if (told := jvm.levels("heap_committed_bytes_now", 0, go_ns)) is not None]
+        if before:
+            yield "jvm_heap_committed_bytes_before", sum(float(levels[-1]) for levels in before)
     for metric, field, summary in (
         ("jvm_heap_used_bytes_max", "heap_used_bytes_now", np.max),
         ("jvm_heap_used_bytes_mean", "heap_used_bytes_now", np.mean),
@@ -170,4 +177,6 @@ def jvm_metrics(jvms: Sequence[Counters], start_ns: int, end_ns: int) -> Iterato
 
 PROBE = Source("probe", probe_metrics, _problems)
 POOLS = Source("pools", pool_metrics)
-JVMS = Source("jvm", lambda e: jvm_metrics(() if e.probe is None else e.probe.jvms, *e.window))
+JVMS = Source(
+    "jvm", lambda e: jvm_metrics(() if e.probe is None else e.probe.jvms, *e.window, e.record.phases.get("go"))
+)

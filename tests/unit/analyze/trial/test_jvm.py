@@ -52,3 +52,13 @@ def test_several_jvms_are_added_up_and_what_is_not_told_is_left_out() -> None:
     assert found["jvm_threads_live_max"] == 15 and found["jvm_heap_committed_bytes_max"] == 2000
     assert "jvm_safepoint_share" not in found
     assert not dict(jvm_metrics((), 0, S))
+
+
+def test_the_heap_before_the_load_is_the_last_that_was_told_by_then() -> None:
+    grown = [jvm(1, at, heap_committed_bytes_now=1000 * (at + 1)) for at in range(5)]
+    probe = probe_of(grown, [jvm(2, at) for at in range(5)])
+    found = dict(jvm_metrics(probe.jvms, 3 * S, 4 * S, go_ns=1_500_000_000))
+    assert found["jvm_heap_committed_bytes_before"] == 2000 + 1000
+    assert found["jvm_heap_committed_bytes_max"] == 5000 + 1000
+    late = probe_of([jvm(1, at) for at in range(2, 5)])
+    assert "jvm_heap_committed_bytes_before" not in dict(jvm_metrics(late.jvms, 3 * S, 4 * S, go_ns=S))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fakes.trials import histogram
 from powerband.analyze.trial.load_shape import (
+    bar_cores,
+    bar_edges,
+    bar_gc_share,
     bar_metrics,
     bar_rates,
     burst_metrics,
     rate_counter,
     rate_counter_metrics,
 )
+from powerband.readings.probe_samples import Counters
 
 S = 10**9
 START = 50 * S
@@ -42,13 +47,39 @@ def test_what_is_left_of_a_window_is_no_bar() -> None:
     assert bar_rates(events, START, START + 5 * S, 2 * S) == pytest.approx((100, 100))
     # A window ends with a reading, which may come a little early.
     assert bar_rates(events, START, START + 3_995_000_000, 2 * S) == pytest.approx((100, 100))
-    assert bar_rates(events, START, START + S, 2 * S) == ()
+    assert bar_rates(events, START, START + S, 2 * S) == bar_rates(events, START, START + S, 0) == ()
     assert bar_metrics(events, START, START + S, 2 * S) == bar_metrics(events, START, START + S, 0) == {}
 
 
 def test_bars_of_several_engines_add_up() -> None:
     events = [interval(0, 1, 10), interval(0, 1, 20), interval(1, 2, 0), interval(1, 2, 60)]
     assert bar_rates(events, START, START + 2 * S, S) == pytest.approx((30, 60))
+
+
+def counters(**fields: list[float]) -> Counters:
+    """A reading every half second, the first at START."""
+    size = len(next(iter(fields.values())))
+    at = START + np.arange(size, dtype=float) * S / 2
+    return Counters(at, {name: np.array(values, dtype=float) * S for name, values in fields.items()})
+
+
+def test_the_bar_with_least_and_with_most_cpu() -> None:
+    edges = bar_edges(START, START + 2 * S, S)
+    subject = counters(cpu_user_ns=[0, 0.2, 0.4, 1.2, 2.0], cpu_system_ns=[0, 0, 0.1, 0.1, 0.1])
+    assert bar_cores(subject, edges) == pytest.approx({"bar_cpu_cores_min": 0.5, "bar_cpu_cores_max": 1.6})
+    assert bar_cores(subject, bar_edges(START, START + 5 * S, S)) == {}, "the last bars have no reading"
+    assert bar_cores(subject, bar_edges(START, START + 2 * S, 0)) == {}, "no bars are asked for"
+
+
+def test_the_bar_with_most_collections() -> None:
+    edges = bar_edges(START, START + 2 * S, S)
+    one, other = counters(gc_ns=[0, 0, 0.1, 0.1, 0.1]), counters(gc_ns=[0, 0.1, 0.1, 0.2, 0.5])
+    silent = counters(threads_started=[1, 2, 3, 4, 5])
+    assert bar_gc_share([one], edges) == pytest.approx({"bar_gc_share_max": 0.1})
+    assert bar_gc_share([one, other, silent], edges) == pytest.approx({"bar_gc_share_max": 0.4})
+    ended = counters(gc_ns=[0, 0.1, 0.2])
+    assert bar_gc_share([one, ended], edges) == {}, "one JVM ended meanwhile"
+    assert bar_gc_share([silent], edges) == bar_gc_share([], edges) == bar_gc_share([one], []) == {}
 
 
 def burst_interval(start_s: float, ok: int, failed: int = 0, times: list[int] | None = None) -> dict[str, Any]:

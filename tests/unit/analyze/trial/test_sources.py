@@ -61,8 +61,15 @@ RECORDED: dict[str, Any] = {
 }
 
 
+def jvm(at_ns: int, more: int) -> dict[str, Any]:
+    heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
+    counters = {"safepoint_ns": 1, "compile_ns": 1, "threads_started": 1, "collectors": [{"count": more, "time_ns": 1}]}
+    return {"type": "jvm", "at_ns": at_ns, "pid": 1, **heap, **counters}
+
+
 def watched(figures: Figures) -> Iterator[dict[str, Any]]:
     """The probe's lines of a JVM with a collector, beside a database, whose page has a series; everything grows."""
+    yield jvm(START_NS - 3 * SECOND, 1)
     for line in probe_lines(figures):
         if line["type"] == "sample":
             more = 1000 + (line["at_ns"] - START_NS) * 100 // SECOND
@@ -71,14 +78,7 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
             subject = line["trees"][0] | {"pss_bytes_now": 1, **counts, **quota}
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
             yield {"type": "scrape", "at_ns": line["at_ns"], "took_ns": 0, "values": {"n": 1.0}}
-            heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
-            counters = {
-                "safepoint_ns": 1,
-                "compile_ns": 1,
-                "threads_started": 1,
-                "collectors": [{"count": more, "time_ns": 1}],
-            }
-            yield {"type": "jvm", "at_ns": line["at_ns"], "pid": 1, **heap, **counters}
+            yield jvm(line["at_ns"], more)
         elif line["type"] == "threads":
             (pool,) = line["pools"]
             passed = line["at_ns"] - START_NS + SECOND

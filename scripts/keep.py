@@ -1,0 +1,201 @@
+"""Keeps what a page of docs/experiments quotes: `python -m scripts.keep RUN` writes docs/experiments/data/NAME-DATE/.
+
+In: the directory of a finished run. Out: `analysis.json.gz` (the analysis as `--format json` has it, without the run's
+path), `experiment.yaml` (every default filled in), `host.json` (the machine without its name, the command without the
+place of the runs, the commit). `scripts/reference.py` writes `block` of it between two marks of the
+experiment's page, and a test holds the page to it. Not kept: events and samples, which are a thousand times as large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from powerband.base.units import plural
+from powerband.files.experiment_file import load_experiment
+from powerband.model.host_facts import host_fact
+from powerband.model.metrics import metric_words
+from powerband.model.results import Analysis, Estimate
+from powerband.report.wording.numbers import format_change, format_estimate, format_interval, format_share
+from powerband.search.session import analyse_run
+from powerband.store import RunDir, read_host
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "docs" / "experiments" / "data"
+MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the repository: what a run depends on
+BYTES_MAX = 200 * 1024  # of a folder
+_DROPPED = ("hostname", "uptime_s")
+
+
+class NotKeptError(Exception):
+    """Why a run is not kept."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A folder of docs/experiments/data, read."""
+
+    folder: Path
+    analysis: Mapping[str, Any]
+    host: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Kept:
+        analysis = json.loads(gzip.decompress((folder / "analysis.json.gz").read_bytes()))
+        return cls(folder, analysis, read_host(folder / "host.json"))
+
+    @property
+    def date(self) -> str:
+        """The day on which the run began, in UTC."""
+        return _date(self.host)
+
+    @property
+    def profile(self) -> str | None:
+        return load_experiment(self.folder / "experiment.yaml").profile
+
+    @property
+    def command(self) -> str:
+        return " ".join(self.host["command"])
+
+
+def all_kept() -> list[Kept]:
+    """Every folder of docs/experiments/data, by name."""
+    return [Kept.read(folder) for folder in sorted(DATA.iterdir())] if DATA.is_dir() else []
+
+
+def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
+    """Writes what is kept of a run, and returns its folder. Raises NotKeptError for a run without a valid trial, or
+    whose files would be too large, or name this machine or a place on it."""
+    experiment = load_experiment(run.experiment)
+    analysis = analyse_run(experiment, run)
+    if not any(row.trials for row in analysis.settings):
+        raise NotKeptError(f"{run.path}: it has no valid trial")
+    host = {name: fact for name, fact in read_host(run.host).items() if name not in _DROPPED}
+    host |= {"command": _command(host.get("command", [])), "commit": commit}
+    texts = {
+        "experiment.yaml": run.experiment.read_text().replace(f"{ROOT}/", ""),
+        "host.json": json.dumps(host, indent=1, ensure_ascii=False) + "\n",
+    }
+    document = _document(analysis)
+    told = [str(run.path.resolve().parent), str(ROOT), str(Path.home()) + "/"]
+    if name := read_host(run.host).get("hostname"):
+        told.append(f'"{name}"')
+    for text in (*texts.values(), document):
+        if found := [word for word in told if word in text]:
+            raise NotKeptError(f"{run.path}: it tells of {found[0]}, which is of this machine alone")
+    packed = gzip.compress(document.encode(), 9, mtime=0)
+    if (size := len(packed) + sum(map(len, texts.values()))) > BYTES_MAX:
+        raise NotKeptError(f"{run.path}: {size / 1024:.0f} KiB, and {BYTES_MAX / 1024:.0f} KiB are the most")
+    profile = f"-{experiment.profile}" if experiment.profile else ""
+    folder = into / f"{experiment.name}{profile}-{_date(host)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "analysis.json.gz").write_bytes(packed)
+    return folder
+
+
+def block(kept: Kept) -> str:
+    """What a page shows of it: the run, its answer, the settings and the claims, all of it from the data."""
+    found, host = kept.analysis, kept.host
+    valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
+    cpus = host_fact(host, "CPUs allowed")
+    told = [
+        f"`{kept.command}` on {kept.date}",
+        f"{host_fact(host, 'CPU')}, {len(cpus) if isinstance(cpus, list) else '?'} CPUs",
+        f"commit {host['commit'][:12]}",
+        f"{valid} of {plural(len(found['trials']), 'trial')} valid",
+    ]
+    parts = [
+        f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
+        f"**{found['answer']['sentences'][0]}** {' '.join(found['answer']['sentences'][1:])}".strip(),
+        _table(*_settings(found)),
+    ]
+    if found["claims"]:
+        parts.append(_table(("claim", "published", "here", "measured"), _claims(found["claims"])))
+    return "\n\n".join(parts)
+
+
+def mark(kept: Kept) -> str:
+    """What the two marks around its block are called."""
+    return f"kept {kept.folder.name}"
+
+
+def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    objective = found["objective"]
+    interval = f"{format_share(found['confidence'])} interval"
+    rows = []
+    for row in found["settings"]:
+        estimate = _estimate(row["estimates"].get(objective))
+        figures = format_estimate(estimate, objective), format_interval(estimate, objective)
+        rows.append((f"`{row['setting']['id']}`", *figures, format_change(_estimate(row["effect"])), row["verdict"]))
+    return ("setting", metric_words(objective), interval, "to the leader", "verdict"), rows
+
+
+def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    for claim in claims:
+        yield claim["says"], claim["published"] or "", f"**{claim['verdict']}**", claim["sentence"]
+
+
+def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
+    return None if told is None else Estimate(**told)
+
+
+def _fatal(trial: Mapping[str, Any]) -> bool:
+    return any(problem["fatal"] for problem in trial["problems"])
+
+
+def _document(analysis: Analysis) -> str:
+    return json.dumps(analysis.to_json(), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _date(host: Mapping[str, Any]) -> str:
+    return datetime.fromtimestamp(host["wall_s"], UTC).date().isoformat()
+
+
+def _command(typed: Sequence[str]) -> list[str]:
+    """As a reader would type it: without where the runs were written."""
+    arguments = list(map(str, typed[1:]))
+    if "--runs" in arguments:
+        at = arguments.index("--runs")
+        del arguments[at : at + 2]
+    return ["powerband", *arguments]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head, *lines = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in (heads, *rows))
+    return "\n".join((head, "|" + "---|" * len(heads), *lines))
+
+
+def _commit() -> str:
+    """The commit that is measured. Raises NotKeptError where what runs is not what is committed."""
+    changed = _git("status", "--porcelain", "--", *MEASURED_BY)
+    if changed:
+        raise NotKeptError(f"commit first what the run was made with: {changed}")
+    return _git("rev-parse", "HEAD")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(("git", *arguments), cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Keeps the data of a run for the pages of docs/experiments.")
+    parser.add_argument("run", type=Path, help="directory of a finished run, made with what is committed now")
+    try:
+        folder = keep(RunDir(parser.parse_args().run), _commit())
+    except NotKeptError as reason:
+        sys.exit(str(reason))
+    sys.stderr.write(f"kept: {folder.relative_to(ROOT)}; next: its marks on the page, and `make reference`\n")
+
+
+if __name__ == "__main__":
+    main()
