@@ -45,10 +45,14 @@ class Tried:
         return self.named is self.case.expected
 
     @property
+    def disturbed_by(self) -> str:
+        """Other programs than the case's own burners, or the hypervisor, where they took a part: what it shows is not
+        what was planted. Else empty."""
+        return disturbed_by(self.result.metrics, burners=len(set(self.case.burners)))
+
+    @property
     def disturbed(self) -> bool:
-        """Other programs than the case's own burners, or the hypervisor, took a part: what it shows is not what was
-        planted."""
-        return bool(disturbed_by(self.result.metrics, burners=len(set(self.case.burners))))
+        return bool(self.disturbed_by)
 
     def __str__(self) -> str:
         said = "; ".join(self.result.bottleneck.evidence) if self.result.bottleneck else "nothing"
@@ -88,12 +92,16 @@ def summary(trials: Sequence[Tried], left_out: int) -> str:
     unnamed = sum(tried.named is None for tried in healthy)
     nameless = f", {unnamed} had no name" if unnamed else ""
     noise = f" Left out, for other programs or the hypervisor disturbed them: {left_out}." if left_out else ""
-    kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
-        f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
+        f"{today()}: {sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
         f"{accused} of {len(healthy)} healthy trials were accused{nameless}.{slots_told(trials)}{noise}"
     )
+
+
+def today() -> str:
+    """The date and the machine."""
+    kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}"
 
 
 def slots_told(trials: Sequence[Tried]) -> str:

@@ -20,7 +20,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
-from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,
     POOL_BUSY,
@@ -34,6 +34,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     pool_too_small,
     slow_downstream,
 )
+from powerband.analyze.trial.bottleneck.ties import second_of
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
 from powerband.loads import SELF_DRIVEN
@@ -45,10 +46,8 @@ from powerband.readings.fleet import SECOND_NS
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
-CPU_SHORT = 0.90  # of its CPUs, used by the subject
 # Threads that wait for a CPU show a shortage also where interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
-CPU_SHORT_LEAST = 0.75  # of them used, at the least
 THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 # Where the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
@@ -59,6 +58,8 @@ TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the defau
 OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
 ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
+FEW_WAIT = 0.5  # threads that wait for a CPU: with one more CPU none of the others would run
+ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
 # Waiting threads for each CPU: a crowd if their switches cost `SWITCHING_SHARE` of the CPU time; a great crowd, which
 # nobody can have planned, whatever they cost.
@@ -101,10 +102,11 @@ def rules_of(kind: LoadKind) -> Iterable[Rule]:
 
 
 def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
-    """The first that a rule names, or None where too little was seen to tell. `rules`: those of `rules_of`."""
+    """The first that a rule names, with a second where the evidence ties, or None where too little was seen to tell.
+    `rules`: those of `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
-            return _with_slots(found, scene)
+            return replace(_with_slots(found, scene), second=second_of(found, scene))
     return None
 
 
@@ -322,11 +324,23 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             ],
             advice="give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
         )
-    return verdict(
-        BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it {with_article(scene.noun)}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
-        noun=scene.noun,
-    )
+    evidence = [used, f"{each} of it {with_article(scene.noun)}"]
+    if waiting >= 1:
+        evidence.append(_waiting_for_each_cpu(waiting))
+    elif _one_runs(scene):
+        evidence.append(f"one thread runs at a time, and {count(scene.value('run_wait_cores'))} wait for a CPU")
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            evidence,
+            advice="let more run at once (processes, event loops, GOMAXPROCS) and give the subject more CPUs, or make "
+            f"{with_article(scene.noun)} cheaper; more CPUs alone do not help",
+        )
+    return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
+
+
+def _one_runs(scene: Scene) -> bool:
+    """One thread at a time has the CPU, and nobody stands in line for it: with more CPUs they would idle."""
+    return scene.value("run_wait_cores") < FEW_WAIT and scene.value("subject_cpu_cores") < ONE_RUNS
 
 
 def _waiting_for_each_cpu(threads: float) -> str:
@@ -407,7 +421,6 @@ def _hidden_limit(scene: Scene) -> Bottleneck | None:
     advice = ""
     if outgoing:
         evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
-        advice = "look for a connection pool or a semaphore of this size; or what it calls serves no more at once"
     elif slots.one_at_a_time:
         advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)

@@ -38,6 +38,7 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 STANDS_STILL = 0.5
 # Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
 CALLS_NO_MORE = 2.5
+CALLS = 0.9  # connections of its own for each thread that waits on a socket
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
@@ -124,6 +125,12 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
+        if scene.tried is not None and scene.tried.outgoing >= CALLS * waiting and _serves_fewer(waiting, scene):
+            calling = f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets"
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [calling, f"over {scene.tried.outgoing:,} connections of their own, and few are answered at once"],
+            )
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
         if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
             continue
@@ -153,6 +160,8 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
+        if _serves_fewer(threads, scene):
+            continue  # they wait for each other, or for somebody else
         kind = _main_kind(pool)
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
@@ -254,7 +263,7 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
-    if _nobody_is_called(scene) or _calls_no_more(scene):
+    if _nobody_is_called(scene) or calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
@@ -276,9 +285,20 @@ def _nobody_is_called(scene: Scene) -> bool:
     return scene.tried is not None and not scene.tried.outgoing
 
 
-def _calls_no_more(scene: Scene) -> bool:
+def calls_no_more(scene: Scene) -> bool:
     """It has hardly more connections of its own than it serves at once: the limit may well be on its side."""
     return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
+
+
+def without_a_thread_each(scene: Scene) -> float | None:
+    """Threads of the largest pool, where no pool has about as many as requests are served at once; else None."""
+    if scene.tried is None or not scene.workers:
+        return None
+    slots = scene.tried.slots
+    sizes = [pool.use.threads for pool in scene.workers + scene.loops]
+    if any((1 - ABOUT) * slots.low <= size <= (1 + ABOUT) * slots.high for size in (*sizes, sum(sizes))):
+        return None
+    return max(pool.use.threads for pool in scene.workers)
 
 
 def has_request_in_each(scene: Scene) -> bool:
@@ -289,6 +309,13 @@ def has_request_in_each(scene: Scene) -> bool:
     inside = (scene.tried.slots.value, scene.present - scene.accept_queue)
     pools = (pool for pool in scene.workers if pool.switches_per_s >= WOKEN * scene.rate_per_s)
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
+
+
+def _serves_fewer(threads: float, scene: Scene) -> bool:
+    """Fewer requests are certainly served at once than there are busy threads: more threads would get no more."""
+    if scene.tried is None or not scene.queues or scene.turns_away:
+        return False
+    return scene.tried.slots.high < POOL_BUSY * threads
 
 
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
