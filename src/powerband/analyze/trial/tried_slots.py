@@ -13,7 +13,10 @@ from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, est
 from powerband.analyze.trial.processes import host_metrics
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import MergedFleet, merge_fleet
+from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
+
+# From the load engine to the server and back: a thread is woken at each end, on a CPU that may have slept.
+HAND_OVERS_NS = 100_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def tried_of(evidence: Evidence) -> Tried | None:
     mean = times.moment(1)
     variation = times.moment(2) / mean**2 - 1 if mean else 0.0
     look = _look(doubled, 2 * users)
-    slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
+    slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation, _outside(evidence))
     prompt = merge_fleet(record.get("prompt", ()))
     prompt_ns = 1e9 / prompt.goodput_per_s if prompt is not None and prompt.goodput_per_s else None
     return Tried(slots, look.rate_per_s, record["outgoing"], prompt_ns, record.get("held", {}))
@@ -65,6 +68,14 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
             raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
         if (stolen := metrics.get("host_steal_share", 0.0)) > allowed.steal_max:
             raise NotExactError(f"the hypervisor took {stolen:.0%} of the CPU time meanwhile")
+
+
+def _outside(evidence: Evidence) -> float:
+    """Requests that are on average at work without a slot, or on their way: at most all of those that use the CPU, and
+    a hand-over from the load engine and back for each."""
+    tree = None if evidence.probe is None else evidence.probe.trees.get("subject")
+    used = 0.0 if tree is None else tree.cores(*evidence.window) or 0.0
+    return used + evidence.fleet.goodput_per_s * HAND_OVERS_NS / SECOND_NS
 
 
 def _look(fleet: MergedFleet, users: int) -> UsersServed:
