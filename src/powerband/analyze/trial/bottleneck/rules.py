@@ -209,10 +209,14 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
     evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    longer = "; a longer backlog only lets more of them wait"
     if overflows >= 1:
         evidence.append(f"{overflows:,.0f} found it full")
+        longer = (
+            "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
+        )
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
-    return verdict(BottleneckName.ACCEPT_BACKLOG, evidence)
+    return verdict(BottleneckName.ACCEPT_BACKLOG, evidence, more=longer)
 
 
 def _too_busy_to_accept(scene: Scene) -> bool:
