@@ -71,4 +71,5 @@ def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0
     """The looks at a server that serves so many at once, with one user and with twice the users."""
     alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
     doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
-    return Tried(estimate_slots(alone, loaded, doubled, 0.0), doubled.rate_per_s, outgoing)
+    found = estimate_slots(alone, loaded, doubled, 0.0)
+    return Tried(found, found.alone_ns, doubled.rate_per_s, outgoing)

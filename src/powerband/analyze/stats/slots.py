@@ -129,7 +129,7 @@ def _whole(slots: Slots, outside: float) -> Slots:
     first = math.ceil(max(slots.low - outside, 0.5))
     if not first <= slots.high < first + 1:
         return slots
-    return replace(slots, value=float(first), low=min(slots.low, first))
+    return replace(slots, value=float(first), low=min(slots.low, float(first)))
 
 
 def _relative_variance(look: UsersServed, variation: float) -> float:

@@ -212,9 +212,7 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     longer = "; a longer backlog only lets more of them wait"
     if overflows >= 1:
         evidence.append(f"{overflows:,.0f} found it full")
-        longer = (
-            "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
-        )
+        longer = "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
     return verdict(BottleneckName.ACCEPT_BACKLOG, evidence, more=longer)
 

@@ -198,6 +198,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
             continue
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
             continue
+        if scene.tried is not None and not _serves_about(threads, scene):
+            continue  # idle threads of a runtime, whose requests wait without one
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
@@ -294,11 +296,16 @@ def without_a_thread_each(scene: Scene) -> float | None:
     """Threads of the largest pool, where no pool has about as many as requests are served at once; else None."""
     if scene.tried is None or not scene.workers:
         return None
-    slots = scene.tried.slots
     sizes = [pool.use.threads for pool in scene.workers + scene.loops]
-    if any((1 - ABOUT) * slots.low <= size <= (1 + ABOUT) * slots.high for size in (*sizes, sum(sizes))):
-        return None
-    return max(pool.use.threads for pool in scene.workers)
+    return None if any(_serves_about(size, scene) for size in (*sizes, sum(sizes))) else max(sizes)
+
+
+def _serves_about(threads: float, scene: Scene) -> bool:
+    """As many requests are served at once as there are threads, as far as the interval tells."""
+    if scene.tried is None:
+        return False
+    slots = scene.tried.slots
+    return (1 - ABOUT) * slots.low <= threads <= (1 + ABOUT) * slots.high
 
 
 def has_request_in_each(scene: Scene) -> bool:

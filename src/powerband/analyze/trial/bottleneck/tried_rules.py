@@ -6,13 +6,12 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, share, slots_served, verdict
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import LOOP_BUSY
+from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
 CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
-# A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
-DELAYED_ACK_LEAST_NS = 20e6
 DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
 
 
@@ -80,7 +79,7 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
     waits_ns, mean_ns = scene.tried.delayed_ack_ns, scene.value("response_time_ns_mean")
     if waits_ns < DELAYED_ACK_LEAST_NS or waits_ns < DELAYED_ACK_SHARE * mean_ns:
         return None
-    alone, prompt = format_duration(scene.tried.slots.alone_ns), format_duration(scene.tried.prompt_ns)
+    alone, prompt = format_duration(scene.tried.alone_ns), format_duration(scene.tried.prompt_ns)
     return verdict(
         BottleneckName.DELAYED_ACK,
         [
