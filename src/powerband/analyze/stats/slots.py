@@ -23,6 +23,7 @@ MORE_GAIN = 1.15
 MOST_SHARE = 0.5
 LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
 ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
+WHOLE_BELOW = 10.0  # slots: what a service time that depends on the load is wrong by, a tenth, is less than one of them
 ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of them
 
 
@@ -127,7 +128,7 @@ def _whole(slots: Slots, outside: float) -> Slots:
     """One user's S holds what a request does outside of its slot: k = X(n) S is too high by the requests that are
     there, by Little's law, 0 to `outside` of them. The whole number that this leaves, if it leaves a single one."""
     first = math.ceil(max(slots.low - outside, 0.5))
-    if not first <= slots.high < first + 1:
+    if slots.value >= WHOLE_BELOW or not first <= slots.high < first + 1:
         return slots
     return replace(slots, value=float(first), low=min(slots.low, float(first)))
 

@@ -32,6 +32,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     parked_pool,
     pool_too_small,
     slow_downstream,
+    stands_still,
 )
 from powerband.analyze.trial.bottleneck.ties import second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
@@ -218,7 +219,8 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
 
 
 def _too_busy_to_accept(scene: Scene) -> bool:
-    """The CPU is short, or all threads have a request in hand: connections would wait behind them anywhere."""
+    """The CPU is short, a loop stands still, or all threads have a request in hand: connections would wait behind them
+    anywhere."""
     serving = scene.workers + scene.loops
     threads = sum(pool.use.threads for pool in serving)
     busy = sum(
@@ -226,7 +228,8 @@ def _too_busy_to_accept(scene: Scene) -> bool:
     )
     lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
     all_busy = threads > 0 and busy >= POOL_BUSY * threads
-    return _short_of_cpu(scene) or (lasting and (all_busy or has_request_in_each(scene)))
+    hangs = any(stands_still(pool) for pool in scene.loops)
+    return _short_of_cpu(scene) or (lasting and (all_busy or hangs or has_request_in_each(scene)))
 
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:

@@ -38,6 +38,8 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 STANDS_STILL = 0.5
 # Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
 CALLS_NO_MORE = 2.5
+# Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
+HELD_EACH = 3
 CALLS = 0.9  # connections of its own for each thread that waits on a socket
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
@@ -222,14 +224,14 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     for pool in scene.loops:
         threads = pool.use.threads
         kinds: tuple[str, ...] = BLOCKS_LOOP
-        if pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("poll") < STANDS_STILL:
+        if stands_still(pool):
             kinds = (*kinds, "lock")
         off_poll = pool.blocked_on(*kinds)
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
             used = cpu_used(scene)
-            if accepts_too_late(scene) or _one_connection_each(pool, scene):
+            if _one_connection_each(pool, scene):
                 queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
@@ -251,6 +253,11 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
                 advice="spread the connections over more event loops, or move what computes off them",
             )
     return None
+
+
+def stands_still(loop: WatchedPool) -> bool:
+    """None of its threads runs or waits for events half of the time."""
+    return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
 
 
 def accepts_too_late(scene: Scene) -> bool:
@@ -326,11 +333,14 @@ def _serves_fewer(threads: float, scene: Scene) -> bool:
 
 
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """The processes hold far fewer connections than there are users: each takes the next one when it is done. A pool's
-    name is that of its processes without the numbers at the end, and what its threads do in brackets."""
+    """The processes hold a connection or two each, and take the next one when they are done. A pool's name is that of
+    its processes without the numbers at the end, and what its threads do in brackets. Where it was not seen what they
+    hold: most of the others wait to be accepted."""
     name = pool.name.partition(" (")[0]
     sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
-    return bool(sockets) and scene.users is not None and sum(sockets) < scene.users
+    if not sockets:
+        return accepts_too_late(scene)
+    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
 
 
 def _most_locked(scene: Scene) -> WatchedPool | None:
