@@ -192,10 +192,9 @@ def _dotnet(process: Process) -> RuntimeView:
     Of its collectors only the server's has threads of its own for each heap; asked for on one CPU, it is not taken."""
     server = any(_SERVER_COLLECTOR in name.read_text(errors="replace") for name in process.folder.glob("task/*/comm"))
     chosen = {"collector": "Server" if server else "Workstation"}
-    asked_for = next((process.environment[name] for name in _DOTNET_COUNTS if name in process.environment), "")
-    with suppress(ValueError):
-        if 0 < (count := int(asked_for, 16)) <= _DOTNET_MOST:
-            return process.view(".NET", "Environment.ProcessorCount", count, "set", **chosen)
+    asked_for = next((count for name in _DOTNET_COUNTS if (count := process.number(name))), None)
+    if asked_for is not None and asked_for <= _DOTNET_MOST:
+        return process.view(".NET", "Environment.ProcessorCount", asked_for, "set", **chosen)
     return process.view(".NET", "Environment.ProcessorCount", math.ceil(process.usable), "derived", **chosen)
 
 

@@ -78,7 +78,7 @@ def test_node_takes_the_affinity_and_under_a_quota_it_is_not_known(
     [
         ({}, None, 8, "derived"),
         ({}, 2.5, 3, "derived"),
-        ({"DOTNET_PROCESSOR_COUNT": "10"}, 2.5, 16, "set"),  # hexadecimal
+        ({"DOTNET_PROCESSOR_COUNT": "10"}, 2.5, 10, "set"),
         ({"COMPlus_PROCESSOR_COUNT": "3"}, None, 3, "set"),
         ({"DOTNET_PROCESSOR_COUNT": "none"}, None, 8, "derived"),
     ],
