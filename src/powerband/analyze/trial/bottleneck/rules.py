@@ -334,7 +334,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.SUBJECT_CPU,
             evidence,
             advice="let more run at once (processes, event loops, GOMAXPROCS) and give the subject more CPUs, or make "
-            f"{with_article(scene.noun)} cheaper; more CPUs alone do not help",
+            f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
 
