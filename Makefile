@@ -40,9 +40,9 @@ test: setup extras lint
 test-long: setup extras
 	$(call tests,long)
 
-# The rows of published tables that the two above leave out; none of them measures.
+# The rows of published tables that the two above leave out.
 test-tables: setup extras
-	$(call beside,table)
+	$(call tests,table)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \
@@ -112,6 +112,7 @@ bench-peers: setup
 # Runs the planted bottlenecks on this machine, which must be quiet, and records how many were named rightly.
 bottlenecks: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md
+	PYTHONPATH=tests $(RUN) python -m fakes.followed docs/methods/bottlenecks.md
 
 # Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 15 minutes.
 statistics: setup

@@ -46,10 +46,15 @@ class Tried:
         return self.named is self.case.expected
 
     @property
+    def disturbed_by(self) -> str:
+        """Other programs than the case's own burners, or the hypervisor, where they took a part or held up an engine
+        that had work for a part of its CPU only: what it shows is not what was planted. Else empty."""
+        held_up = "the engine, which had a CPU and little to do, was late" if self._late else ""
+        return disturbed_by(self.result.metrics, burners=len(set(self.case.burners))) or held_up
+
+    @property
     def disturbed(self) -> bool:
-        """Other programs than the case's own burners, or the hypervisor, took a part, or held up an engine that had
-        work for a part of its CPU only: what it shows is not what was planted."""
-        return bool(disturbed_by(self.result.metrics, burners=len(set(self.case.burners)))) or self._late
+        return bool(self.disturbed_by)
 
     @property
     def _late(self) -> bool:
@@ -95,12 +100,16 @@ def summary(trials: Sequence[Tried], left_out: int) -> str:
     unnamed = sum(tried.named is None for tried in healthy)
     nameless = f", {unnamed} had no name" if unnamed else ""
     noise = f" Left out, for other programs or the hypervisor disturbed them: {left_out}." if left_out else ""
-    kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}: "
-        f"{sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
+        f"{today()}: {sum(tried.right for tried in planted)} of {len(planted)} planted bottlenecks were named rightly, "
         f"{accused} of {len(healthy)} healthy trials were accused{nameless}.{slots_told(trials)}{noise}"
     )
+
+
+def today() -> str:
+    """The date and the machine."""
+    kernel = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} CPUs, {kernel}"
 
 
 def slots_told(trials: Sequence[Tried]) -> str:

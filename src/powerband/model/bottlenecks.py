@@ -84,8 +84,7 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     ACCEPT_BACKLOG = (
         "accept_backlog", "connections are accepted too slowly", "accept queue", (152, 46, 32),
-        "accept faster (an acceptor that does nothing else, or several), lengthen the backlog (listen() and "
-        "net.core.somaxconn), or keep connections alive",
+        "accept faster (an acceptor that does nothing else, or several), or keep connections alive",
     )  # fmt: skip
     DESCRIPTORS = (
         "descriptors", "the descriptors run out", "descriptors", (166, 30, 42),

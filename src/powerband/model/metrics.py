@@ -159,7 +159,7 @@ jvm_threads_live_max | count | jvm | most live Java threads at once
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
 jvm_live_bytes | bytes | heap | what lives on the heap right after the window (measure.snapshots)
 jvm_live_growth_bytes | bytes | heap | the same, less what lived right before the window
-slots | count | slots | requests that the server serves at once: the rate of all users over that of one user alone
+slots | count | slots | requests that the server serves at once: the rate of all users times the time of one user alone
   (closed HTTP load without pauses, first trial of a setting, server's CPUs less than 80 % used)
 slots_{low,high} | count | slots | * end of its 95 % interval
 alone_time_ns_mean | ns | slots | how long a request of one user alone takes, mean

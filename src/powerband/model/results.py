@@ -60,12 +60,23 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Bottleneck:
+class Candidate:
     """`evidence`: the two to four figures that prove it, each a clause with its number; `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]
     advice: str
+
+
+@dataclass(frozen=True)
+class Bottleneck(Candidate):
+    """`second`: what the figures would prove just as well, with its own; None where they speak for one alone."""
+
+    second: Candidate | None = None
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return (self,) if self.second is None else (self, self.second)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RuntimeView:
-    """Processes of a server with one runtime and one view. `runtime`: `JVM`, `Go`, `Node.js` or `Python`. `call`: what
-    a program asks, `GOMAXPROCS` say, and `cpus` what that says, None where it cannot be known from outside. `source`:
-    `asked` (it said so itself), `read` (from its memory), `set` (by its environment or an option), or `derived` (from
-    what the runtime is documented to do). `usable`: CPUs that the kernel lets the processes use. `chosen`: what the
-    runtime made of it, or was given, by name: the JVM's `collector`, Node.js's `UV_THREADPOOL_SIZE`."""
+    """Processes of a server with one runtime and one view. `runtime`: `JVM`, `Go`, `.NET`, `Node.js` or `Python`.
+    `call`: what a program asks, `GOMAXPROCS` say, and `cpus` what that says, None where it cannot be known from
+    outside. `source`: `asked` (it said so itself), `read` (from its memory), `set` (by its environment or an option),
+    or `derived` (from what the runtime is documented to do). `usable`: CPUs that the kernel lets the processes use.
+    `chosen`: what the runtime made of it, or was given, by name: the `collector` of the JVM or of .NET, Node.js's
+    `UV_THREADPOOL_SIZE`."""
 
     runtime: str
     processes: int

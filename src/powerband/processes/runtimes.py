@@ -1,4 +1,4 @@
-"""How many CPUs the runtimes of a subject's processes take themselves to have: JVM, Go, Node.js, Python.
+"""How many CPUs the runtimes of a subject's processes take themselves to have: JVM, Go, .NET, Node.js, Python.
 
 In: pids. Out: views (`model/runtime.py`). A runtime is known by what is mapped into the process or exported by its
 executable, never by its name. A JVM is asked; Go's number is read from its memory where its symbols are there; all else
@@ -25,7 +25,8 @@ from powerband.processes.elf import Elf, ElfError
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 
 PROCESSES_MAX = 64
-_VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE")
+_DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
+_VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE", *_DOTNET_COUNTS)
 _ANSWERS_S = 5.0  # of all JVMs together
 _GO_SECTION, _GO_SYMBOL = ".go.buildinfo", "runtime.gomaxprocs"
 _NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
@@ -38,6 +39,7 @@ _GO_VERSION = re.compile(rb"go(\d+)\.(\d+)")
 _GO_MOST = 1 << 16
 _PYTHON_VERSION = re.compile(r"python3\.(\d+)")
 _PYTHON_ASKED_FROM = 13
+_SERVER_COLLECTOR, _DOTNET_MOST = ".NET Server GC", 0xFFFF
 _NODE_THREADS, _NODE_THREADS_MOST = 4, 1024
 
 
@@ -104,6 +106,8 @@ def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
     mapped = (process.folder / "maps").read_text(errors="replace")
     if "/libjvm.so" in mapped:
         return _jvm(process, deadline_s)
+    if "/libcoreclr.so" in mapped:
+        return _dotnet(process)
     with Elf(process.exe) as exe:
         information = exe.section(_GO_SECTION)
         if information is not None:
@@ -181,6 +185,17 @@ def _loaded_at(process: Process, mapped: str) -> int:
             addresses, _, offset = line.split()[:3]
             return int(addresses.partition("-")[0], 16) - int(offset, 16)
     raise ValueError(f"{own} is not mapped")
+
+
+def _dotnet(process: Process) -> RuntimeView:
+    """`Environment.ProcessorCount` is the affinity, and no more than the quota rounded up, or what the variable says.
+    Of its collectors only the server's has threads of its own for each heap; asked for on one CPU, it is not taken."""
+    server = any(_SERVER_COLLECTOR in name.read_text(errors="replace") for name in process.folder.glob("task/*/comm"))
+    chosen = {"collector": "Server" if server else "Workstation"}
+    asked_for = next((count for name in _DOTNET_COUNTS if (count := process.number(name))), None)
+    if asked_for is not None and asked_for <= _DOTNET_MOST:
+        return process.view(".NET", "Environment.ProcessorCount", asked_for, "set", **chosen)
+    return process.view(".NET", "Environment.ProcessorCount", math.ceil(process.usable), "derived", **chosen)
 
 
 def _node(process: Process) -> RuntimeView:

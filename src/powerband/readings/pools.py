@@ -32,7 +32,7 @@ LOOP_POLL_SHARE = 0.05
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
     r"^(GC Thread|GC Slave|G1 |ParGC|Parallel GC|CMS |VM Thread$|ZGC|Z(Driver|Director|Worker|Stat)|XWorker|Shenan|"
-    r"\.NET (SVR )?GC|\.NET BGC|gc[ -]|GC$)",
+    r"\.NET (SVR |Server )?GC|\.NET BGC|gc[ -]|GC$)",
     re.IGNORECASE,
 )
 # Collectors that work while the program's own threads go on.

@@ -24,6 +24,7 @@ from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitK
 POLLED = 0.05  # of the looks at one thread
 PARKS = 0.1  # of the looks in the stretch at a thread that waits for events at others: on a condition
 ALONE = 0.8  # of the CPU time and the switches of its process: one thread does its work
+MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all of its work
 BUSY = 0.5  # of the time, a thread is on a CPU
 FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events
 RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
@@ -166,9 +167,12 @@ def _of_process(pid: int, seen: Seen, start_ns: int, end_ns: int) -> list[_Stret
 
 def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> bool:
     """Whether the first thread of a process does its work, and is on a CPU or blocked by something else than events."""
-    alone = main.on_cpu_ns >= ALONE * sum(each.on_cpu_ns for each in process)
+    used = sum(each.on_cpu_ns for each in process)
     woken = main.looks >= LOOKS_LEAST and main.switches >= ALONE * sum(each.switches for each in process)
-    return alone and (woken or main.on_cpu_ns >= BUSY * lasted_ns) and main.share("poll") < FREE_LEAST
+    # Of a process that mostly waits a runtime's own helpers may use a fifth of the CPU.
+    blocked = woken and main.on_cpu_ns >= MOST * used
+    busy = main.on_cpu_ns >= max(ALONE * used, BUSY * lasted_ns)
+    return (blocked or busy) and main.share("poll") < FREE_LEAST
 
 
 def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:

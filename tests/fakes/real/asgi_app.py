@@ -23,6 +23,8 @@ async def work():
         spin(0.002)
     elif PLANT == "blocked":
         time.sleep(0.005)
+    elif PLANT == "moved":  # what "blocked" does, off the loop
+        await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 0.005)
     elif PLANT == "semaphore":
         async with SLOTS:
             await asyncio.sleep(0.02)

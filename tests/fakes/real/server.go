@@ -23,7 +23,12 @@ func spin(of time.Duration) {
 func main() {
 	plant := os.Args[2]
 	limit, _ := strconv.Atoi(os.Args[3])
-	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 100
+	transport := http.DefaultTransport.(*http.Transport)
+	transport.MaxIdleConnsPerHost = 100
+	if plant == "connections" {
+		transport.MaxConnsPerHost = limit
+		plant = "proxy"
+	}
 	slots := make(chan struct{}, limit)
 	var lock sync.Mutex
 	var journal *os.File

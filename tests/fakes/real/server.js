@@ -26,7 +26,8 @@ function spin(ms) {
 }
 
 let journal = null;
-const agent = new http.Agent({ keepAlive: true });
+const agent = new http.Agent({ keepAlive: true, maxSockets: plant === "connections" ? limit : Infinity });
+const call = () => new Promise((done) => http.get(process.env.BACKEND, { agent }, (got) => got.resume().on("end", done)));
 const works = {
   none: () => {},
   sleep: () => asleep(20),
@@ -34,10 +35,13 @@ const works = {
   head: () => asleep(45),
   cpu: () => spin(1),
   blocked: () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5),
+  // What "blocked" does, off the loop.
+  moved: () => asleep(5),
   semaphore: () => slot(() => asleep(20)),
   // The pool of libuv has UV_THREADPOOL_SIZE threads.
   pool: () => new Promise((done) => crypto.pbkdf2("x", "y", 6000, 32, "sha256", done)),
-  proxy: () => new Promise((done) => http.get(process.env.BACKEND, { agent }, (got) => got.resume().on("end", done))),
+  proxy: call,
+  connections: call,
   fsync: () => slot(() => new Promise((done) => fs.write(journal, Buffer.alloc(4096), () => fs.fsync(journal, done)))),
 };
 

@@ -1,5 +1,6 @@
 """A WSGI application with one planted limit, named by PLANT; LIMIT is its size. It runs on any WSGI server."""
 
+import itertools
 import os
 import tempfile
 import threading
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 PLANT, LIMIT = os.environ.get("PLANT", "sleep"), int(os.environ.get("LIMIT", "1"))
 SLOTS = threading.Semaphore(LIMIT)
-LOCK = threading.Lock()
+LOCKS = itertools.cycle([threading.Lock() for _ in range(LIMIT)])
 POOL = ThreadPoolExecutor(LIMIT)
 JOURNAL = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_WRONLY) if PLANT == "fsync" else None
 
@@ -29,7 +30,7 @@ def work():
         with SLOTS:
             time.sleep(0.02)
     elif PLANT == "lock":
-        with LOCK:
+        with next(LOCKS):
             time.sleep(0.001)
     elif PLANT == "pool":
         POOL.submit(time.sleep, 0.02).result()

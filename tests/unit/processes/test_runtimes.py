@@ -13,6 +13,8 @@ import pytest
 from powerband.processes.elf import Elf, ElfError
 from powerband.processes.runtimes import Process, gomaxprocs, runtime_views, view_of
 
+DOTNET = "7f00-7f01 r-xp 0 08:01 1 /usr/share/dotnet/shared/10.0.12/libcoreclr.so\n"
+
 
 def process(
     folder: Path, allowed: int = 8, quota: float | None = None, environment: Mapping[str, str] | None = None
@@ -69,6 +71,34 @@ def test_node_takes_the_affinity_and_under_a_quota_it_is_not_known(
     view = view_of(process(folder, quota=quota, environment={"UV_THREADPOOL_SIZE": "5000"}), time.monotonic())
     assert view is not None and (view.runtime, view.cpus, view.usable) == ("Node.js", cpus, usable)
     assert view.chosen == {"UV_THREADPOOL_SIZE": "1024"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "quota", "cpus", "source"),
+    [
+        ({}, None, 8, "derived"),
+        ({}, 2.5, 3, "derived"),
+        ({"DOTNET_PROCESSOR_COUNT": "10"}, 2.5, 10, "set"),
+        ({"COMPlus_PROCESSOR_COUNT": "3"}, None, 3, "set"),
+        ({"DOTNET_PROCESSOR_COUNT": "none"}, None, 8, "derived"),
+    ],
+)
+def test_net_takes_the_affinity_and_the_quota(
+    environment: dict[str, str], quota: float | None, cpus: int, source: str, tmp_path: Path
+) -> None:
+    folder = planted(tmp_path, DOTNET)
+    view = view_of(process(folder, quota=quota, environment=environment), time.monotonic())
+    assert view is not None and (view.runtime, view.cpus, view.source) == (".NET", cpus, source)
+
+
+@pytest.mark.parametrize(("thread", "collector"), [(".NET Server GC", "Server"), (".NET TP Worker", "Workstation")])
+def test_the_collector_of_net_is_known_by_its_threads(thread: str, collector: str, tmp_path: Path) -> None:
+    folder = planted(tmp_path, DOTNET)
+    for number, name in enumerate(("dotnet", thread)):
+        (folder / "task" / str(number)).mkdir(parents=True)
+        (folder / "task" / str(number) / "comm").write_text(f"{name}\n")
+    view = view_of(process(folder), time.monotonic())
+    assert view is not None and view.says == f"Environment.ProcessorCount 8 and the {collector} collector"
 
 
 def test_this_process_is_seen_once_and_what_has_ended_not_at_all() -> None:

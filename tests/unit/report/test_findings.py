@@ -7,7 +7,7 @@ import pytest
 from fakes import synthetic, synthetic_verdicts
 from fakes.synthetic import setting
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.results import Bottleneck, Capacity, Estimate, Exploration, Race
+from powerband.model.results import Bottleneck, Candidate, Capacity, Estimate, Exploration, Race
 from powerband.report.wording import findings
 
 
@@ -26,6 +26,18 @@ def test_no_bottleneck_is_a_dash() -> None:
     assert findings.bottleneck_short(None) == "–"
     bare = findings.bottleneck_sentence(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""))
     assert bare == "At n=1 a lock is the limit."
+
+
+def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
+    second = Candidate(BottleneckName.HIDDEN_LIMIT, ("4 connections are open",), "Do that")
+    tied = Bottleneck(BottleneckName.DOWNSTREAM, ("4 wait",), "Do this", second)
+    assert findings.bottleneck_short(tied) == "downstream or hidden limit"
+    assert findings.bottleneck_sentence(setting(n=1), tied) == (
+        "At n=1 the downstream is the limit (4 wait). Do this. Or a semaphore or a connection pool inside the server "
+        "is the limit (4 connections are open). Do that."
+    )
+    assert findings.what_to_do(tied).startswith("If the downstream is the limit: Do this. If a semaphore or ")
+    assert findings.what_to_do(replace(tied, second=None)) == "Do this."
 
 
 @pytest.mark.parametrize(

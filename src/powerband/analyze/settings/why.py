@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from powerband.analyze.settings.standing import Standing
-from powerband.base.units import capital, format_bytes, format_value, significant, with_article
+from powerband.base.units import capital, format_bytes, format_value, plural, significant, with_article
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, SettingResult, TrialResult, Verdict
+from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
 CPU_BUSY = 0.90  # of the subject's CPUs: the same that names a short CPU in `bottleneck/rules.py`
 CPU_IDLE = 0.70  # below it 40 % more would fit
+TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
 
@@ -31,21 +33,36 @@ def why(standing: Standing, chosen: Setting) -> str:
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
     """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
     one that an earlier trial names. Where a limit was tried in some of them (`slots`), only these are asked. None where
-    most of them name none at all."""
+    most of them name none at all. Its second candidate is what as many trials name, or one fewer but two at least; else
+    that of the trial itself."""
     trials = [trial for trial in trials if "slots" in trial.metrics] or trials
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
         return None
-    (name, _), *_ = names.most_common(1)
-    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
-    if not named:
+    (name, most), *others = names.most_common(2)
+    if (found := _middle(trials, name)) is None:
         return None
+    for other, votes in others:
+        if votes == most or votes >= max(TIED_LEAST, most - 1):
+            second = _middle(trials, other)
+            return found if second is None else replace(found, second=_told_by(second, votes, len(trials)))
+    return found
+
+
+def _middle(trials: Sequence[TrialResult], name: BottleneckName | None) -> Bottleneck | None:
+    named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
     named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
-    return named[len(named) // 2].bottleneck
+    return named[len(named) // 2].bottleneck if named else None
+
+
+def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:
+    evidence = (f"{votes} of {plural(trials, 'trial')} name it", *second.evidence[:2])
+    return Candidate(second.name, evidence, second.advice)
 
 
 def _named(setting: Setting, bottleneck: Bottleneck) -> str:
-    return f"with {setting.id} {bottleneck.name.words}: {', '.join(bottleneck.evidence)}"
+    said = (f"{each.name.words}: {', '.join(each.evidence)}" for each in bottleneck.candidates)
+    return f"with {setting.id} {', or '.join(said)}"
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:

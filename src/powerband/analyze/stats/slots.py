@@ -10,7 +10,7 @@ Pure. Not here: when it is measured (`trials/instruments/slot_looks.py`). Method
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Z_95 = 1.96  # of the normal distribution, two-sided
 ANSWERS_LEAST = 10  # of one user: fewer do not even tell how much its service time varies
@@ -23,6 +23,7 @@ MORE_GAIN = 1.15
 MOST_SHARE = 0.5
 LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
 ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
+WHOLE_BELOW = 10.0  # slots: what a service time that depends on the load is wrong by, a tenth, is less than one of them
 ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of them
 
 
@@ -41,9 +42,10 @@ class UsersServed:
 
 @dataclass(frozen=True)
 class Slots:
-    """`value`: requests served at once, `low` to `high` its 95 % interval; `users`: who asked for them; `gain`: the
-    rate of twice the users over theirs, `gain_low` the lower end of its 95 % interval. `alone_ns`: how long a request
-    of one user alone takes, mean; `most_per_s`: the rate of all users."""
+    """`value`: requests served at once, a whole number where the looks leave one alone; `low` to `high`: the 95 %
+    interval of the rates' ratio, down to that number. `users`: who asked for them; `gain`: the rate of twice the users
+    over theirs, `gain_low` the lower end of its 95 % interval. `alone_ns`: how long a request of one user alone takes,
+    mean; `most_per_s`: the rate of all users."""
 
     value: float
     low: float
@@ -85,8 +87,11 @@ class NotExactError(Exception):
     """The looks do not suffice; the message says why."""
 
 
-def estimate_slots(alone: UsersServed, loaded: UsersServed, doubled: UsersServed, variation: float) -> Slots:
-    """`variation`: the squared coefficient of variation of one user's service times.
+def estimate_slots(
+    alone: UsersServed, loaded: UsersServed, doubled: UsersServed, variation: float, outside: float = 0.0
+) -> Slots:
+    """`variation`: the squared coefficient of variation of one user's service times; `outside`: requests that are at
+    most, on average, read, written or handed over while they have no slot.
 
     The answers of one slot are a renewal process, whose count has the variance count x variation (Cox 1962, "Renewal
     Theory", section 4.5) and, however regular it is, that of where the look begins, 1/12 at each end. The logarithm of
@@ -106,7 +111,7 @@ def estimate_slots(alone: UsersServed, loaded: UsersServed, doubled: UsersServed
     spread = math.exp(Z_95 * math.hypot(error, math.sqrt(_relative_variance(loaded, variation))))
     gain = doubled.rate_per_s / loaded.rate_per_s
     gain_variance = _relative_variance(loaded, variation) + _relative_variance(doubled, variation)
-    return Slots(
+    slots = Slots(
         value=value,
         low=value / spread,
         high=value * spread,
@@ -116,6 +121,16 @@ def estimate_slots(alone: UsersServed, loaded: UsersServed, doubled: UsersServed
         alone_ns=1e9 / alone.rate_per_s,
         most_per_s=loaded.rate_per_s,
     )
+    return _whole(slots, outside) if slots.limited else slots
+
+
+def _whole(slots: Slots, outside: float) -> Slots:
+    """One user's S holds what a request does outside of its slot: k = X(n) S is too high by the requests that are
+    there, by Little's law, 0 to `outside` of them. The whole number that this leaves, if it leaves a single one."""
+    first = math.ceil(max(slots.low - outside, 0.5))
+    if slots.value >= WHOLE_BELOW or not first <= slots.high < first + 1:
+        return slots
+    return replace(slots, value=float(first), low=min(slots.low, float(first)))
 
 
 def _relative_variance(look: UsersServed, variation: float) -> float:

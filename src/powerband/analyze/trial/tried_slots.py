@@ -7,22 +7,31 @@ In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
-from powerband.analyze.stats.slots import NotExactError, Slots, UsersServed, estimate_slots
+from powerband.analyze.stats.slots import ANSWERS_LEAST, NotExactError, Slots, UsersServed, estimate_slots
 from powerband.analyze.trial.processes import host_metrics
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import MergedFleet, merge_fleet
+from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
+
+# From the load engine to the server and back: a thread is woken at each end, on a CPU that may have slept.
+HAND_OVERS_NS = 100_000
+
+
+# A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
+DELAYED_ACK_LEAST_NS = 20e6
 
 
 @dataclass(frozen=True)
 class Tried:
-    """While twice the users asked: `outgoing`, connections that the server itself had open, and `held`, sockets by the
-    name of the processes that held them; empty: not told. `prompt_ns`: how long a
-    request of one user takes, mean, who acknowledges each part of an answer at once; None: nobody tried."""
+    """`alone_ns`: how long a request of one user takes, mean. While twice the users asked: `outgoing`, connections that
+    the server itself had open, and `held`, sockets by the name of the processes that held them; empty: not told.
+    `prompt_ns`: as `alone_ns`, of a user who acknowledges each part of an answer at once; None: nobody tried."""
 
     slots: Slots
+    alone_ns: float
     doubled_per_s: float
     outgoing: int
     prompt_ns: float | None = None
@@ -31,7 +40,7 @@ class Tried:
     @property
     def delayed_ack_ns(self) -> float:
         """What an answer waits until its first part is acknowledged, in ns."""
-        return 0.0 if self.prompt_ns is None else max(0.0, self.slots.alone_ns - self.prompt_ns)
+        return 0.0 if self.prompt_ns is None else max(0.0, self.alone_ns - self.prompt_ns)
 
 
 def tried_of(evidence: Evidence) -> Tried | None:
@@ -43,14 +52,26 @@ def tried_of(evidence: Evidence) -> Tried | None:
     if alone is None or doubled is None:
         raise NotExactError("no answer came in time")
     _check_undisturbed(evidence, (alone, doubled))
-    times = alone.times("response_time_ns")
-    mean = times.moment(1)
-    variation = times.moment(2) / mean**2 - 1 if mean else 0.0
-    look = _look(doubled, 2 * users)
-    slots = estimate_slots(_look(alone, 1), _look(evidence.fleet, users), look, variation)
+    loaded, look, outside = _look(evidence.fleet, users), _look(doubled, 2 * users), _outside(evidence)
+    slots = estimate_slots(_one_user(alone), loaded, look, _variation(alone), outside)
     prompt = merge_fleet(record.get("prompt", ()))
-    prompt_ns = 1e9 / prompt.goodput_per_s if prompt is not None and prompt.goodput_per_s else None
-    return Tried(slots, look.rate_per_s, record["outgoing"], prompt_ns, record.get("held", {}))
+    if prompt is None or not prompt.goodput_per_s:
+        return Tried(slots, slots.alone_ns, look.rate_per_s, record["outgoing"], held=record.get("held", {}))
+    told = Tried(
+        slots,
+        slots.alone_ns,
+        look.rate_per_s,
+        record["outgoing"],
+        SECOND_NS / _one_user(prompt).rate_per_s,
+        record.get("held", {}),
+    )
+    if not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
+        return told
+    # Whoever waits for an acknowledgement has no slot meanwhile: the kernel holds the rest of the answer.
+    with suppress(NotExactError):
+        prompt_slots = estimate_slots(_one_user(prompt), loaded, look, _variation(prompt), outside)
+        return replace(told, slots=prompt_slots)
+    return told
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
@@ -67,6 +88,30 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
             raise NotExactError(f"the hypervisor took {stolen:.0%} of the CPU time meanwhile")
 
 
+def _outside(evidence: Evidence) -> float:
+    """Requests that are on average at work without a slot, or on their way: at most all of those that use the CPU, and
+    a hand-over from the load engine and back for each."""
+    tree = None if evidence.probe is None else evidence.probe.trees.get("subject")
+    used = 0.0 if tree is None else tree.cores(*evidence.window) or 0.0
+    return used + evidence.fleet.goodput_per_s * HAND_OVERS_NS / SECOND_NS
+
+
+def _one_user(fleet: MergedFleet) -> UsersServed:
+    """The time that his answers took, rather than that of the look: his first request may have waited behind what was
+    left over of the load, and was sent before the look began."""
+    look, times = _look(fleet, 1), fleet.times("response_time_ns")
+    if look.answers < ANSWERS_LEAST or not times.moment(1):
+        return look
+    return UsersServed(1, times.count, times.count * times.moment(1) / SECOND_NS)
+
+
+def _variation(fleet: MergedFleet) -> float:
+    """The squared coefficient of variation of one user's times."""
+    times = fleet.times("response_time_ns")
+    mean = times.moment(1)
+    return times.moment(2) / mean**2 - 1 if mean else 0.0
+
+
 def _look(fleet: MergedFleet, users: int) -> UsersServed:
     return UsersServed(users, round(fleet.goodput_per_s * fleet.window_s), fleet.window_s)
 
@@ -81,7 +126,7 @@ def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "slots", slots.value
         yield "slots_low", slots.low
         yield "slots_high", slots.high
-        yield "alone_time_ns_mean", slots.alone_ns
+        yield "alone_time_ns_mean", tried.alone_ns
         if tried.prompt_ns is not None:
             yield "prompt_time_ns_mean", tried.prompt_ns
         yield "doubled_users_rate_per_s", tried.doubled_per_s

@@ -28,7 +28,7 @@ from powerband.report.wording.findings import (
     ratio_phrase,
     rule_nearest,
     rule_result,
-    whole_sentence,
+    what_to_do,
 )
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.report.wording.standings import metric_name
@@ -196,13 +196,14 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     valid = [t for t in analysis.trials if t.setting == result.setting and t.valid and t.bottleneck is not None]
     agree = sum(trial.bottleneck is not None and trial.bottleneck.name is found.name for trial in valid)
     share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if valid else ""
-    proof = "".join(f"<li>{escape(figure)}</li>" for figure in found.evidence)
+    proof = "".join(f"<li>{escape(figure)}</li>" for each in found.candidates for figure in each.evidence)
     tone = "good" if found.name is BottleneckName.NONE else "unsure"
+    named = " or ".join(each.name.words for each in found.candidates)
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
     return (
         f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
-        f'<td class="words"><b class="{tone}">{escape(capital(found.name.words))}</b>{share}</td>'
-        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(whole_sentence(found.advice))}</td></tr>'
+        f'<td class="words"><b class="{tone}">{escape(capital(named))}</b>{share}</td>'
+        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(capital(what_to_do(found)))}</td></tr>'
     )
 
 

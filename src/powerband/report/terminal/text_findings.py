@@ -27,6 +27,7 @@ from powerband.report.wording.findings import (
     ratio_phrase,
     rule_nearest,
     visitor_rows,
+    what_to_do,
 )
 from powerband.report.wording.numbers import ABSENT
 
@@ -165,8 +166,9 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
     if chosen is None or chosen.bottleneck is None:
         return ""
     found = chosen.bottleneck
-    if found.evidence and all(figure in told for figure in found.evidence):
-        return f"What to do: {found.advice.rstrip('.')}." if found.advice else ""
+    figures = [figure for each in found.candidates for figure in each.evidence]
+    if figures and all(figure in told for figure in figures):
+        return f"What to do: {advice}" if (advice := what_to_do(found)) else ""
     return bottleneck_sentence(chosen.setting, found)
 
 

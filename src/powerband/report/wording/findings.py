@@ -12,6 +12,7 @@ from powerband.model.plan import Setting, format_level
 from powerband.model.results import (
     Analysis,
     Bottleneck,
+    Candidate,
     Capacity,
     ChangeCost,
     Departure,
@@ -46,15 +47,30 @@ _ENDED = {
 
 
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
-    """Two or three words for a column; a dash if no bottleneck was found."""
-    return ABSENT if bottleneck is None else bottleneck.name.short
+    """Two or three words for a column, or twice as many where the evidence ties; a dash if no bottleneck was found."""
+    return ABSENT if bottleneck is None else " or ".join(each.name.short for each in bottleneck.candidates)
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.`"""
-    proof = f" ({'; '.join(bottleneck.evidence)})" if bottleneck.evidence else ""
-    advice = f" {whole_sentence(bottleneck.advice)}" if bottleneck.advice else ""
-    return f"At {setting.id} {bottleneck.name.words}{proof}.{advice}"
+    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.` Where the evidence
+    ties: `... Or the downstream is the limit (...). Give it more.`"""
+    said = (f"{each.name.words}{_proof(each)}.{_advice(each)}" for each in bottleneck.candidates)
+    return f"At {setting.id} {' Or '.join(said)}"
+
+
+def what_to_do(bottleneck: Bottleneck) -> str:
+    """The advice alone, of two candidates each with its name; empty where there is none."""
+    if bottleneck.second is None:
+        return f"{bottleneck.advice.rstrip('.')}." if bottleneck.advice else ""
+    return " ".join(f"If {each.name.words}: {each.advice.rstrip('.')}." for each in bottleneck.candidates)
+
+
+def _proof(candidate: Candidate) -> str:
+    return f" ({'; '.join(candidate.evidence)})" if candidate.evidence else ""
+
+
+def _advice(candidate: Candidate) -> str:
+    return f" {whole_sentence(candidate.advice)}" if candidate.advice else ""
 
 
 def departure_of(setting: Setting, race: Race | None) -> Departure | None:

@@ -106,3 +106,29 @@ def test_users_without_an_answer_are_refused() -> None:
 def test_fewer_answers_suffice_where_they_hardly_vary() -> None:
     slots = estimate_slots(UsersServed(1, 16, 1.6), UsersServed(64, 200, 5), UsersServed(128, 32, 0.8), 0.01)
     assert slots.value == pytest.approx(4) and slots.high / slots.low < 1.2
+
+
+@pytest.mark.parametrize(
+    ("planted", "held_ms", "outside_ms", "most", "found"),
+    [
+        pytest.param(1, 1.1, 0.2, 0.4, 1.0, id="a lock, and reading and writing before it"),
+        pytest.param(2, 5.0, 0.5, 0.4, 2.0, id="two loops that wait for the network"),
+        pytest.param(4, 20.0, 1.0, 0.3, 4.0, id="a semaphore"),
+        pytest.param(1, 1.1, 0.2, 0.1, 1.18, id="more was outside than there can have been"),
+        pytest.param(4, 2.0, 0.5, 1.7, 5.0, id="two whole numbers are left"),
+    ],
+)
+def test_what_is_done_outside_of_the_slots_is_taken_off(
+    planted: int, held_ms: float, outside_ms: float, most: float, found: float
+) -> None:
+    """k slots held for so long: X(n) = k / held, and one user alone has X(1) = 1 / (held + outside)."""
+    alone = UsersServed(1, round(1600 / (held_ms + outside_ms)), 1.6)
+    loaded, doubled = (UsersServed(users, round(2000 * planted / held_ms), 2.0) for users in (64, 128))
+    slots = estimate_slots(alone, loaded, doubled, 0.0, most)
+    assert slots.value == pytest.approx(found, rel=0.01)
+    assert slots.low <= slots.value <= slots.high
+
+
+def test_no_whole_number_is_made_of_what_is_no_limit() -> None:
+    slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(16, 3900, 5.0), UsersServed(32, 1560, 1.0), 0.0, 1.0)
+    assert slots.value == pytest.approx(15.6)

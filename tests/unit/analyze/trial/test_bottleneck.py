@@ -2,84 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fakes.scenes import MS, POLLER, pool, scene, tried
 from powerband.analyze.settings.why import commonest
-from powerband.analyze.stats.slots import UsersServed, estimate_slots
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, PoolUse, Problem, TrialResult
-from powerband.readings.pools import WatchedPool
+from powerband.model.results import Bottleneck, TrialResult
 
 B = BottleneckName
-MS = 1e6
-
-
-def pool(
-    name: str, on_cpu: float = 0.0, run_wait: float = 0.0, *, busiest: float = 0.0, **blocked: float
-) -> WatchedPool:
-    """`blocked`: threads by what they wait on. Its threads wake 1,000 times a second."""
-    waiting = sum(blocked.values())
-    use = PoolUse(
-        pool=name,
-        threads=on_cpu + run_wait + waiting,
-        on_cpu=on_cpu,
-        run_wait=run_wait,
-        blocked=waiting,
-        blocked_on={kind: count / waiting for kind, count in blocked.items()} if waiting else {},
-    )
-    polled = use.blocked_on.get("poll", 0.0)
-    return WatchedPool(use=use, busiest=busiest, switches_per_s=1000.0, preemptions_per_s=0.0, polled=polled)
-
-
-POLLER = pool("poller", 0.02, 0.01, poll=0.97)
-
-
-def scene(
-    *pools: WatchedPool, metrics: Mapping[str, float] | None = None, codes: tuple[str, ...] = (), **changes: Any
-) -> Scene:
-    """One CPU for the subject; 800 requests a second of 64 users; what the pools use is what it uses."""
-    on_cpu = sum(each.use.on_cpu for each in pools)
-    figures = {
-        "subject_cpu_share": on_cpu,
-        "subject_cpu_cores": on_cpu,
-        "run_wait_cores": sum(each.use.run_wait for each in pools),
-        "goodput_per_s": 800.0,
-        "subject_cpu_ns_per_request": on_cpu / 800 * 1e9,
-    }
-    fields: dict[str, Any] = {
-        "metrics": {**figures, **(metrics or {})},
-        "problems": {code: Problem(code, f"the message of {code}: what to do") for code in codes},
-        "pools": pools,
-        "cpus": 1.0,
-        "users": 64,
-        "present": 64.0,
-        "rate_per_s": 800.0,
-        "load_served": False,
-        "turned_away_share": 0.0,
-        "failed_connections": 0,
-        "accept_queue": 0.0,
-        "accept_queue_limit": 4096.0,
-        "descriptors_left": 900.0,
-        "major_faults_per_s": 0.0,
-        "empty_ns": 10 * MS,
-        "loaded_ns": 60 * MS,
-    }
-    return Scene(**{**fields, **changes})
-
-
-def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0) -> Tried:
-    """The looks at a server that serves so many at once, with one user and with twice the users."""
-    alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
-    doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
-    return Tried(estimate_slots(alone, loaded, doubled, 0.0), doubled.rate_per_s, outgoing)
 
 
 def prompt(of: Tried, share: float) -> Tried:
@@ -302,8 +239,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.NONE,
     ),
     (
-        "acknowledgements are delayed, and that is little of what 64 users wait in front of 4 slots",
-        scene(SLEEPERS, POLLER, metrics={"response_time_ns_mean": 320e6}, tried=prompt(tried(4), 0.0)),
+        "acknowledgements are delayed, and that is little of what 64 users wait in front of 8 slots",
+        scene(SLEEPERS, POLLER, metrics={"response_time_ns_mean": 160e6}, tried=prompt(tried(8), 0.0)),
         B.POOL_TOO_SMALL,
     ),
     ("as many slots as users", scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64)), B.NONE),
@@ -481,6 +418,12 @@ def test_the_load_is_named_only_where_more_was_tried() -> None:
     assert bottleneck_of(nothing_short) is None
     found = bottleneck_of(replace(nothing_short, tried=MORE))
     assert found is not None and found.evidence[-1] == "twice its 64 users are served 2.00 times as much"
+
+
+def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
+    loop, threads = (bottleneck_of(scene(each, POLLER)) for each in (pool("loop", 0.97, 0.02), pool("pool", 0.97, 3.0)))
+    assert loop is not None and loop.name is B.SUBJECT_CPU and "processes" in loop.advice
+    assert threads is not None and threads.name is B.SUBJECT_CPU and "processes" not in threads.advice
 
 
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:

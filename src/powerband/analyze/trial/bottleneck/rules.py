@@ -20,9 +20,8 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
-from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
-    LOOP_BUSY,
     POOL_BUSY,
     accepts_too_late,
     disk,
@@ -33,7 +32,10 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     parked_pool,
     pool_too_small,
     slow_downstream,
+    stands_still,
 )
+from powerband.analyze.trial.bottleneck.ties import second_of
+from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
 from powerband.loads import SELF_DRIVEN
@@ -45,10 +47,8 @@ from powerband.readings.fleet import SECOND_NS
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
-CPU_SHORT = 0.90  # of its CPUs, used by the subject
 # Threads that wait for a CPU show a shortage also where interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
-CPU_SHORT_LEAST = 0.75  # of them used, at the least
 THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 # Where the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
@@ -59,6 +59,8 @@ TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the defau
 OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
 ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
+FEW_WAIT = 0.5  # threads that wait for a CPU: with one more CPU none of the others would run
+ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
 # Waiting threads for each CPU: a crowd if their switches cost `SWITCHING_SHARE` of the CPU time; a great crowd, which
 # nobody can have planned, whatever they cost.
@@ -77,10 +79,6 @@ FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clea
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
-CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
-# A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
-DELAYED_ACK_LEAST_NS = 20e6
-DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
@@ -101,10 +99,11 @@ def rules_of(kind: LoadKind) -> Iterable[Rule]:
 
 
 def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
-    """The first that a rule names, or None where too little was seen to tell. `rules`: those of `rules_of`."""
+    """The first that a rule names, with a second where the evidence ties, or None where too little was seen to tell.
+    `rules`: those of `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
-            return _with_slots(found, scene)
+            return replace(_with_slots(found, scene), second=second_of(found, scene))
     return None
 
 
@@ -211,14 +210,17 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
     evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    longer = "; a longer backlog only lets more of them wait"
     if overflows >= 1:
         evidence.append(f"{overflows:,.0f} found it full")
+        longer = "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
-    return verdict(BottleneckName.ACCEPT_BACKLOG, evidence)
+    return verdict(BottleneckName.ACCEPT_BACKLOG, evidence, more=longer)
 
 
 def _too_busy_to_accept(scene: Scene) -> bool:
-    """The CPU is short, or all threads have a request in hand: connections would wait behind them anywhere."""
+    """The CPU is short, a loop stands still, or all threads have a request in hand: connections would wait behind them
+    anywhere."""
     serving = scene.workers + scene.loops
     threads = sum(pool.use.threads for pool in serving)
     busy = sum(
@@ -226,7 +228,8 @@ def _too_busy_to_accept(scene: Scene) -> bool:
     )
     lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
     all_busy = threads > 0 and busy >= POOL_BUSY * threads
-    return _short_of_cpu(scene) or (lasting and (all_busy or has_request_in_each(scene)))
+    hangs = any(stands_still(pool) for pool in scene.loops)
+    return _short_of_cpu(scene) or (lasting and (all_busy or hangs or has_request_in_each(scene)))
 
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
@@ -322,11 +325,23 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             ],
             advice="give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
         )
-    return verdict(
-        BottleneckName.SUBJECT_CPU,
-        [used, f"{each} of it {with_article(scene.noun)}", *([_waiting_for_each_cpu(waiting)] if waiting >= 1 else [])],
-        noun=scene.noun,
-    )
+    evidence = [used, f"{each} of it {with_article(scene.noun)}"]
+    if waiting >= 1:
+        evidence.append(_waiting_for_each_cpu(waiting))
+    elif _one_runs(scene):
+        evidence.append(f"one thread runs at a time, and {count(scene.value('run_wait_cores'))} wait for a CPU")
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            evidence,
+            advice="let more run at once (processes, event loops, GOMAXPROCS) and give the subject more CPUs, or make "
+            f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET)",
+        )
+    return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
+
+
+def _one_runs(scene: Scene) -> bool:
+    """One thread at a time has the CPU, and nobody stands in line for it: with more CPUs they would idle."""
+    return scene.value("run_wait_cores") < FEW_WAIT and scene.value("subject_cpu_cores") < ONE_RUNS
 
 
 def _waiting_for_each_cpu(threads: float) -> str:
@@ -356,82 +371,6 @@ def _with_cpu_left(rule: Rule) -> Rule:
     return lambda scene: None if _short_of_cpu(scene) else rule(scene)
 
 
-def _none(scene: Scene) -> Bottleneck | None:
-    """Nothing is short, and more load was tried: twice the users got clearly more, or there is a slot for each user.
-    Where it was not tried, or requests are turned away, or threads have or want most of the CPUs that the load engine
-    needs as well, no name is better than this one."""
-    if scene.tried is None or not scene.tried.slots.load_is_limit:
-        return None
-    if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
-        return None
-    if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
-        return None
-    if not any(pool.use.blocked_on for pool in scene.pools):
-        return None
-    evidence = [f"the subject used {share(scene.cpu_share)} of its CPU time"]
-    workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
-    if workers is not None:
-        evidence.append(
-            f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
-        )
-    slots = scene.tried.slots
-    gain = f"twice its {slots.users} users are served {significant(slots.gain)} times as much"
-    if slots.more_is_served:
-        return verdict(BottleneckName.NONE, [*evidence, gain])
-    more = f"more than its {slots.users} users are served no better: {gain}"
-    return verdict(BottleneckName.NONE, [*evidence, gain], advice=more)
-
-
-def _hidden_limit(scene: Scene) -> Bottleneck | None:
-    """Only some of the users are served at once, twice as many get no more, and no thread shows what holds them. With
-    connections of its own open, the server may also wait for whoever is at their other end."""
-    if scene.tried is None or not scene.queues or not scene.pools or scene.turns_away:
-        return None
-    if (busy := _one_thread(scene)) is not None:
-        return busy
-    slots, outgoing = scene.tried.slots, scene.tried.outgoing
-    if outgoing >= CALLED * 2 * slots.users:
-        return verdict(
-            BottleneckName.DOWNSTREAM,
-            [
-                slots_served(slots),
-                f"for {2 * slots.users} users it has {outgoing:,} connections of its own open: they all wait there",
-                cpu_used(scene),
-            ],
-        )
-    evidence = [
-        slots_served(slots),
-        f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
-        f"no thread shows what the others wait for, and {cpu_used(scene)}",
-    ]
-    advice = ""
-    if outgoing:
-        evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
-        advice = "look for a connection pool or a semaphore of this size; or what it calls serves no more at once"
-    elif slots.one_at_a_time:
-        advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
-    return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
-
-
-def _delayed_ack(scene: Scene) -> Bottleneck | None:
-    """The kernel holds back the rest of an answer until its first part is acknowledged (Nagle's algorithm), which the
-    user's kernel does some 40 ms later. It was tried: a user who acknowledges at once waits no longer for that."""
-    if scene.tried is None or scene.tried.prompt_ns is None or scene.queues:
-        return None
-    waits_ns, mean_ns = scene.tried.delayed_ack_ns, scene.value("response_time_ns_mean")
-    if waits_ns < DELAYED_ACK_LEAST_NS or waits_ns < DELAYED_ACK_SHARE * mean_ns:
-        return None
-    alone, prompt = format_duration(scene.tried.slots.alone_ns), format_duration(scene.tried.prompt_ns)
-    return verdict(
-        BottleneckName.DELAYED_ACK,
-        [
-            f"one user alone waits {alone} for an answer, and {prompt} where each part of it is acknowledged at once",
-            f"with {scene.tried.slots.users} users an answer takes {format_duration(mean_ns)}",
-            cpu_used(scene),
-        ],
-    )
-
-
 def _wake_ups(scene: Scene) -> Bottleneck | None:
     """Threads that work in turns: each goes to sleep, and is woken for the next piece of work. Going to sleep and
     waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
@@ -452,20 +391,6 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
     )
 
 
-def _one_thread(scene: Scene) -> Bottleneck | None:
-    """One thread has no time left while CPUs have: nothing beside it can be done faster."""
-    pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
-    if pool is None or pool.busiest < LOOP_BUSY or scene.cpu_share >= CPU_SHORT:
-        return None
-    return verdict(
-        BottleneckName.ONE_THREAD,
-        [
-            f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
-            cpu_used(scene),
-        ],
-    )
-
-
 # For a subject that drives itself: nobody waits for its answers, so the rules about requests have no evidence.
 COUNTED_RULES: Iterable[Rule] = (
     _host_cpu,
@@ -475,7 +400,7 @@ COUNTED_RULES: Iterable[Rule] = (
     _wake_ups,
     _cpu_quota,
     _subject_cpu,
-    _one_thread,
+    one_thread,
 )
 RULES: Iterable[Rule] = (
     _host_cpu,
@@ -491,12 +416,12 @@ RULES: Iterable[Rule] = (
     lock,
     _cpu_quota,
     _subject_cpu,
-    _with_cpu_left(_delayed_ack),
+    _with_cpu_left(delayed_ack),
     _with_cpu_left(event_loop_blocked),
     _with_cpu_left(slow_downstream),
     _with_cpu_left(pool_too_small),
     _with_cpu_left(downstream),
     _with_cpu_left(parked_pool),
-    _with_cpu_left(_hidden_limit),
-    _none,
+    _with_cpu_left(hidden_limit),
+    none,
 )

@@ -20,6 +20,8 @@ from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
+CPU_SHORT = 0.90  # of its CPUs, used by the subject
+CPU_SHORT_LEAST = 0.75  # of them used, at the least, where threads that wait for them show a shortage
 SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
 # The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
 # start, connections are opened), so half as much again is a queue, and no chance.

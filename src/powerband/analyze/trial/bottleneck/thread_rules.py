@@ -38,6 +38,9 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 STANDS_STILL = 0.5
 # Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
 CALLS_NO_MORE = 2.5
+# Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
+HELD_EACH = 3
+CALLS = 0.9  # connections of its own for each thread that waits on a socket
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
@@ -124,6 +127,12 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
+        if scene.tried is not None and scene.tried.outgoing >= CALLS * waiting and _serves_fewer(waiting, scene):
+            calling = f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets"
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [calling, f"over {scene.tried.outgoing:,} connections of their own, and few are answered at once"],
+            )
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
         if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
             continue
@@ -153,6 +162,8 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
+        if _serves_fewer(threads, scene):
+            continue  # they wait for each other, or for somebody else
         kind = _main_kind(pool)
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
@@ -189,6 +200,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
             continue
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
             continue
+        if scene.tried is not None and not _serves_about(threads, scene):
+            continue  # idle threads of a runtime, whose requests wait without one
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
@@ -211,14 +224,14 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     for pool in scene.loops:
         threads = pool.use.threads
         kinds: tuple[str, ...] = BLOCKS_LOOP
-        if pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("poll") < STANDS_STILL:
+        if stands_still(pool):
             kinds = (*kinds, "lock")
         off_poll = pool.blocked_on(*kinds)
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
             used = cpu_used(scene)
-            if accepts_too_late(scene) or _one_connection_each(pool, scene):
+            if _one_connection_each(pool, scene):
                 queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
@@ -242,6 +255,11 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     return None
 
 
+def stands_still(loop: WatchedPool) -> bool:
+    """None of its threads runs or waits for events half of the time."""
+    return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
+
+
 def accepts_too_late(scene: Scene) -> bool:
     """True if a fifth of all requests in the system, and at least one, wait in the accept queue, on average."""
     return scene.accept_queue >= max(1.0, ACCEPT_QUEUE_SHARE * scene.present)
@@ -254,7 +272,7 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
-    if _nobody_is_called(scene) or _calls_no_more(scene):
+    if _nobody_is_called(scene) or calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
@@ -276,9 +294,25 @@ def _nobody_is_called(scene: Scene) -> bool:
     return scene.tried is not None and not scene.tried.outgoing
 
 
-def _calls_no_more(scene: Scene) -> bool:
+def calls_no_more(scene: Scene) -> bool:
     """It has hardly more connections of its own than it serves at once: the limit may well be on its side."""
     return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
+
+
+def without_a_thread_each(scene: Scene) -> float | None:
+    """Threads of the largest pool, where no pool has about as many as requests are served at once; else None."""
+    if scene.tried is None or not scene.workers:
+        return None
+    sizes = [pool.use.threads for pool in scene.workers + scene.loops]
+    return None if any(_serves_about(size, scene) for size in (*sizes, sum(sizes))) else max(sizes)
+
+
+def _serves_about(threads: float, scene: Scene) -> bool:
+    """As many requests are served at once as there are threads, as far as the interval tells."""
+    if scene.tried is None:
+        return False
+    slots = scene.tried.slots
+    return (1 - ABOUT) * slots.low <= threads <= (1 + ABOUT) * slots.high
 
 
 def has_request_in_each(scene: Scene) -> bool:
@@ -291,12 +325,22 @@ def has_request_in_each(scene: Scene) -> bool:
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
 
 
+def _serves_fewer(threads: float, scene: Scene) -> bool:
+    """Fewer requests are certainly served at once than there are busy threads: more threads would get no more."""
+    if scene.tried is None or not scene.queues or scene.turns_away:
+        return False
+    return scene.tried.slots.high < POOL_BUSY * threads
+
+
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """The processes hold far fewer connections than there are users: each takes the next one when it is done. A pool's
-    name is that of its processes without the numbers at the end, and what its threads do in brackets."""
+    """The processes hold a connection or two each, and take the next one when they are done. A pool's name is that of
+    its processes without the numbers at the end, and what its threads do in brackets. Where it was not seen what they
+    hold: most of the others wait to be accepted."""
     name = pool.name.partition(" (")[0]
     sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
-    return bool(sockets) and scene.users is not None and sum(sockets) < scene.users
+    if not sockets:
+        return accepts_too_late(scene)
+    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
 
 
 def _most_locked(scene: Scene) -> WatchedPool | None:

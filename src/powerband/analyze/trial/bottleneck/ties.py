@@ -1,0 +1,116 @@
+"""What a trial's figures would prove as well as the bottleneck that the rules named: a second candidate.
+
+The rules name the first that has its evidence. In a few places the figures of two causes are the same, seen from
+outside, or both resources are nearly full: there both are said, and what would tell them apart. In: the bottleneck and
+its scene. Out: the second one, or None, which is what most trials have. docs/methods/bottlenecks.md has each rule in
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from powerband.analyze.trial.bottleneck.clauses import cores, count, share, verdict
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
+from powerband.analyze.trial.bottleneck.thread_rules import calls_no_more, pool_too_small, without_a_thread_each
+from powerband.base.units import significant
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck, Candidate
+
+# What would be the limit next, with less than a third more: what holds it now and CPU are then nearly the same.
+HOLDS_WITH_CPU_LEFT = (BottleneckName.POOL_TOO_SMALL, BottleneckName.DOWNSTREAM, BottleneckName.HIDDEN_LIMIT)
+GC_CLEAR = 0.25  # of the subject's CPUs, used by collectors: a smaller part of a full CPU is not most of what it lacks
+
+Tie = Callable[[Bottleneck, Scene], Candidate | None]
+
+
+def second_of(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """None: the evidence is clear."""
+    for tie in TIES:
+        if (second := tie(found, scene)) is not None:
+            return Candidate(second.name, second.evidence, second.advice)
+    return None
+
+
+def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A server that has about as many connections of its own as it serves at once may have a pool of that many, or
+    call somebody who takes no more: both hold the same requests."""
+    if scene.tried is None or not scene.queues or not scene.tried.outgoing:
+        return None
+    outgoing = scene.tried.outgoing
+    open_now = f"it has {outgoing:,} {'connection' if outgoing == 1 else 'connections'} of its own open"
+    if found.name is BottleneckName.HIDDEN_LIMIT:
+        return verdict(
+            BottleneckName.DOWNSTREAM,
+            [f"{open_now}, and what they lead to may serve no more at once"],
+            advice="ask what is called, beside the server, for more at once: if it serves no more, it is the limit",
+        )
+    if found.name is BottleneckName.DOWNSTREAM and calls_no_more(scene):
+        return verdict(
+            BottleneckName.HIDDEN_LIMIT,
+            [f"{open_now}, about as many as it serves at once: a connection pool of this size would look the same"],
+            advice="raise the server's connection pool first: if no more is served, what it calls is the limit",
+        )
+    return None
+
+
+def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """What holds it can be widened by less than a third before the CPU is full."""
+    if found.name not in HOLDS_WITH_CPU_LEFT or not scene.cpus or not CPU_SHORT_LEAST <= scene.cpu_share < CPU_SHORT:
+        return None
+    return verdict(
+        BottleneckName.SUBJECT_CPU,
+        [
+            f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})",
+            f"all of it would serve {significant(1 / scene.cpu_share)} times as much at most",
+        ],
+        noun=scene.noun,
+    )
+
+
+def _pool_beside_cpu(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """The CPU is short by what waits for it, not by its use, while all threads of a pool are busy as well."""
+    if found.name is not BottleneckName.SUBJECT_CPU or scene.cpu_share >= CPU_SHORT or scene.shares_cpus:
+        return None
+    return pool_too_small(scene)
+
+
+def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """All threads of a pool are busy, but another number of requests than it has threads is served at once."""
+    if found.name is not BottleneckName.POOL_TOO_SMALL or scene.tried is None or not scene.queues or scene.turns_away:
+        return None
+    threads = without_a_thread_each(scene)
+    if threads is None:
+        return None
+    outgoing = scene.tried.outgoing
+    name = BottleneckName.DOWNSTREAM if outgoing else BottleneckName.HIDDEN_LIMIT
+    evidence = [f"no pool has as many threads as it serves at once: the largest has {count(threads)}"]
+    if outgoing:
+        evidence.append(f"it has {outgoing:,} connections of its own open")
+    return verdict(name, evidence)
+
+
+def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """The CPU is full, and the collector has a part of it that is neither small nor most of what is wanted."""
+    if found.name is not BottleneckName.GARBAGE_COLLECTION or scene.cpu_share < CPU_SHORT or not scene.cpus:
+        return None
+    collected = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) / scene.cpus
+    if collected >= GC_CLEAR:
+        return None
+    return verdict(
+        BottleneckName.SUBJECT_CPU,
+        [
+            f"the subject used {share(scene.cpu_share)} of its CPU time, its collectors {share(collected)}",
+            f"without any collection it would serve {significant(1 / (1 - collected))} times as much at most",
+        ],
+        noun=scene.noun,
+    )
+
+
+TIES: Iterable[Tie] = (
+    _own_pool_or_downstream,
+    _cpu_nearly_full,
+    _pool_beside_cpu,
+    _slots_without_threads,
+    _cpu_and_its_collector,
+)

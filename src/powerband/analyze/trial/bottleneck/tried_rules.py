@@ -1,0 +1,104 @@
+"""Bottlenecks that show where other numbers of users were tried: the load itself, a limit that no thread shows, and
+delayed acknowledgements; and the one thread that has no time left, which such a limit may be."""
+
+from __future__ import annotations
+
+from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, share, slots_served, verdict
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
+from powerband.analyze.trial.bottleneck.thread_rules import LOOP_BUSY
+from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
+from powerband.base.units import format_duration, significant
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
+
+CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
+DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
+
+
+def none(scene: Scene) -> Bottleneck | None:
+    """Nothing is short, and more load was tried: twice the users got clearly more, or there is a slot for each user.
+    Where it was not tried, or requests are turned away, or threads have or want most of the CPUs that the load engine
+    needs as well, no name is better than this one."""
+    if scene.tried is None or not scene.tried.slots.load_is_limit:
+        return None
+    if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
+        return None
+    if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
+        return None
+    if not any(pool.use.blocked_on for pool in scene.pools):
+        return None
+    evidence = [f"the subject used {share(scene.cpu_share)} of its CPU time"]
+    workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    if workers is not None:
+        evidence.append(
+            f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
+        )
+    slots = scene.tried.slots
+    gain = f"twice its {slots.users} users are served {significant(slots.gain)} times as much"
+    if slots.more_is_served:
+        return verdict(BottleneckName.NONE, [*evidence, gain])
+    more = f"more than its {slots.users} users are served no better: {gain}"
+    return verdict(BottleneckName.NONE, [*evidence, gain], advice=more)
+
+
+def hidden_limit(scene: Scene) -> Bottleneck | None:
+    """Only some of the users are served at once, twice as many get no more, and no thread shows what holds them. With
+    connections of its own open, the server may also wait for whoever is at their other end."""
+    if scene.tried is None or not scene.queues or not scene.pools or scene.turns_away:
+        return None
+    if (busy := one_thread(scene)) is not None:
+        return busy
+    slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    if outgoing >= CALLED * 2 * slots.users:
+        return verdict(
+            BottleneckName.DOWNSTREAM,
+            [
+                slots_served(slots),
+                f"for {2 * slots.users} users it has {outgoing:,} connections of its own open: they all wait there",
+                cpu_used(scene),
+            ],
+        )
+    evidence = [
+        slots_served(slots),
+        f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
+        f"no thread shows what the others wait for, and {cpu_used(scene)}",
+    ]
+    advice = ""
+    if outgoing:
+        evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
+    elif slots.one_at_a_time:
+        advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
+    return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
+
+
+def delayed_ack(scene: Scene) -> Bottleneck | None:
+    """The kernel holds back the rest of an answer until its first part is acknowledged (Nagle's algorithm), which the
+    user's kernel does some 40 ms later. It was tried: a user who acknowledges at once waits no longer for that."""
+    if scene.tried is None or scene.tried.prompt_ns is None or scene.queues:
+        return None
+    waits_ns, mean_ns = scene.tried.delayed_ack_ns, scene.value("response_time_ns_mean")
+    if waits_ns < DELAYED_ACK_LEAST_NS or waits_ns < DELAYED_ACK_SHARE * mean_ns:
+        return None
+    alone, prompt = format_duration(scene.tried.alone_ns), format_duration(scene.tried.prompt_ns)
+    return verdict(
+        BottleneckName.DELAYED_ACK,
+        [
+            f"one user alone waits {alone} for an answer, and {prompt} where each part of it is acknowledged at once",
+            f"with {scene.tried.slots.users} users an answer takes {format_duration(mean_ns)}",
+            cpu_used(scene),
+        ],
+    )
+
+
+def one_thread(scene: Scene) -> Bottleneck | None:
+    """One thread has no time left while CPUs have: nothing beside it can be done faster."""
+    pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
+    if pool is None or pool.busiest < LOOP_BUSY or scene.cpu_share >= CPU_SHORT:
+        return None
+    return verdict(
+        BottleneckName.ONE_THREAD,
+        [
+            f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
+            cpu_used(scene),
+        ],
+    )

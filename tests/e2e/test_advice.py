@@ -1,0 +1,45 @@
+"""Advice that is followed: planted bottlenecks of real servers and of the reference server, each run again with the
+setting that its advice asks for. More must be served then, and something else must hold it, or hold it elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from fakes.disturbance import undisturbed
+from fakes.followed import FOLLOWED, GAIN_LEAST, Followed, outcome
+from fakes.needs import need_javac, need_node, without
+from fakes.planted_real import RealCase
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+ONE_OF_EACH = {followed.before.expected: followed for followed in reversed(FOLLOWED)}.values()
+
+
+def marked(followed: Followed) -> object:
+    mark = pytest.mark.long if followed in ONE_OF_EACH else pytest.mark.table
+    return pytest.param(followed, id=followed.name, marks=mark)
+
+
+@pytest.mark.parametrize("followed", map(marked, FOLLOWED))
+def test_more_is_served_where_the_advice_is_followed(followed: Followed) -> None:
+    need(followed)
+    found = undisturbed(lambda _: outcome(followed), lambda found: found.disturbed_by)
+    assert found.before.right, str(found)
+    assert found.gain > GAIN_LEAST, str(found)
+    assert found.moved, str(found)
+
+
+def need(followed: Followed) -> None:
+    for case in (followed.before, followed.after):
+        if not isinstance(case, RealCase):
+            continue
+        if not case.installed:
+            without("no cgroup can be made here: run this as root")
+        if case.command[0] == "node":
+            need_node()
+        if case.command[0] == "java":
+            need_javac()
+        if "{go}" in case.command and shutil.which("go") is None:
+            without("no Go (go) here: install Debian's package golang")

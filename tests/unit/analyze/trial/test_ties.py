@@ -1,0 +1,102 @@
+"""Where a trial's evidence ties, two candidates are named; where it is clear, one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.scenes import POLLER, pool, scene, tried
+from powerband.analyze.settings.why import commonest
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.plan import Setting
+from powerband.model.results import Bottleneck, Candidate, TrialResult
+
+B = BottleneckName
+LOOP = pool("loop", 0.05, 0.02, poll=0.93)
+CALLING = pool("pool", 0.02, 0.1, lock=27.8, socket=4.0)
+SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
+
+
+def named(seen: Scene) -> tuple[BottleneckName, BottleneckName | None]:
+    found = bottleneck_of(seen)
+    assert found is not None
+    return found.name, None if found.second is None else found.second.name
+
+
+@pytest.mark.parametrize(
+    ("pools", "looks", "names"),
+    [
+        pytest.param((LOOP,), tried(4, outgoing=4), (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a loop with 4 connections"),
+        pytest.param((CALLING,), tried(4, outgoing=4), (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a pool of 4 connections"),
+        pytest.param((CALLING,), tried(4, outgoing=32), (B.DOWNSTREAM, None), id="a connection for each thread"),
+        pytest.param((CALLING,), tried(4), (B.HIDDEN_LIMIT, None), id="nobody is called"),
+        pytest.param((LOOP,), tried(4), (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
+    ],
+)
+def test_a_connection_pool_and_what_it_leads_to_look_the_same(
+    pools: tuple[Any, ...], looks: Any, names: tuple[BottleneckName, BottleneckName | None]
+) -> None:
+    assert named(scene(*pools, POLLER, tried=looks)) == names
+
+
+@pytest.mark.parametrize(("cpu", "second"), [(0.30, None), (0.70, None), (0.80, B.SUBJECT_CPU), (0.88, B.SUBJECT_CPU)])
+def test_a_pool_that_is_too_small_beside_a_cpu_that_is_nearly_full(cpu: float, second: BottleneckName | None) -> None:
+    full = pool("pool", cpu, 0.1, sleep=7.9 - cpu)
+    seen = scene(full, POLLER, metrics={"subject_cpu_share": cpu, "subject_cpu_cores": cpu})
+    assert named(seen) == (B.POOL_TOO_SMALL, second)
+    found = bottleneck_of(seen)
+    if second is not None and found is not None and found.second is not None and cpu == 0.80:
+        assert found.second.evidence == (
+            "the subject used 80 % of its CPU time (0.8 cores)",
+            "all of it would serve 1.25 times as much at most",
+        )
+
+
+def test_a_full_cpu_has_no_second() -> None:
+    assert named(scene(pool("pool", 0.97, 3.0), POLLER)) == (B.SUBJECT_CPU, None)
+
+
+@pytest.mark.parametrize(
+    ("slots", "names"),
+    [(8.0, (B.POOL_TOO_SMALL, None)), (8.6, (B.POOL_TOO_SMALL, None)), (20.0, (B.POOL_TOO_SMALL, B.HIDDEN_LIMIT))],
+)
+def test_as_many_at_once_as_threads_make_a_pool_certain(
+    slots: float, names: tuple[BottleneckName, BottleneckName | None]
+) -> None:
+    assert named(scene(SLEEPERS, POLLER, tried=tried(slots))) == names
+
+
+def test_fewer_at_once_than_busy_threads_are_not_for_want_of_threads() -> None:
+    """16 threads call a server that answers four at once: a seventeenth would wait there as well."""
+    calling = pool("pool", 0.1, 0.1, socket=15.8)
+    assert named(scene(calling, POLLER, tried=tried(4, outgoing=16))) == (B.DOWNSTREAM, None)
+    assert named(scene(calling, POLLER, tried=tried(16, outgoing=16))) == (B.POOL_TOO_SMALL, None)
+
+
+@pytest.mark.parametrize(("collector", "second"), [(0.15, B.SUBJECT_CPU), (0.60, None)])
+def test_a_collector_that_has_a_small_part_of_a_full_cpu(collector: float, second: BottleneckName | None) -> None:
+    gc = pool("GC Thread#", collector, 0.1, lock=0.9 - collector)
+    found = scene(pool("pool", 0.98 - collector, 5.0), gc, POLLER)
+    assert named(found) == (B.GARBAGE_COLLECTION, second)
+
+
+def test_a_setting_whose_trials_are_divided_has_both() -> None:
+    def trial(number: int, name: BottleneckName) -> TrialResult:
+        found = Bottleneck(name, (f"trial {number}",), "advice")
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), {"goodput_per_s": 9.0}, bottleneck=found)
+
+    def of(*names: BottleneckName) -> Candidate | None:
+        found = commonest([trial(number, name) for number, name in enumerate(names, 1)])
+        assert found is not None and found.name is B.LOCK
+        return found.second
+
+    assert of(B.LOCK, B.DISK) == Candidate(B.DISK, ("1 of 2 trials name it", "trial 2"), "advice")
+    assert of(B.LOCK, B.DISK, B.LOCK, B.DISK, B.LOCK) == Candidate(
+        B.DISK, ("2 of 5 trials name it", "trial 4"), "advice"
+    )
+    assert of(B.LOCK) is None
+    assert of(B.LOCK, B.DISK, B.LOCK) is None
+    assert of(B.LOCK, B.DISK, B.LOCK, B.DISK, B.LOCK, B.LOCK) is None
