@@ -1,4 +1,4 @@
-"""Cgroups whose processes may use a given share of the CPUs, or of the disk, made where this user may."""
+"""Cgroups whose processes may use so much of the CPUs, the disk or the memory, made where this user may."""
 
 from __future__ import annotations
 
@@ -60,18 +60,29 @@ def of_writes(per_s: int) -> Iterator[Path]:
 
 
 @contextmanager
-def limited(command: Sequence[str], cpus: float = 0, writes_per_s: int = 0) -> Iterator[tuple[str, ...]]:
+def of_memory(mib: int) -> Iterator[Path]:
+    """A cgroup that may keep so many MiB, what it has read of files among them."""
+    with cgroup("memory", "memory") as (group, is_old):
+        (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text(str(mib << 20))
+        yield group
+
+
+@contextmanager
+def limited(
+    command: Sequence[str], cpus: float = 0, writes_per_s: int = 0, memory_mib: int = 0
+) -> Iterator[tuple[str, ...]]:
     """The command, which enters such cgroups before it starts; 0: no limit."""
     with ExitStack() as stack:
         groups = [stack.enter_context(of_cpus(cpus))] if cpus else []
         groups += [stack.enter_context(of_writes(writes_per_s))] if writes_per_s else []
+        groups += [stack.enter_context(of_memory(memory_mib))] if memory_mib else []
         enter = "".join(f"echo $$ > {group}/cgroup.procs; " for group in groups)
         yield ("sh", "-c", f'{enter}exec "$@"', "sh", *command) if groups else tuple(command)
 
 
-def can_limit(cpus: float = 0, writes_per_s: int = 0) -> bool:
+def can_limit(cpus: float = 0, writes_per_s: int = 0, memory_mib: int = 0) -> bool:
     try:
-        with limited((), cpus, writes_per_s):
+        with limited((), cpus, writes_per_s, memory_mib):
             return True
     except OSError:
         return False

@@ -37,6 +37,11 @@ class Case:
     burners: Sequence[int] = ()
     slots: int = 0
 
+    @property
+    def beside_cores(self) -> float:
+        """CPUs that other programs use which belong to the case."""
+        return len(set(self.burners))
+
     def experiment(self) -> Experiment:
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
         measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)

@@ -160,6 +160,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
+    (
+        "each of the server's own connections is in use",
+        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2, outgoing=8)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "32 connections, of which the other end serves one at a time",
+        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1, outgoing=32)),
+        B.DOWNSTREAM,
+    ),
+    (
+        "8 connections are taken, and the others wait outside",
+        scene(
+            pool("pool", 0.1, 0.1, sleep=7.8, lock=56.2),
+            POLLER,
+            tried=tried(8),
+            accept_queue=56.0,
+            connections_per_request=0.05,
+        ),
+        B.ACCEPT_BACKLOG,
+    ),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
     ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=MORE), B.NONE),
     (
@@ -491,6 +512,24 @@ def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
 def test_one_at_a_time_without_threads_that_wait() -> None:
     found = bottleneck_of(scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(1.1)))
     assert found is not None and found.name is B.HIDDEN_LIMIT and "a lock in the code" in found.advice
+
+
+def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2, outgoing=8)))
+    assert found is not None and found.advice.startswith("give the connection pool more connections")
+    assert found.evidence[:2] == (
+        "only 8 threads of pool have a connection at once, of the 8 that the server has open",
+        "56 wait for their turn",
+    )
+
+
+def test_who_keeps_connections_and_takes_no_more_is_not_told_to_accept_faster() -> None:
+    threads = pool("pool", sleep=7.8, lock=56.2)
+    kept = scene(threads, accept_queue=56.0, tried=tried(8), connections_per_request=0.05)
+    limit, slow = bottleneck_of(kept), bottleneck_of(replace(kept, connections_per_request=1.0))
+    assert limit is not None and slow is not None and limit.name is slow.name is B.ACCEPT_BACKLOG
+    assert limit.evidence[1] == "8 were taken and are kept" and "number of connections" in limit.advice
+    assert slow.advice.startswith("accept faster")
 
 
 def test_the_evidence_is_in_figures() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
+from powerband.analyze.trial.tried_slots import Tried
 from powerband.base.units import format_duration
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
@@ -38,6 +39,8 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 STANDS_STILL = 0.5
 # Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
 CALLS_NO_MORE = 2.5
+# The same of threads, each of which has a connection to itself while it waits: all are in use.
+ALL_CONNECTIONS_USED = 1.25
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
@@ -96,7 +99,7 @@ def disk(scene: Scene) -> Bottleneck | None:
 
 def downstream(scene: Scene) -> Bottleneck | None:
     """At most K threads at once are past a point where the others wait; or event loops idle while requests queue. A
-    server that calls nobody has a semaphore or a connection pool there."""
+    server that calls nobody has a semaphore there, and one whose connections are all in use a pool of connections."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
@@ -105,6 +108,8 @@ def downstream(scene: Scene) -> Bottleneck | None:
             name, where = BottleneckName.DOWNSTREAM, "with the downstream"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
+            elif scene.tried is not None and _all_connections_are_used(scene.tried):
+                return _connections_too_few(pool, past[kind], scene.tried.outgoing, scene)
             return verdict(
                 name,
                 [
@@ -114,6 +119,20 @@ def downstream(scene: Scene) -> Bottleneck | None:
                 ],
             )
     return _loop_waits_for_downstream(scene)
+
+
+def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene: Scene) -> Bottleneck:
+    return verdict(
+        BottleneckName.HIDDEN_LIMIT,
+        [
+            f"only {count(past)} threads of {pool.name} have a connection at once, of the {connections:,} that the "
+            "server has open",
+            f"{count(_locked(pool, scene))} wait for their turn",
+            cpu_used(scene),
+        ],
+        advice="give the connection pool more connections, unless what it calls serves no more at once; more threads "
+        "only wait longer",
+    )
 
 
 def slow_downstream(scene: Scene) -> Bottleneck | None:
@@ -279,6 +298,12 @@ def _nobody_is_called(scene: Scene) -> bool:
 def _calls_no_more(scene: Scene) -> bool:
     """It has hardly more connections of its own than it serves at once: the limit may well be on its side."""
     return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
+
+
+def _all_connections_are_used(tried: Tried) -> bool:
+    """It serves as many at once as it has connections of its own: a request that waits at the other end of one would
+    leave it with more. The limit is their number, whatever the other end could do."""
+    return 0 < tried.outgoing <= ALL_CONNECTIONS_USED * tried.slots.value
 
 
 def has_request_in_each(scene: Scene) -> bool:
