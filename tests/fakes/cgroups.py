@@ -34,15 +34,15 @@ def cgroup(old: str, new: str) -> Iterator[tuple[Path, bool]]:
 
 
 @contextmanager
-def of_cpus(cpus: float) -> Iterator[Path]:
-    """A cgroup that may use so many CPUs."""
+def of_cpus(cpus: float, period_us: int = PERIOD_US) -> Iterator[Path]:
+    """A cgroup that may use so many CPUs, of each period."""
     with cgroup("cpu", "cpu") as (group, is_old):
-        quota_us = round(cpus * PERIOD_US)
+        quota_us = round(cpus * period_us)
         if is_old:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
         else:
-            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
         yield group
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from fakes.cgroups import of_cpus
 from powerband.trials.postgresql import DATABASE, USER, cluster_up
 
+PERIOD_US = 10_000  # so short that each query takes about as long
 TABLE = "create table counter (n int); insert into counter values (0)"
 
 
@@ -22,7 +23,7 @@ def database_up(cpus: float) -> Iterator[str]:
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        of_cpus(cpus) as group,
+        of_cpus(cpus, PERIOD_US) as group,
         cluster_up(Path(folder) / "cluster", Path(folder) / "log") as cluster,
     ):
         # Who serves a connection is started by this one, and is so within the cgroup as well.

@@ -171,6 +171,59 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     (
+        "half of the threads wait for a connection, the others at its other end; and one thread opens connections",
+        scene(
+            pool("http-nio", 0.14, 0.36, lock=42.0, socket=40.4),
+            pool("helper", 0.01, 0.02, lock=0.97),
+            tried=tried(1.1, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "a full database, and one thread that opens connections",
+        scene(
+            pool("http-nio", 0.13, 0.6, lock=51.7, socket=30.0),
+            pool("helper", 0.01, 0.03, socket=0.96),
+            tried=tried(0.9, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "4 threads call over a connection each",
+        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4, outgoing=4)),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads that sleep past a semaphore look like those that wait for it: four are served at once",
+        scene(pool("qtp", 0.1, 0.2, lock=61.0, poll=1.2), tried=tried(4)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "idle threads of Go beside the one that polls, and 4 connections",
+        scene(
+            pool("server (event loop)", 0.01, 0.01, poll=0.98),
+            pool("server", 0.01, 0.01, lock=2.98),
+            loaded_ns=300 * MS,
+            tried=tried(4, outgoing=4),
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "the same, and a database that serves one at a time",
+        scene(
+            pool("server (event loop)", 0.01, 0.01, poll=0.98),
+            pool("server", 0.01, 0.01, lock=2.98),
+            loaded_ns=300 * MS,
+            tried=tried(1, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "threads of Go that take turns to poll, and a database that serves one at a time",
+        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1, outgoing=32)),
+        B.DOWNSTREAM,
+    ),
+    (
         "8 connections are taken, and the others wait outside",
         scene(
             pool("pool", 0.1, 0.1, sleep=7.8, lock=56.2),

@@ -23,9 +23,11 @@ from powerband.analyze.trial.bottleneck.clauses import (
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
 from powerband.analyze.trial.bottleneck.scene import LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    ASKED_TOO_MUCH,
     LOOP_BUSY,
     POOL_BUSY,
     accepts_too_late,
+    calls_no_more,
     disk,
     downstream,
     event_loop_blocked,
@@ -33,6 +35,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     lock,
     parked_pool,
     pool_too_small,
+    queues_at_the_other_end,
     slow_downstream,
 )
 from powerband.analyze.trial.laws import active_threads
@@ -77,7 +80,6 @@ FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that th
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
 KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
-CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
 # A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
 DELAYED_ACK_LEAST_NS = 20e6
 DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
@@ -349,14 +351,15 @@ def _hidden_limit(scene: Scene) -> Bottleneck | None:
     if (busy := _one_thread(scene)) is not None:
         return busy
     slots, outgoing = scene.tried.slots, scene.tried.outgoing
-    if outgoing >= CALLED * 2 * slots.users:
+    if not calls_no_more(scene):
         return verdict(
             BottleneckName.DOWNSTREAM,
             [
                 slots_served(slots),
-                f"for {2 * slots.users} users it has {outgoing:,} connections of its own open: they all wait there",
+                f"it has {outgoing:,} connections of its own open, so that more can wait there than are served at once",
                 cpu_used(scene),
             ],
+            advice=f"{ASKED_TOO_MUCH}. Or, if it opens connections before it needs them, look for a semaphore in it",
         )
     evidence = [
         slots_served(slots),
@@ -452,6 +455,7 @@ RULES: Iterable[Rule] = (
     _subject_cpu,
     _with_cpu_left(_delayed_ack),
     _with_cpu_left(event_loop_blocked),
+    _with_cpu_left(queues_at_the_other_end),
     _with_cpu_left(slow_downstream),
     _with_cpu_left(pool_too_small),
     _with_cpu_left(downstream),
