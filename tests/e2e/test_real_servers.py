@@ -1,4 +1,4 @@
-"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, the JDK), each through a real trial,
+"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, Java's), each through a real trial,
 and what following the advice gives. A case that other programs or the hypervisor disturb is tried again."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fakes.confusion import Tried
-from fakes.needs import need_javac, need_node, without
+from fakes.needs import need_javac, need_jdk, need_node, need_postgresql, without
+from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
 from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, allowed, gunicorn, jdk, slow_disk, uvicorn
 from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName as B
@@ -28,8 +29,13 @@ SAMPLE = (
 
 
 def by_name(*names: str) -> tuple[RealCase, ...]:
-    cases = {case.name: case for case in (*REAL_CASES, *REAL_HEALTHY)}
+    cases = {case.name: case for case in (*REAL_CASES, *REAL_HEALTHY, *CONTAINER_CASES, *CONTAINER_HEALTHY)}
     return tuple(cases[name] for name in names)
+
+
+def need_go() -> None:
+    if shutil.which("go") is None:
+        without("no Go (go) here: install Debian's package golang")
 
 
 def wrong(tried: list[Tried]) -> list[str]:
@@ -46,8 +52,7 @@ def test_one_of_each_name_is_named() -> None:
     """All of them, and the table in the docs, are `make bottlenecks`."""
     need_node()
     need_javac()
-    if shutil.which("go") is None:
-        without("no Go (go) here: install Debian's package golang")
+    need_go()
     ours = [case for case in REAL_CASES if case.installed and not case.programs and case.name not in SAMPLE]
     some = tuple({case.expected: case for case in ours}.values())
     fair = undisturbed(some, len(some) // 2)
@@ -59,6 +64,29 @@ def test_what_is_healthy_is_not_accused() -> None:
     need_node()
     fair = undisturbed(REAL_HEALTHY[1:5], 2)
     assert not [str(each) for each in fair if each.named not in (None, B.NONE)]
+
+
+@pytest.mark.long
+def test_a_sample_of_tomcat_and_jetty_is_named() -> None:
+    need_jdk(maven=True)
+    some = by_name("Tomcat: 4 threads sleep", "Tomcat: takes 8 connections", "Jetty: a monitor held 1 ms")
+    fair = undisturbed(some, 1)
+    assert len(fair) - len(wrong(fair)) >= RIGHT_LEAST * len(fair), "\n".join(wrong(fair))
+
+
+@pytest.mark.long
+def test_a_pool_of_connections_is_told_from_the_database() -> None:
+    need_postgresql()
+    need_go()
+    some = by_name(
+        "Go: 4 connections, slow queries",
+        "Go: 32 connections, all change one row",
+        "Go: 32 connections, slow queries",
+    )
+    if not all(case.installed for case in some):
+        without("no cgroup can be made here: run this as root")
+    fair = undisturbed(some, 1)
+    assert not wrong(fair), "\n".join(wrong(fair))
 
 
 @pytest.mark.long

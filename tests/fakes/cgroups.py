@@ -1,4 +1,4 @@
-"""Cgroups whose processes may use a given share of the CPUs, or of the disk, made where this user may."""
+"""Cgroups whose processes may use so much of the CPUs, the disk or the memory, made where this user may."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def cgroup(old: str, new: str) -> Iterator[tuple[Path, bool]]:
 
 
 @contextmanager
-def of_cpus(cpus: float) -> Iterator[Path]:
-    """A cgroup that may use so many CPUs."""
+def of_cpus(cpus: float, period_us: int = PERIOD_US) -> Iterator[Path]:
+    """A cgroup that may use so many CPUs, of each period."""
     with cgroup("cpu", "cpu") as (group, is_old):
-        quota_us = round(cpus * PERIOD_US)
+        quota_us = round(cpus * period_us)
         if is_old:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
         else:
-            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
         yield group
 
 
@@ -60,18 +60,29 @@ def of_writes(per_s: int) -> Iterator[Path]:
 
 
 @contextmanager
-def limited(command: Sequence[str], cpus: float = 0, writes_per_s: int = 0) -> Iterator[tuple[str, ...]]:
+def of_memory(mib: int) -> Iterator[Path]:
+    """A cgroup that may keep so many MiB, what it has read of files among them."""
+    with cgroup("memory", "memory") as (group, is_old):
+        (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text(str(mib << 20))
+        yield group
+
+
+@contextmanager
+def limited(
+    command: Sequence[str], cpus: float = 0, writes_per_s: int = 0, memory_mib: int = 0
+) -> Iterator[tuple[str, ...]]:
     """The command, which enters such cgroups before it starts; 0: no limit."""
     with ExitStack() as stack:
         groups = [stack.enter_context(of_cpus(cpus))] if cpus else []
         groups += [stack.enter_context(of_writes(writes_per_s))] if writes_per_s else []
+        groups += [stack.enter_context(of_memory(memory_mib))] if memory_mib else []
         enter = "".join(f"echo $$ > {group}/cgroup.procs; " for group in groups)
         yield ("sh", "-c", f'{enter}exec "$@"', "sh", *command) if groups else tuple(command)
 
 
-def can_limit(cpus: float = 0, writes_per_s: int = 0) -> bool:
+def can_limit(cpus: float = 0, writes_per_s: int = 0, memory_mib: int = 0) -> bool:
     try:
-        with limited((), cpus, writes_per_s):
+        with limited((), cpus, writes_per_s, memory_mib):
             return True
     except OSError:
         return False

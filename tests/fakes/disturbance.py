@@ -46,9 +46,10 @@ class CpuUse:
         return foreign_s <= FOREIGN_CPU_MAX * cpu_s and self.steal_s - before.steal_s <= STEAL_MAX * cpu_s
 
 
-def disturbed_by(metrics: Mapping[str, float], *, burners: int = 0) -> str:
-    """What disturbed a trial, in words; empty if nothing did. `burners`: busy loops that belong to the trial."""
-    foreign = metrics.get("host_foreign_cores", 0.0) - burners
+def disturbed_by(metrics: Mapping[str, float], *, beside_cores: float = 0.0) -> str:
+    """What disturbed a trial, in words; empty if nothing did. `beside_cores`: those of
+    other programs that belong to the trial."""
+    foreign = metrics.get("host_foreign_cores", 0.0) - beside_cores
     steal = metrics.get("host_steal_share", 0.0)
     if foreign > FOREIGN_CORES_MAX:
         return f"other programs used {foreign:.2f} CPUs"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from fakes.confusion import Tried, put, today, try_all
+from fakes.confusion import Tried, machine, put, try_all
 from fakes.planted import EACH, FIXED, Case, rate, users
 from fakes.planted_real import (
     THREADS,
@@ -241,7 +242,7 @@ def main() -> None:
             sys.stderr.write(f"{found}\n")
             if not found.disturbed_by:
                 fair.append(found)
-    text = f"{today()}\n\n{table(fair)}\n"
+    text = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}\n\n{table(fair)}\n"
     if len(sys.argv) > 1:
         page = Path(sys.argv[1])
         page.write_text(put(page.read_text(), "followed advice", text))

@@ -37,6 +37,11 @@ class Case:
     burners: Sequence[int] = ()
     slots: int = 0
 
+    @property
+    def beside_cores(self) -> float:
+        """CPUs that other programs use which belong to the case."""
+        return len(set(self.burners))
+
     def experiment(self) -> Experiment:
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
         measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)
@@ -115,14 +120,14 @@ CASES: tuple[Case, ...] = (
     Case("hidden: a thread for each", f"{EACH} --downstream-limit 8 --downstream-wait 20ms", users(64), B.HIDDEN_LIMIT),
     Case("hidden: event loop", f"{LOOP} --downstream-limit 4 --downstream-wait 10ms", users(48), B.HIDDEN_LIMIT),
     Case(
-        "downstream: a slow database",
-        f"{FIXED} 48 --downstream-kind tcp --downstream-limit 4 --downstream-wait 10ms",
+        "hidden: few connections to a database",
+        f"{FIXED} 32 --downstream-kind tcp --downstream-limit 64 --downstream-connections 4 --downstream-wait 10ms",
         users(48),
-        B.DOWNSTREAM,
+        B.HIDDEN_LIMIT,
     ),
     Case(
-        "downstream: few connections to a database",
-        f"{FIXED} 32 --downstream-kind tcp --downstream-limit 64 --downstream-connections 4 --downstream-wait 10ms",
+        "downstream: a slow database",
+        f"{FIXED} 48 --downstream-kind tcp --downstream-limit 4 --downstream-wait 10ms",
         users(48),
         B.DOWNSTREAM,
     ),

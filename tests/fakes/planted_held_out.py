@@ -98,10 +98,10 @@ HELD_OUT: tuple[Case, ...] = (
     ),
     # 6 connections / 18 ms = 333/s; the database could serve 64 / 18 ms = 3556/s.
     Case(
-        "downstream: few connections, cached",
+        "hidden: few connections, cached",
         f"{CACHED} {TCP} --downstream-limit 64 --downstream-connections 6 --downstream-wait 18ms",
         users(36),
-        B.DOWNSTREAM,
+        B.HIDDEN_LIMIT,
     ),
     # The world stands for a third of the time; every user has a thread, and nothing else is short.
     Case(

@@ -8,27 +8,25 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 from fakes.cgroups import can_limit, limited
 from fakes.planted import Case, burning, users
-from fakes.stand import FAKES, MS, run_one
+from fakes.real_builds import REAL, built
+from fakes.real_database import database_up
+from fakes.stand import MS, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
-from powerband.processes.jdk import find_jdk
 from powerband.processes.ports import pick_ports
 from powerband.store import TrialDir
 
-REAL = FAKES / "real"
 UVICORN = (
     sys.executable, "-m", "uvicorn", "--app-dir", str(REAL), "--log-level", "warning", "--no-access-log",
 )  # fmt: skip
@@ -38,29 +36,35 @@ WINDOW_NS, WARMUP_NS = 2_000 * MS, 1_000 * MS
 
 @dataclass(frozen=True)
 class RealCase(Case):
-    """`command` of the server, with `{port}`, `{go}`, the built server of Go, and `{classes}`, the folder of Java's;
-    `env`: added to its environment; `backend`: how many requests at once the server serves that it calls, 0: none;
-    `cpus`: those of the server, as `host.cpus`; `programs` must be installed, and none of our tests installs them;
-    `quota`: the CPUs that its cgroup may use; `writes_per_s`: how often it may write to the disk; 0: no limit."""
+    """`command` of the server, with `{port}` and the names of what is built (`real_builds.py`); `env`: added to its
+    environment; `backend`: how many requests at once the server serves that it calls, 0: none; `database`: the CPUs
+    that the PostgreSQL may use that it asks, 0: it asks none; `cpus`: those of the server, as `host.cpus`; `programs`
+    must be installed, and none of our tests installs them; `quota`: the CPUs that its cgroup may use; `writes_per_s`:
+    how often it may write to the disk; `memory_mib`: what it may keep in memory; 0: no limit."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     backend: int = 0
+    database: float = 0.0
     cpus: str = "auto"
     programs: tuple[str, ...] = ()
     quota: float = 0.0
     writes_per_s: int = 0
+    memory_mib: int = 0
 
     @property
     def installed(self) -> bool:
-        return all(map(shutil.which, self.programs)) and can_limit(self.quota, self.writes_per_s)
+        limits = can_limit(self.quota, self.writes_per_s, self.memory_mib) and can_limit(self.database)
+        return all(map(shutil.which, self.programs)) and limits
+
+    @property
+    def beside_cores(self) -> float:
+        return super().beside_cores + (self.database if self.database < 1 else 0.0)
 
     def experiment(self) -> Experiment:
-        built = {"{go}": go_server, "{classes}": java_classes}
-        command = [*self.command]
-        for name, build in built.items():
-            command = [word.replace(name, build()) if name in word else word for word in command]
-        subject = Subject(name="real", command=tuple(command), env=dict(self.env), ready=Ready(timeout_ns=20_000 * MS))
+        subject = Subject(
+            name="real", command=built(self.command), env=dict(self.env), ready=Ready(timeout_ns=20_000 * MS)
+        )
         load = Load(**{"duration_ns": WINDOW_NS, "drain_ns": 500 * MS, "timeout_ns": 5_000 * MS, **self.load})
         measured = Measure(warmup_ns=WARMUP_NS, foreign_cpu_max=1.0)
         return Experiment(name="real", subject=subject, load=load, measure=measured, host=HostUse(cpus=self.cpus))
@@ -68,10 +72,11 @@ class RealCase(Case):
     def run(self, folder: Path) -> TrialResult:
         with (
             serving(self.backend) as url,
+            database_up(self.database) as database,
             burning(self.burners),
-            limited(self.command, self.quota, self.writes_per_s) as command,
+            limited(self.command, self.quota, self.writes_per_s, self.memory_mib) as command,
         ):
-            case = replace(self, command=command, env={**self.env, "BACKEND": url}).experiment()
+            case = replace(self, command=command, env={**self.env, "BACKEND": url, "DATABASE": database}).experiment()
             record = run_one(case, folder)
         return measure(TrialDir(folder / "0001"), record, case)
 
@@ -98,22 +103,6 @@ def serving(at_once: int) -> Iterator[str]:
 def _answers(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
-
-
-@cache
-def java_classes() -> str:
-    folder = tempfile.mkdtemp(prefix="powerband-java-")
-    compiler = find_jdk(17, compiles=True).home / "bin" / "javac"
-    subprocess.run([compiler, "--release", "17", "-d", folder, str(REAL / "Server.java")], check=True, timeout=300)
-    return folder
-
-
-@cache
-def go_server() -> str:
-    """The server of Go, built once for the tests of this process."""
-    folder = tempfile.mkdtemp(prefix="powerband-go-")
-    subprocess.run(["go", "build", "-o", f"{folder}/server", str(REAL / "server.go")], check=True, timeout=300)
-    return f"{folder}/server"
 
 
 def gunicorn(
@@ -221,6 +210,11 @@ def slow_disk(case: RealCase) -> RealCase:
     return replace(case, name=f"{case.name}, 200 writes/s", writes_per_s=200)
 
 
+def little_memory(case: RealCase) -> RealCase:
+    """The case in 96 MiB, which hold half of the file that it reads: so it is with a machine that swaps."""
+    return replace(case, name=f"{case.name}, 96 MiB", memory_mib=96)
+
+
 THREADS = ("-k", "gthread", "--threads")
 REAL_CASES: tuple[RealCase, ...] = (
     gunicorn("4 threads sleep", B.POOL_TOO_SMALL, "sleep", 1, *THREADS, "4", slots=4),
@@ -283,6 +277,8 @@ REAL_CASES: tuple[RealCase, ...] = (
     slow_disk(gunicorn("4 processes sync a journal", B.DISK, "fsync", 1, "-w", "4")),
     slow_disk(go("syncs a journal", B.DISK, "fsync")),
     slow_disk(node("syncs a journal", B.DISK, "fsync", 4)),
+    little_memory(gunicorn("16 threads read a file", B.MEMORY, "pages", 20, *THREADS, "16")),
+    little_memory(go("reads a file", B.MEMORY, "pages", 20)),
 )
 REAL_HEALTHY: tuple[RealCase, ...] = (
     gunicorn("64 threads sleep, 16 users", B.NONE, "sleep", 1, *THREADS, "64", count=16),

@@ -4,15 +4,19 @@ package main
 import (
 	"fmt"
 	"io"
+	"math/rand"
 	"net/http"
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 var kept [][]byte
 var sink float64
+var read atomic.Uint32
 
 func spin(of time.Duration) {
 	for until := time.Now().Add(of); time.Now().Before(until); {
@@ -36,6 +40,17 @@ func main() {
 		journal, _ = os.CreateTemp("", "journal")
 		os.Remove(journal.Name())
 	}
+	var pages []byte
+	if plant == "pages" {
+		data, _ := os.CreateTemp("", "pages")
+		os.Remove(data.Name())
+		for i := 0; i < 192; i++ {
+			data.Write(make([]byte, 1<<20))
+		}
+		data.Sync()
+		pages, _ = syscall.Mmap(int(data.Fd()), 0, 192<<20, syscall.PROT_READ, syscall.MAP_SHARED)
+		syscall.Madvise(pages, syscall.MADV_RANDOM)
+	}
 	work := map[string]func(){
 		"none":      func() {},
 		"sleep":     func() { time.Sleep(20 * time.Millisecond) },
@@ -58,6 +73,11 @@ func main() {
 			if got, err := http.Get(os.Getenv("BACKEND")); err == nil {
 				io.Copy(io.Discard, got.Body)
 				got.Body.Close()
+			}
+		},
+		"pages": func() {
+			for i := 0; i < limit; i++ {
+				read.Add(uint32(pages[rand.Intn(len(pages))]))
 			}
 		},
 		"fsync": func() {

@@ -1,7 +1,9 @@
 """A WSGI application with one planted limit, named by PLANT; LIMIT is its size. It runs on any WSGI server."""
 
 import itertools
+import mmap
 import os
+import random
 import tempfile
 import threading
 import time
@@ -13,6 +15,14 @@ SLOTS = threading.Semaphore(LIMIT)
 LOCKS = itertools.cycle([threading.Lock() for _ in range(LIMIT)])
 POOL = ThreadPoolExecutor(LIMIT)
 JOURNAL = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_WRONLY) if PLANT == "fsync" else None
+PAGES = None
+if PLANT == "pages":
+    data = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR)
+    for _ in range(192):
+        os.write(data, b"x" * (1 << 20))
+    os.fsync(data)
+    PAGES = mmap.mmap(data, 0, prot=mmap.PROT_READ)
+    PAGES.madvise(mmap.MADV_RANDOM)
 
 
 def spin(seconds):
@@ -36,6 +46,9 @@ def work():
         POOL.submit(time.sleep, 0.02).result()
     elif PLANT == "proxy":
         urllib.request.urlopen(os.environ["BACKEND"]).read()
+    elif PLANT == "pages":
+        for _ in range(LIMIT):
+            PAGES[random.randrange(len(PAGES))]
     elif PLANT == "fsync":
         with SLOTS:
             os.write(JOURNAL, b"x" * 4096)

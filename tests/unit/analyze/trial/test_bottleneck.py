@@ -97,6 +97,80 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
+    (
+        "each of the server's own connections is in use",
+        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2, outgoing=8)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "32 connections, of which the other end serves one at a time",
+        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1, outgoing=32)),
+        B.DOWNSTREAM,
+    ),
+    (
+        "half of the threads wait for a connection, the others at its other end; and one thread opens connections",
+        scene(
+            pool("http-nio", 0.14, 0.36, lock=42.0, socket=40.4),
+            pool("helper", 0.01, 0.02, lock=0.97),
+            tried=tried(1.1, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "a full database, and one thread that opens connections",
+        scene(
+            pool("http-nio", 0.13, 0.6, lock=51.7, socket=30.0),
+            pool("helper", 0.01, 0.03, socket=0.96),
+            tried=tried(0.9, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "4 threads call over a connection each",
+        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4, outgoing=4)),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads that sleep past a semaphore look like those that wait for it: four are served at once",
+        scene(pool("qtp", 0.1, 0.2, lock=61.0, poll=1.2), tried=tried(4)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "idle threads of Go beside the one that polls, and 4 connections",
+        scene(
+            pool("server (event loop)", 0.01, 0.01, poll=0.98),
+            pool("server", 0.01, 0.01, lock=2.98),
+            loaded_ns=300 * MS,
+            tried=tried(4, outgoing=4),
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "the same, and a database that serves one at a time",
+        scene(
+            pool("server (event loop)", 0.01, 0.01, poll=0.98),
+            pool("server", 0.01, 0.01, lock=2.98),
+            loaded_ns=300 * MS,
+            tried=tried(1, outgoing=32),
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "threads of Go that take turns to poll, and a database that serves one at a time",
+        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1, outgoing=32)),
+        B.DOWNSTREAM,
+    ),
+    (
+        "8 connections are taken, and the others wait outside",
+        scene(
+            pool("pool", 0.1, 0.1, sleep=7.8, lock=56.2),
+            POLLER,
+            tried=tried(8),
+            accept_queue=56.0,
+            connections_per_request=0.05,
+        ),
+        B.ACCEPT_BACKLOG,
+    ),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
     ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=MORE), B.NONE),
     (
@@ -434,6 +508,24 @@ def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
 def test_one_at_a_time_without_threads_that_wait() -> None:
     found = bottleneck_of(scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(1.1)))
     assert found is not None and found.name is B.HIDDEN_LIMIT and "a lock in the code" in found.advice
+
+
+def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2, outgoing=8)))
+    assert found is not None and found.advice.startswith("give the connection pool more connections")
+    assert found.evidence[:2] == (
+        "only 8 threads of pool have a connection at once, of the 8 that the server has open",
+        "56 wait for their turn",
+    )
+
+
+def test_who_keeps_connections_and_takes_no_more_is_not_told_to_accept_faster() -> None:
+    threads = pool("pool", sleep=7.8, lock=56.2)
+    kept = scene(threads, accept_queue=56.0, tried=tried(8), connections_per_request=0.05)
+    limit, slow = bottleneck_of(kept), bottleneck_of(replace(kept, connections_per_request=1.0))
+    assert limit is not None and slow is not None and limit.name is slow.name is B.ACCEPT_BACKLOG
+    assert limit.evidence[1] == "8 were taken and are kept" and "number of connections" in limit.advice
+    assert slow.advice.startswith("accept faster")
 
 
 def test_the_evidence_is_in_figures() -> None:

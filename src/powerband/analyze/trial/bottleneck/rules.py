@@ -20,6 +20,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
+from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     POOL_BUSY,
@@ -31,6 +32,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     lock,
     parked_pool,
     pool_too_small,
+    queues_at_the_other_end,
     slow_downstream,
     stands_still,
 )
@@ -40,7 +42,6 @@ from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, significant, with_article
 from powerband.loads import SELF_DRIVEN
 from powerband.loads.kind import LoadKind
-from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
@@ -58,7 +59,6 @@ WORKERS_BUSY = 0.5  # of the threads that could have a request in hand: fewer ar
 TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the default of `measure.foreign_cpu_max`
 OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
-ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
 FEW_WAIT = 0.5  # threads that wait for a CPU: with one more CPU none of the others would run
 ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
@@ -79,19 +79,12 @@ FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clea
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
+KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
 SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # what makes all other figures say nothing of the server
-GENERATOR_CODES = (
-    "generator_cpu",
-    "generator_starved",
-    "generator_lag",
-    "generator_schedule",
-    "generator_no_descriptors",
-    "generator_no_ports",
-)
 
 
 def rules_of(kind: LoadKind) -> Iterable[Rule]:
@@ -122,7 +115,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
     idle = scene.workers and active < WORKERS_BUSY * min(scene.present, sum(pool.use.threads for pool in scene.workers))
-    if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and _engine_starves(scene)):
+    if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and engine_starves(scene)):
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
@@ -135,46 +128,6 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
             f"the subject got {share(scene.cpu_share)} of its CPU time",
             f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
         ],
-    )
-
-
-def _generator(scene: Scene) -> Bottleneck | None:
-    found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
-    if not any(problem.fatal for problem in found):
-        return None
-    return verdict(
-        BottleneckName.GENERATOR,
-        [problem.message.partition(":")[0] for problem in found],
-    )
-
-
-def _starved_generator(scene: Scene) -> Bottleneck | None:
-    """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
-    if scene.load_served or not _engine_starves(scene):
-        return None
-    each = format_duration(scene.value("engine_run_wait_ns_mean"))
-    return verdict(
-        BottleneckName.GENERATOR,
-        [
-            f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
-            f"the subject used {share(scene.cpu_share)} of its CPU time",
-        ],
-        advice="stop what shares the engine's CPUs, or give it others (host.pinning)",
-    )
-
-
-def _engine_starves(scene: Scene) -> bool:
-    return scene.engine_wait_share >= ENGINE_WAITS and scene.value("engine_run_wait_ns_mean") >= WAKE_UP_NS
-
-
-def _disturbed(scene: Scene) -> Bottleneck | None:
-    """Other programs disturbed the trial so much that it does not count."""
-    found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
-    if not found:
-        return None
-    return verdict(
-        BottleneckName.HOST_CPU,
-        [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
     )
 
 
@@ -215,6 +168,13 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
         evidence.append(f"{overflows:,.0f} found it full")
         longer = "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
+    if scene.connections_per_request <= KEPT and accepts_too_late(scene):
+        taken = f"{count(scene.present - waiting)} were taken and are kept"
+        return verdict(
+            BottleneckName.ACCEPT_BACKLOG,
+            [evidence[0], taken, *evidence[1:]],
+            advice="raise the number of connections that the server takes (its setting, or what it keeps for each)",
+        )
     return verdict(BottleneckName.ACCEPT_BACKLOG, evidence, more=longer)
 
 
@@ -394,7 +354,7 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
 # For a subject that drives itself: nobody waits for its answers, so the rules about requests have no evidence.
 COUNTED_RULES: Iterable[Rule] = (
     _host_cpu,
-    _disturbed,
+    disturbed,
     _garbage_collection,
     _memory,
     _wake_ups,
@@ -405,9 +365,9 @@ COUNTED_RULES: Iterable[Rule] = (
 RULES: Iterable[Rule] = (
     _host_cpu,
     _descriptors,
-    _generator,
-    _disturbed,
-    _starved_generator,
+    generator,
+    disturbed,
+    starved_generator,
     _served,
     _accept_backlog,
     _garbage_collection,
@@ -418,6 +378,7 @@ RULES: Iterable[Rule] = (
     _subject_cpu,
     _with_cpu_left(delayed_ack),
     _with_cpu_left(event_loop_blocked),
+    _with_cpu_left(queues_at_the_other_end),
     _with_cpu_left(slow_downstream),
     _with_cpu_left(pool_too_small),
     _with_cpu_left(downstream),

@@ -61,6 +61,8 @@ class Scene:
     empty_ns: float | None
     loaded_ns: float | None
     engine_wait_share: float = 0.0
+    connections_per_request: float = 1.0
+    """Of the whole run, those that were opened."""
     host_cpus: float | None = None
     """Those that the trial may use, the subject's among them."""
     shares_cpus: bool = False
@@ -141,6 +143,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
+        connections_per_request=fleet.connections_opened / max(1, fleet.total.sent),
         host_cpus=evidence.host_cpus,
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,

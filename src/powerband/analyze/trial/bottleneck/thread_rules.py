@@ -10,10 +10,12 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
+from powerband.analyze.trial.tried_slots import Tried
 from powerband.base.units import format_duration
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
+from powerband.readings.thread_groups import LOOP
 
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
 OFF_POLL_SHARE = 0.5  # of a loop's threads: more of them wait for something else than for events
@@ -25,6 +27,9 @@ HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as sa
 # What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
+# Requests served at once, for each thread that is seen past the lock or on a CPU: some that are past it look like those
+# that wait for it, as threads do that sleep in Java.
+UNSEEN_PAST = 1.5
 OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the CPU is short, not the lock
 # Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
 # until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
@@ -41,12 +46,20 @@ CALLS_NO_MORE = 2.5
 # Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
 HELD_EACH = 3
 CALLS = 0.9  # connections of its own for each thread that waits on a socket
+# The same of threads, each of which has a connection to itself while it waits: all are in use.
+ALL_CONNECTIONS_USED = 1.25
+AT_THE_OTHER_END = 2.0  # threads that wait there, for each request that is served at once: the others queue there
+PARKED = 0.9  # of the threads of a runtime beside its loop, wait on conditions: they are idle
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait for no lock and for no caller, wait for the disk
+ASKED_TOO_MUCH = (
+    "look at what is called: a lock, a row that all change, or its CPU lets it serve fewer at once than ask it; more "
+    "connections or threads only wait longer"
+)
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 
 
@@ -59,7 +72,8 @@ def lock(scene: Scene) -> Bottleneck | None:
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
     if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
         past = 1.0  # threads that read or write outside of the lock were counted as past it
-    if past > HOLDER_MOST or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+    more_are_past = past > HOLDER_MOST or _serves_more_than(UNSEEN_PAST * (max(past, 1.0) + pool.use.on_cpu), scene)
+    if more_are_past or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
         return None
@@ -99,7 +113,7 @@ def disk(scene: Scene) -> Bottleneck | None:
 
 def downstream(scene: Scene) -> Bottleneck | None:
     """At most K threads at once are past a point where the others wait; or event loops idle while requests queue. A
-    server that calls nobody has a semaphore or a connection pool there."""
+    server that calls nobody has a semaphore there, and one whose connections are all in use a pool of connections."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
@@ -108,6 +122,8 @@ def downstream(scene: Scene) -> Bottleneck | None:
             name, where = BottleneckName.DOWNSTREAM, "with the downstream"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
+            elif scene.tried is not None and _all_connections_are_used(scene.tried):
+                return _connections_too_few(pool, past[kind], scene.tried.outgoing, scene)
             return verdict(
                 name,
                 [
@@ -117,6 +133,42 @@ def downstream(scene: Scene) -> Bottleneck | None:
                 ],
             )
     return _loop_waits_for_downstream(scene)
+
+
+def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene: Scene) -> Bottleneck:
+    return verdict(
+        BottleneckName.HIDDEN_LIMIT,
+        [
+            f"only {count(past)} threads of {pool.name} have a connection at once, of the {connections:,} that the "
+            "server has open",
+            f"{count(_locked(pool, scene))} wait for their turn",
+            cpu_used(scene),
+        ],
+        advice="give the connection pool more connections, unless what it calls serves no more at once; more threads "
+        "only wait longer",
+    )
+
+
+def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
+    """Threads wait for answers on connections of the server's own, each on one, and far more of them than requests are
+    served at once: it is the other end that lets them wait."""
+    if scene.tried is None or not scene.queues:
+        return None
+    slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    for pool in sorted(scene.workers, key=lambda pool: -pool.use.threads):
+        past = _blocked_past(pool, scene)
+        waiting = min(past["socket"] + past["poll"], float(outgoing))
+        if waiting >= max(AT_THE_OTHER_END, AT_THE_OTHER_END * slots.value):
+            return verdict(
+                BottleneckName.DOWNSTREAM,
+                [
+                    f"{count(waiting)} threads of {pool.name} wait for answers on the server's own connections",
+                    f"of {outgoing:,} requests that these can hold, {max(1, round(slots.value)):,} are served at once",
+                    cpu_used(scene),
+                ],
+                advice=ASKED_TOO_MUCH,
+            )
+    return None
 
 
 def slow_downstream(scene: Scene) -> Bottleneck | None:
@@ -196,6 +248,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
+        if _of_a_loops_runtime(pool, scene):
+            continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
         if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
@@ -268,13 +322,16 @@ def accepts_too_late(scene: Scene) -> bool:
 def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
     pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
-    if pool is None or scene.workers or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
+    at_work = [each for each in scene.workers if not _idles_beside_a_loop(each, scene)]
+    if pool is None or at_work or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
         return None  # answers may well lie about in the engine
     if _nobody_is_called(scene) or calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
+    if idle >= STANDS_STILL:
+        idle += pool.blocked_on("lock")  # of threads that take turns to wait for events, all others are parked
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
     return verdict(
@@ -287,6 +344,19 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
         ],
         advice="requests queue for something that is called without a thread: give the downstream more capacity",
     )
+
+
+def _of_a_loops_runtime(pool: WatchedPool, scene: Scene) -> bool:
+    """Threads of the same name as an event loop, told apart from it by what they do: of a runtime such as Go's."""
+    return any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
+
+
+def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
+    return _of_a_loops_runtime(pool, scene) and pool.blocked_on("lock") >= PARKED * pool.use.threads
+
+
+def _serves_more_than(threads: float, scene: Scene) -> bool:
+    return scene.tried is not None and scene.queues and scene.tried.slots.low > threads
 
 
 def _nobody_is_called(scene: Scene) -> bool:
@@ -313,6 +383,12 @@ def _serves_about(threads: float, scene: Scene) -> bool:
         return False
     slots = scene.tried.slots
     return (1 - ABOUT) * slots.low <= threads <= (1 + ABOUT) * slots.high
+
+
+def _all_connections_are_used(tried: Tried) -> bool:
+    """It serves as many at once as it has connections of its own: a request that waits at the other end of one would
+    leave it with more. The limit is their number, whatever the other end could do."""
+    return 0 < tried.outgoing <= ALL_CONNECTIONS_USED * tried.slots.value
 
 
 def has_request_in_each(scene: Scene) -> bool:

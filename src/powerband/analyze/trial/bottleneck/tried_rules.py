@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, share, slots_served, verdict
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
-from powerband.analyze.trial.bottleneck.thread_rules import LOOP_BUSY
+from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, LOOP_BUSY, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
-CALLED = 0.9  # connections of its own for each user: what is called holds the requests, and nothing before it
 DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
 
 
@@ -49,14 +48,15 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
     if (busy := one_thread(scene)) is not None:
         return busy
     slots, outgoing = scene.tried.slots, scene.tried.outgoing
-    if outgoing >= CALLED * 2 * slots.users:
+    if not calls_no_more(scene):
         return verdict(
             BottleneckName.DOWNSTREAM,
             [
                 slots_served(slots),
-                f"for {2 * slots.users} users it has {outgoing:,} connections of its own open: they all wait there",
+                f"it has {outgoing:,} connections of its own open, so that more can wait there than are served at once",
                 cpu_used(scene),
             ],
+            advice=f"{ASKED_TOO_MUCH}. Or, if it opens connections before it needs them, look for a semaphore in it",
         )
     evidence = [
         slots_served(slots),

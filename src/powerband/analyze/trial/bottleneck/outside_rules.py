@@ -1,0 +1,61 @@
+"""Bottlenecks outside of the server, beside which other figures say nothing of it: the load engine, and other programs
+that disturbed the whole trial. Not here: other programs that take what the server lacks (`rules.py`)."""
+
+from __future__ import annotations
+
+from powerband.analyze.trial.bottleneck.clauses import share, verdict
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.base.units import format_duration
+from powerband.loads.measured import WAKE_UP_NS
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
+
+ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
+GENERATOR_CODES = (
+    "generator_cpu",
+    "generator_starved",
+    "generator_lag",
+    "generator_schedule",
+    "generator_no_descriptors",
+    "generator_no_ports",
+)
+
+
+def generator(scene: Scene) -> Bottleneck | None:
+    found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
+    if not any(problem.fatal for problem in found):
+        return None
+    return verdict(
+        BottleneckName.GENERATOR,
+        [problem.message.partition(":")[0] for problem in found],
+    )
+
+
+def starved_generator(scene: Scene) -> Bottleneck | None:
+    """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
+    if scene.load_served or not engine_starves(scene):
+        return None
+    each = format_duration(scene.value("engine_run_wait_ns_mean"))
+    return verdict(
+        BottleneckName.GENERATOR,
+        [
+            f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
+            f"the subject used {share(scene.cpu_share)} of its CPU time",
+        ],
+        advice="stop what shares the engine's CPUs, or give it others (host.pinning)",
+    )
+
+
+def engine_starves(scene: Scene) -> bool:
+    return scene.engine_wait_share >= ENGINE_WAITS and scene.value("engine_run_wait_ns_mean") >= WAKE_UP_NS
+
+
+def disturbed(scene: Scene) -> Bottleneck | None:
+    """Other programs disturbed the trial so much that it does not count."""
+    found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
+    if not found:
+        return None
+    return verdict(
+        BottleneckName.HOST_CPU,
+        [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
+    )

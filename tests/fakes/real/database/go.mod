@@ -1,0 +1,5 @@
+module planted
+
+go 1.21
+
+require github.com/lib/pq v1.12.3

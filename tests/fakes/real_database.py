@@ -1,0 +1,35 @@
+"""A PostgreSQL that planted servers ask, in no tree of powerband's."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fakes.cgroups import of_cpus
+from powerband.trials.postgresql import DATABASE, USER, cluster_up
+
+PERIOD_US = 10_000  # so short that each query takes about as long
+TABLE = "create table counter (n int); insert into counter values (0)"
+
+
+@contextmanager
+def database_up(cpus: float) -> Iterator[str]:
+    """The address of one that may use so many CPUs, with a table of one row; 0: none, and an empty address."""
+    if not cpus:
+        yield ""
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        of_cpus(cpus, PERIOD_US) as group,
+        cluster_up(Path(folder) / "cluster", Path(folder) / "log") as cluster,
+    ):
+        # Who serves a connection is started by this one, and is so within the cgroup as well.
+        (group / "cgroup.procs").write_text(str(cluster.pid))
+        cluster.renew()
+        account = f"user={USER}&password={cluster.password}"
+        address = f"postgresql://127.0.0.1:{cluster.port}/{DATABASE}?{account}"
+        subprocess.run([cluster.binaries / "psql", "-Xq", address, "-c", TABLE], check=True, timeout=60)
+        yield address

@@ -1,0 +1,110 @@
+"""What each planted case was named when it was last tried: rows on a page, of which single ones are renewed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import UTC, datetime
+
+from fakes.planted import Case
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import TrialResult
+
+CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1
+FIGURES = 2  # of the evidence, on the page
+NONE = BottleneckName.NONE.value
+COLUMNS = ("case", "planted", "named", "first figure", "second figure", "slots planted", "slots told", "on")
+EMPTY = "-"
+
+
+@dataclass(frozen=True)
+class Row:
+    """`slots`: those planted, empty where that is not scored; `told`: those measured."""
+
+    case: str
+    planted: str
+    named: str
+    first: str
+    second: str
+    slots: str
+    told: str
+    on: str
+
+    @classmethod
+    def of(cls, case: Case, result: TrialResult) -> Row:
+        found = result.bottleneck
+        figures = [*(found.evidence if found else ()), *[""] * FIGURES][:FIGURES]
+        asked = case.slots and result.metrics.get("subject_cpu_share", 0.0) < CPU_LEFT
+        slots, told = (str(case.slots), f"{result.metrics.get('slots', 0.0):.1f}") if asked else ("", "")
+        name = "no name" if found is None else found.name.value
+        return cls(case.name, case.expected.value, name, *figures, slots, told, f"{datetime.now(UTC):%Y-%m-%d}")
+
+    @property
+    def right(self) -> bool:
+        return self.planted == self.named
+
+    @property
+    def slots_are_near(self) -> bool:
+        return abs(float(self.told) / float(self.slots) - 1) <= SLOTS_WITHIN
+
+    def __str__(self) -> str:
+        return f"| {' | '.join(field or EMPTY for field in astuple(self))} |"
+
+
+def rows_of(text: str) -> dict[str, Row]:
+    """The rows of a page, by case."""
+    cells = ([cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in text.splitlines())
+    full = (line for line in cells if len(line) == len(fields(Row)) and line[0] != COLUMNS[0])
+    found = (Row(*("" if cell == EMPTY else cell for cell in line)) for line in full)
+    return {row.case: row for row in found}
+
+
+def page_of(rows: Iterable[Row]) -> str:
+    return "\n".join([f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *map(str, rows)])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """By what was planted: how many, and what they were named."""
+    lines = ["| planted | trials | named so | named otherwise |", "|---|---|---|---|"]
+    for name in BottleneckName:
+        of_it = [row for row in rows if row.planted == name]
+        if not of_it:
+            continue
+        others = Counter(row.named for row in of_it if not row.right)
+        otherwise = ", ".join(f"{other} ({count})" for other, count in others.items()) or "-"
+        planted = f"`{name}` (healthy)" if name is BottleneckName.NONE else f"`{name}`"
+        lines.append(f"| {planted} | {len(of_it)} | {sum(row.right for row in of_it)} | {otherwise} |")
+    return "\n".join(lines)
+
+
+def summary(rows: Sequence[Row], missing: Collection[str], machine: str) -> str:
+    """`missing`: cases without a row."""
+    planted = [row for row in rows if row.planted != NONE]
+    healthy = [row for row in rows if row.planted == NONE]
+    accused = sum(row.named not in ("no name", NONE) for row in healthy)
+    unnamed = sum(row.named == "no name" for row in healthy)
+    nameless = f", {unnamed} had no name" if unnamed else ""
+    noise = f" Left out, for other programs or the hypervisor disturbed them: {len(missing)}." if missing else ""
+    days = sorted({row.on for row in rows})
+    when = " to ".join(days if len(days) < 3 else (days[0], days[-1]))
+    return (
+        f"{when}, {machine}: {sum(row.right for row in planted)} of {len(planted)} planted bottlenecks were named "
+        f"rightly, {accused} of {len(healthy)} healthy trials were accused{nameless}.{slots_told(rows)}{noise}"
+    )
+
+
+def slots_told(rows: Sequence[Row]) -> str:
+    """How many of the planted numbers of slots were measured within `SLOTS_WITHIN`, where CPU is not the limit."""
+    asked = [row for row in rows if row.slots]
+    near = sum(row.slots_are_near for row in asked)
+    return (
+        f" {near} of {len(asked)} numbers of slots were within {SLOTS_WITHIN:.0%} of what was planted." if asked else ""
+    )
+
+
+def renewed(old: Mapping[str, Row], new: Mapping[str, Row], cases: Iterable[Case]) -> list[Row]:
+    """In the order of the cases; a row of a case that is no more, or that is planted as something else, is dropped."""
+    rows = {**old, **new}
+    kept = ((case, rows[case.name]) for case in cases if case.name in rows)
+    return [row for case, row in kept if row.planted == case.expected]

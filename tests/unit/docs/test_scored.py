@@ -1,0 +1,38 @@
+"""The rows of the planted bottlenecks: read as they were written, and renewed one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes.planted import Case, users
+from fakes.scored import Row, page_of, renewed, rows_of, summary, table
+from powerband.model.bottlenecks import BottleneckName as B
+
+POOL = Row("pool: 4", "pool_too_small", "pool_too_small", "4 of 4 threads", "60 queue", "4", "4.1", "2026-11-24")
+LOCK = Row("lock: 1", "lock", "no name", "", "", "1", "2.0", "2026-11-25")
+CALM = Row("calm", "none", "none", "all was served", "", "", "", "2026-11-24")
+CASES = [Case(row.case, "", users(1), B(row.planted)) for row in (POOL, LOCK, CALM)]
+
+
+def test_rows_are_read_as_they_were_written() -> None:
+    assert list(rows_of(page_of([POOL, LOCK, CALM])).values()) == [POOL, LOCK, CALM]
+
+
+def test_a_renewed_row_takes_the_place_of_the_old_one() -> None:
+    newer = replace(LOCK, named="lock", told="1.0")
+    old = {row.case: row for row in (CALM, LOCK, POOL)}
+    assert renewed(old, {LOCK.case: newer}, CASES) == [POOL, newer, CALM]
+
+
+def test_a_row_that_is_planted_as_something_else_by_now_is_dropped() -> None:
+    old = {POOL.case: replace(POOL, planted="downstream"), "no more": replace(CALM, case="no more")}
+    assert renewed(old, {}, CASES) == []
+
+
+def test_the_sums_of_the_rows() -> None:
+    assert summary([POOL, LOCK, CALM], ["another"], "2 CPUs, Linux") == (
+        "2026-11-24 to 2026-11-25, 2 CPUs, Linux: 1 of 2 planted bottlenecks were named rightly, 0 of 1 healthy trials "
+        "were accused. 1 of 2 numbers of slots were within 10% of what was planted. Left out, for other programs or "
+        "the hypervisor disturbed them: 1."
+    )
+    assert "| `lock` | 1 | 0 | no name (1) |" in table([POOL, LOCK, CALM])
