@@ -1,70 +1,100 @@
 """`make bench`: each speed that powerband promises, measured side by side and printed next to its target.
 
-    python -m benchmarks [--only SECTION ...] [--pairs 5]
+    python -m benchmarks --engine ENGINE [--only SECTION ...] [--pairs 6]
 
 The generator runs on CPU 0 and the server on CPU 1. Figures are CPU (user and kernel) of the finished process, so they
-hold better than wall-clock on a noisy machine; the ratio is the median over alternating pairs. Nothing else should run.
+hold better than wall-clock on a noisy machine. Each section repeats what it measures `--pairs` times, and one rule for
+all says `met`, `NOT met` or `undecided` (`benchmarks/pairs.py`). Nothing else should run. All sections take hours.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from benchmarks import (
     analysis,
+    bench_share,
     control_plane,
     engines,
     http,
     jmeter_pairs,
     link,
     live,
+    own_code,
     probe,
     race,
     statsd,
+    switches,
     watching,
     websocket,
 )
+from benchmarks.footer import footer, machine
+from powerband.search.noise import cpu_times
 
-SECTIONS: dict[str, Callable[[str, int], Iterator[str]]] = {
-    "http": http.cpu_per_request,
-    "memory": http.memory_per_connection,
-    "open-loop": http.open_loop,
-    "websocket": websocket.cpu_per_message,
-    "websocket-memory": websocket.memory_per_user,
-    "websocket-crowd": websocket.crowd,
-    "websocket-waiting": websocket.waiting_users,
-    "engines": engines.against_other,
-    "probe": probe.cost,
-    "watching": watching.cost,
-    "statsd": statsd.updates_per_core,
-    "link": link.limits,
-    "jmeter": jmeter_pairs.against_engine,
-    "control-plane": control_plane.cost,
-    "live": live.cost,
-    "analysis": analysis.speed,
-    "race": race.against_grid,
+PAIRS = 6  # the fewest whose median has a 95 % interval
+
+
+@dataclass(frozen=True)
+class Section:
+    """`measured` takes the engine's path and how many repeats there are to be; `repeats` says what one of them is."""
+
+    measured: Callable[[str, int], Iterator[str]]
+    repeats: str
+
+
+SECTIONS = {
+    "http": Section(http.cpu_per_request, "alternating pairs of runs"),
+    "own-code": Section(own_code.shares, "runs"),
+    "memory": Section(http.memory_per_connection, "fresh engines for each of two numbers of connections"),
+    "open-loop": Section(http.open_loop, "rounds of all precisions"),
+    "websocket": Section(websocket.cpu_per_message, "alternating pairs of runs"),
+    "websocket-memory": Section(websocket.memory_per_user, "fresh engines for each of two numbers of users"),
+    "websocket-crowd": Section(websocket.crowd, "fresh starts of each server and its fleet"),
+    "websocket-waiting": Section(websocket.waiting_users, "fresh starts of servers and fleet"),
+    "engines": Section(engines.against_other, "alternating pairs of runs"),
+    "probe": Section(probe.cost, "fresh probes of one server"),
+    "bench-share": Section(bench_share.cost, "fresh starts of the server"),
+    "switches": Section(switches.cost, "alternating pairs of runs"),
+    "watching": Section(
+        watching.cost, f"fresh JVMs, each the median of {watching.WINDOWS} alternating pairs of windows"
+    ),
+    "statsd": Section(statsd.updates_per_core, "fresh sinks, in rounds of all rows"),
+    "link": Section(link.limits, "fresh links, in rounds of all rows"),
+    "jmeter": Section(
+        jmeter_pairs.against_engine, "alternating pairs of trials, those that a disturbance spoilt included"
+    ),
+    "control-plane": Section(control_plane.cost, "whole runs"),
+    "live": Section(live.cost, "fresh runs, each with a live page of its own"),
+    "analysis": Section(analysis.speed, "fresh processes over one run, and openings of its report"),
+    "race": Section(race.against_grid, "alternating pairs of whole runs"),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument(
+        "--pairs", type=int, default=PAIRS, help="repeats of each section; fewer than 6 have no interval"
+    )
     parser.add_argument("--engine", required=True, help="the powerband-engine binary (a release build)")
     options = parser.parse_args()
-    print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}")
+    if options.pairs < 1:
+        parser.error("--pairs: at least 1")
+    print(machine())
     if (os.cpu_count() or 1) < 2:
         print("a single CPU: generator and server would share it, and nothing here would mean anything")
         return 1
     for name in options.only:
         print(f"\n## {name}\n", flush=True)
-        for line in SECTIONS[name](options.engine, options.pairs):
+        before, section = cpu_times(), SECTIONS[name]
+        for line in section.measured(options.engine, options.pairs):
             print(line, flush=True)
+        command = f"python -m benchmarks --only {name} --pairs {options.pairs}"
+        print(f"\n{footer(command, f'{options.pairs} {section.repeats}', before)}", flush=True)
     return 0
 
 

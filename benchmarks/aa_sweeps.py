@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import time
 from collections import Counter
@@ -20,9 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scipy.stats import binomtest
-
-from benchmarks.pairs import met
+from benchmarks.footer import commit, machine
+from benchmarks.pairs import share_of
 from benchmarks.sweeps import sweep
 from powerband.model.results import AnswerKind, Verdict
 from powerband.processes.stop_request import StopRequest
@@ -128,7 +125,8 @@ def summarise(all_done: Sequence[Outcome]) -> dict[str, object]:
     done = _measured(all_done)
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}",
+        "machine": machine(),
+        "commit": commit(),
         "sweeps": len(done),
         "sweeps_without_a_valid_trial": len(all_done) - len(done),
         "false_winners": _share([outcome.false_winner for outcome in done]),
@@ -142,13 +140,17 @@ def summarise(all_done: Sequence[Outcome]) -> dict[str, object]:
 
 
 def _share(found: Sequence[bool]) -> dict[str, float]:
-    exact = binomtest(sum(found), len(found)).proportion_ci(0.95, method="exact")
-    return {"count": sum(found), "share": sum(found) / len(found), "low": float(exact.low), "high": float(exact.high)}
+    share = share_of(sum(found), len(found))
+    return {"count": sum(found), "share": share.middle, "low": share.low, "high": share.high}
 
 
 def table(summary: dict[str, object]) -> str:
     """The summary in Markdown."""
-    lines = [f"{summary['date']}, {summary['machine']}: {summary['sweeps']} A/A sweeps of 3 equal settings", ""]
+    lines = [
+        f"{summary['date']}, {summary['machine']}, commit {summary['commit']}: "
+        f"{summary['sweeps']} A/A sweeps of 3 equal settings",
+        "",
+    ]
     if summary["sweeps_without_a_valid_trial"]:
         lines[1:1] = [f"({summary['sweeps_without_a_valid_trial']} more without a valid trial: they count for nothing)"]
     lines += ["| what | sweeps | share (95 % interval) | at most | |", "|---|---|---|---|---|"]
@@ -156,7 +158,7 @@ def table(summary: dict[str, object]) -> str:
         share = summary[key]
         assert isinstance(share, dict)
         interval = f"{share['share']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
-        verdict = met(share["share"] <= ALLOWED)
+        verdict = share_of(int(share["count"]), int(str(summary["sweeps"]))).verdict(at_most=ALLOWED)
         lines.append(f"| {name} | {share['count']} | {interval} | {ALLOWED:.0%} | {verdict} |")
     answers = summary["answers"]
     assert isinstance(answers, dict)

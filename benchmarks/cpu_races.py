@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import signal
 import statistics
@@ -27,8 +26,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from benchmarks.footer import commit, machine
 from benchmarks.generators import ROOT, Generator, wrk
-from benchmarks.pairs import met, run
+from benchmarks.pairs import Spread, run, share_of, spread, worst
 from powerband.base.procfs import all_processes
 from powerband.model.results import AnswerKind
 from powerband.processes.ports import pick_ports, someone_listens
@@ -264,35 +264,35 @@ def table(all_done: Sequence[Outcome]) -> str:
     """The races in Markdown, a line for each language: medians over its races; then the two shares that count."""
     done = measured(all_done)
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}: "
+        f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}: "
         f"{len(done)} races ({len(all_done) - len(done)} more without a valid trial: they count for nothing)",
         "",
         "| language | races | 2 named | rate with 1 | with 2 | effect (range) | by wrk (range) | apart |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    apart = {}
+    apart: dict[str, Spread] = {}
     for language in LANGUAGES:
         rows = [row for row in done if row.language == language]
         if not rows:
             continue
         ours, theirs = ([getattr(row, name) for row in rows] for name in ("effect", "wrk_effect"))
-        a, b = middle(ours), middle(theirs)
-        apart[language] = None if a is None or b is None else a / b - 1
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+        if ratios:
+            apart[language] = spread(ratios)
         rates = [middle([row.rates[at] for row in rows if len(row.rates) == 2]) for at in (0, 1)]
         lines.append(
             f"| {language} | {len(rows)} | {sum(row.named == BEST for row in rows)} | "
             f"{' | '.join('-' if rate is None else f'{rate:,.0f}/s' for rate in rates)} | "
-            f"{_ranged(ours)} | {_ranged(theirs)} | {'-' if apart[language] is None else f'{apart[language]:+.1%}'} |"
+            f"{_ranged(ours)} | {_ranged(theirs)} | {f'{apart[language].middle - 1:+.1%}' if ratios else '-'} |"
         )
     named = sum(row.named == BEST for row in done)
-    known = [abs(each) for each in apart.values() if each is not None]
     lines += ["", f"Two workers are named in {named} of {len(done)} races; target at least {NAMED_SHARE:.0%}: "
-              f"{met(named >= NAMED_SHARE * len(done))}."]  # fmt: skip
-    if known:
-        lines[-1] += (
-            f" The effect is at most {max(known):.1%} from that by wrk; target {WITHIN:.0%}: "
-            f"{met(max(known) <= WITHIN)}."
-        )
+              f"{share_of(named, len(done)).verdict(at_least=NAMED_SHARE) if done else 'undecided'}."]  # fmt: skip
+    if apart:
+        far = max(abs(found.middle - 1) for found in apart.values())
+        ends = ({"at_most": 1 + WITHIN}, {"at_least": 1 - WITHIN})
+        verdict = worst(found.verdict(**end) for found in apart.values() for end in ends)
+        lines[-1] += f" The effect is at most {far:.1%} from that by wrk; target {WITHIN:.0%}: {verdict}."
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ def against_other(engine: str, pairs: int) -> Iterator[str]:
     if other is None:
         yield f"skipped: {OTHER} names no second binary to compare with"
         return
-    yield "| work | connections | this us | other us | ratio (range) | at most | |"
+    yield "| work | connections | this us | other us | ratio | at most | |"
     yield "|---|---|---|---|---|---|---|"
     with reference(other, SERVER_CPUS, *SERVER) as (port, _):
         for connections, extra in ((64, ()), (1_000, ()), (10_000, ()), (64, ("--pipeline", "16"))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,20 +9,24 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram
 
 from benchmarks.generators import Generator, ours, peers, summary
-from benchmarks.pairs import Comparison, compare, met, row, run
+from benchmarks.pairs import HEAD, Comparison, compare, figure, row, run, spread
 from benchmarks.server import reference
 
 GENERATOR_CPUS, SERVER_CPUS = {0}, {1}
 SERVER = ("--model", "event-loop", "--threads", "1")
 AT_MOST = {"wrk": 0.85, "oha": 0.6, "k6": 1 / 7, "JMeter": 1 / 12}
 PIPELINED_AT_MOST = 0.75
+CONNECTION_BYTES_MOST = 2048
+CONNECTIONS = 10_000
+DEFAULT, TIMER = "100us", "1ns"
+LATE_US_MOST = 200.0
 
 
 def cpu_per_request(engine: str, pairs: int) -> Iterator[str]:
     """Engine CPU per keep-alive request, one thread, every response time recorded, against each peer."""
     installed, missing = peers()
     yield from (f"skipped: {sentence}" for sentence in missing)
-    yield "| against | connections | ours us | theirs us | ratio (range) | at most | |"
+    yield "| against | connections | ours us | theirs us | ratio | at most | |"
     yield "|---|---|---|---|---|---|---|"
     with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
         for peer in installed:
@@ -38,23 +41,25 @@ def cpu_per_request(engine: str, pairs: int) -> Iterator[str]:
 
 def memory_per_connection(engine: str, pairs: int) -> Iterator[str]:
     """(peak resident set at 10,000 connections - at 1) / 9,999, as the engine reads its own VmHWM."""
-    del pairs
     with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
-        many, one = (
-            summary(run(ours(engine).argv(port, connections, 4), GENERATOR_CPUS))["max_rss_bytes"]
-            for connections in (10_000, 1)
-        )
-    each = (many - one) / 9_999
-    yield f"peak at 1 connection {one / 2**20:.1f} MiB, at 10,000 {many / 2**20:.1f} MiB"
-    yield f"{each:,.0f} bytes a connection; target at most 2,048: {met(each <= 2048)}"
+        found = [(_peak_bytes(engine, port, 1), _peak_bytes(engine, port, CONNECTIONS)) for _ in range(pairs)]
+    yield HEAD
+    yield figure("peak at 1 connection", [one / 2**20 for one, _ in found], "MiB", ".1f")
+    yield figure(f"peak at {CONNECTIONS:,}", [many / 2**20 for _, many in found], "MiB", ".1f")
+    each = [(many - one) / (CONNECTIONS - 1) for one, many in found]
+    yield figure("of a connection", each, "bytes", ",.0f", at_most=CONNECTION_BYTES_MOST)
+
+
+def _peak_bytes(engine: str, port: int, connections: int) -> int:
+    return int(summary(run(ours(engine).argv(port, connections, 4), GENERATOR_CPUS))["max_rss_bytes"])
 
 
 def open_loop(engine: str, pairs: int) -> Iterator[str]:
-    """20,000 constant arrivals a second: send lag and CPU per request by `precision`; medians over rounds."""
+    """20,000 constant arrivals a second: send lag and CPU per request by `precision`, in rounds of all."""
     rate, seconds = 20_000, 4
     yield "| precision | send lag p50 us | p99 us | p99.9 us | CPU us a request |"
     yield "|---|---|---|---|---|"
-    precisions = ("0ns", "1ns", "50us", "100us", "200us", "1ms")
+    precisions = ("0ns", TIMER, "50us", DEFAULT, "200us", "1ms")
     rows: dict[str, list[tuple[float, ...]]] = {precision: [] for precision in precisions}
     with reference(engine, SERVER_CPUS, *SERVER) as (port, _):
         for _ in range(pairs):
@@ -66,9 +71,14 @@ def open_loop(engine: str, pairs: int) -> Iterator[str]:
                 quantiles = [lag.get_value_at_percentile(p) / 1e3 for p in (50, 99, 99.9)]
                 rows[precision].append((*quantiles, usage.cpu_s / result["total"]["outcomes"]["ok"] * 1e6))
     for precision, figures in rows.items():
-        cells = [statistics.median(column) for column in zip(*figures, strict=True)]
-        yield f"| {precision} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |"
-    yield "0ns spins the last stretch, 1ns is a timer for each request; target: p99 under 200 us for the CPU of 1ns"
+        cells = [spread(column).text(".1f") for column in zip(*figures, strict=True)]
+        yield f"| {precision} | " + " | ".join(cells) + " |"
+    yield "\n0ns spins the last stretch, 1ns is a timer for each request\n"
+    yield HEAD
+    late = [figures[1] for figures in rows[DEFAULT]]
+    yield figure(f"send lag p99, precision {DEFAULT} (the default)", late, "us", ".1f", at_most=LATE_US_MOST)
+    share = [mine[-1] / timer[-1] for mine, timer in zip(rows[DEFAULT], rows[TIMER], strict=True)]
+    yield figure(f"its CPU, of that with {TIMER}", share, "", ".3f", at_most=1.0)
 
 
 def _against(mine: Generator, peer: Generator, port: int, connections: int, pairs: int) -> Comparison:

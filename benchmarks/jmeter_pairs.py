@@ -5,15 +5,13 @@ CPU.) The warm-up is long: before JMeter's JVM has compiled itself its p99 is so
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from scipy.stats import t as student
-
+from benchmarks.pairs import Spread, spread, worst
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import PowerbandError
 from powerband.files.experiment_file import parse_experiment
@@ -45,7 +43,7 @@ TIMES = ("response_time_ns_mean", "response_time_ns_p50", "response_time_ns_p99"
 
 
 def against_engine(engine: str, pairs: int) -> Iterator[str]:
-    """Rates and times, each with the 95 % interval of the differences of pairs, against what is allowed."""
+    """Rates and times: the differences of pairs, either way, against what is allowed."""
     os.environ["POWERBAND_ENGINE"] = engine
     try:
         with StopRequest.on_signals() as stop:
@@ -85,23 +83,22 @@ def _table(found: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
     def values(name: str, metric: str) -> list[float]:
         return [trial.metrics[metric] for trial in found[name]]
 
-    yield "| | engine | JMeter | JMeter against engine (95 % interval over pairs) | allowed | |"
+    yield "| | engine | JMeter | JMeter against engine | allowed | |"
     yield "|---|---|---|---|---|---|"
     ours, theirs = values("engine", "goodput_per_s"), values("JMeter", "goodput_per_s")
-    logs = [math.log(b / a) for a, b in zip(ours, theirs, strict=True)]
-    low, middle, high = (math.exp(edge) - 1 for edge in _interval(logs))
+    apart = spread([b / a - 1 for a, b in zip(ours, theirs, strict=True)])
     yield (
         f"| goodput per s | {statistics.median(ours):.1f} | {statistics.median(theirs):.1f} "
-        f"| {middle:+.2%} ({low:+.2%} to {high:+.2%}) | {MARGIN:.0%} | {_same(low, high, MARGIN)} |"
+        f"| {apart.text('+.2%')} | {MARGIN:.0%} | {_within(apart, MARGIN)} |"
     )
     for metric in TIMES:
         ours, theirs = values("engine", metric), values("JMeter", metric)
-        allowed = CLOCK_NS + MARGIN * statistics.median(ours)
-        low, middle, high = _interval([b - a for a, b in zip(ours, theirs, strict=True)])
+        allowed_ms = (CLOCK_NS + MARGIN * statistics.median(ours)) / 1e6
+        apart = spread([(b - a) / 1e6 for a, b in zip(ours, theirs, strict=True)])
         yield (
             f"| {metric.removeprefix('response_time_ns_')} ms | {statistics.median(ours) / 1e6:.2f} "
-            f"| {statistics.median(theirs) / 1e6:.2f} | {middle / 1e6:+.2f} ({low / 1e6:+.2f} to {high / 1e6:+.2f}) "
-            f"| {allowed / 1e6:.2f} (its clock of 1 ms, and {MARGIN:.0%}) | {_same(low, high, allowed)} |"
+            f"| {statistics.median(theirs) / 1e6:.2f} | {apart.text('+.2f')} "
+            f"| {allowed_ms:.2f} (its clock of 1 ms, and {MARGIN:.0%}) | {_within(apart, allowed_ms)} |"
         )
     ours, theirs = values("engine", "engine_cpu_cores"), values("JMeter", "engine_cpu_cores")
     ratio = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
@@ -112,20 +109,9 @@ def _table(found: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
     yield f"| CPU, us a request | {each[0]:.1f} | {each[1]:.1f} | | | |"
 
 
-def _same(low: float, high: float, allowed: float) -> str:
-    """Whether a difference is within what is allowed, as far as its interval tells."""
-    if -allowed < low and high < allowed:
-        return "the same"
-    return "DIFFERENT" if low > allowed or high < -allowed else "undecided: more pairs, or a quieter machine"
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of differences of pairs with its 95 % interval (Student)."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return -math.inf, mean, math.inf
-    half = float(student.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean - half, mean, mean + half
+def _within(found: Spread, allowed: float) -> str:
+    """Whether a difference is within what is allowed, above and below."""
+    return worst((found.verdict(at_most=allowed), found.verdict(at_least=-allowed)))
 
 
 class _Silent:

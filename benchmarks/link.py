@@ -12,14 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchmarks.pairs import spread
+from powerband.analyze.trial.instruments import LATE_SHARE, SHORT_DELAY_NS
 from powerband.processes.engine_process import Pump
 from powerband.processes.stop_request import StopRequest
-from powerband.trials.instruments.link import Link, link_up
+from powerband.trials.instruments.link import link_up
 from powerband.wire.link_messages import LinkSpec
 
 TRIPS = 400
@@ -50,37 +53,73 @@ BUSY = "while True: pass"
 
 @dataclass(frozen=True)
 class Found:
-    trips_ns: list[int]  # sorted
-    stream_bits_per_s: float
-    link: Link
+    """One link: how much longer than theory its round trips took, what a stream got, and what it tells of itself.
+    `late_us` is None where the kernel's netem makes the link, which tells of no lateness."""
 
-    def line(self, load: str) -> str:
-        facts = self.link.facts()
-        rate, delay_ns = facts["rate_bits_per_s"], facts["delay_ns"]
-        sending_ns = 0 if rate is None else (PACKET_BYTES + HEADER_BYTES) * 8e9 / rate
-        theory_ns = 2 * (delay_ns + sending_ns)
-        over = [(self.trips_ns[round(q * (len(self.trips_ns) - 1))] - theory_ns) / 1e3 for q in (0.0, 0.5, 0.99)]
-        packets = facts["a_to_b"]["packets"] + facts["b_to_a"]["packets"]
-        share = "" if rate is None else f"{self.stream_bits_per_s / (rate * SEGMENT_SHARE):.3f}"
-        late = ["-" if facts[name] is None else f"{facts[name] / 1e3:,.0f}" for name in ("late_ns_p50", "late_ns_p99")]
-        return (
-            f"| {load} | {delay_ns / 1e6:g} ms | {'none' if rate is None else f'{rate / 1e6:,.0f} Mbit/s'} | "
-            f"{over[0]:,.0f} / {over[1]:,.0f} / {over[2]:,.0f} | {' / '.join(late)} | "
-            f"{self.stream_bits_per_s / 1e6:,.0f} | {share} | {facts['cpu_ns'] / 1e3 / max(1, packets):.1f} | "
-            f"{facts['a_to_b']['missed']} |"
-        )
+    over_us: tuple[float, float, float]  # least, p50, p99
+    stream_mbit: float
+    late_us: tuple[float, float] | None  # p50, p99
+    cpu_us: float  # of a packet
+    missed: int
 
 
 def limits(engine: str, pairs: int) -> Iterator[str]:
-    del pairs
+    cases = [
+        (load, spinning, *link) for load, spinning in (("idle", 0), ("busy", os.cpu_count() or 1)) for link in LINKS
+    ]
+    rounds = [
+        [
+            measured(Path(engine), LinkSpec(delay_ns=delay_ns, rate_bits_per_s=rate), spinning)
+            for _, spinning, delay_ns, rate in cases
+        ]
+        for _ in range(pairs)
+    ]
     yield (
-        "| CPUs | delay | rate | round trip over theory, least / p50 / p99, us | late p50 / p99, us | "
-        "stream Mbit/s | of the rate | CPU us a packet | missed |"
+        "| CPUs | delay | rate | round trip over theory, least / p50 / p99, us | late p50, us | late p99, us | at most "
+        "| | stream Mbit/s | of the rate | CPU us a packet | missed |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for load, spinning in (("idle", 0), ("busy", os.cpu_count() or 1)):
-        for delay_ns, rate in LINKS:
-            yield measured(Path(engine), LinkSpec(delay_ns=delay_ns, rate_bits_per_s=rate), spinning).line(load)
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    for (load, _, delay_ns, rate), found in zip(cases, zip(*rounds, strict=True), strict=True):
+        yield line(load, delay_ns, rate, found)
+    yield "\nlate at most: what a trial bears without the note `link_late`"
+
+
+def line(load: str, delay_ns: int, rate: int | None, found: Sequence[Found]) -> str:
+    """Medians over links of the same kind."""
+
+    def middle(values: Iterable[float], form: str) -> str:
+        return spread(list(values)).text(form)
+
+    over = " / ".join(f"{spread(column).middle:,.0f}" for column in zip(*(one.over_us for one in found), strict=True))
+    share = "" if rate is None else middle((one.stream_mbit * 1e6 / (rate * SEGMENT_SHARE) for one in found), ".3f")
+    late = [one.late_us for one in found if one.late_us is not None]
+    told = ["-", "-", "", ""]
+    if late:
+        most_us = LATE_SHARE * max(delay_ns, SHORT_DELAY_NS) / 1e3
+        halves, tails = (spread([one[at] for one in late]) for at in (0, 1))
+        told = [halves.text(",.0f"), tails.text(",.0f"), f"{most_us:,.0f}", tails.verdict(at_most=most_us)]
+    return (
+        f"| {load} | {delay_ns / 1e6:g} ms | {'none' if rate is None else f'{rate / 1e6:,.0f} Mbit/s'} | {over} | "
+        f"{' | '.join(told)} | {middle((one.stream_mbit for one in found), ',.0f')} | {share} | "
+        f"{middle((one.cpu_us for one in found), '.1f')} | {middle((one.missed for one in found), ',.0f')} |"
+    )
+
+
+def found_of(trips_ns: Sequence[int], stream_bits_per_s: float, facts: Mapping[str, Any]) -> Found:
+    """`trips_ns`: sorted; `facts`: of the link once it has ended."""
+    rate = facts["rate_bits_per_s"]
+    sending_ns = 0 if rate is None else (PACKET_BYTES + HEADER_BYTES) * 8e9 / rate
+    theory_ns = 2 * (facts["delay_ns"] + sending_ns)
+    least, half, tail = ((trips_ns[round(q * (len(trips_ns) - 1))] - theory_ns) / 1e3 for q in (0.0, 0.5, 0.99))
+    p50, p99 = facts["late_ns_p50"], facts["late_ns_p99"]
+    packets = facts["a_to_b"]["packets"] + facts["b_to_a"]["packets"]
+    return Found(
+        over_us=(least, half, tail),
+        stream_mbit=stream_bits_per_s / 1e6,
+        late_us=None if p50 is None or p99 is None else (p50 / 1e3, p99 / 1e3),
+        cpu_us=facts["cpu_ns"] / 1e3 / max(1, packets),
+        missed=facts["a_to_b"]["missed"],
+    )
 
 
 def measured(engine: Path, spec: LinkSpec, spinning: int) -> Found:
@@ -96,7 +135,7 @@ def measured(engine: Path, spec: LinkSpec, spinning: int) -> Found:
                 assert process.stdout is not None and process.stdout.readline() == b"ready\n"
                 trips = round_trips(ends["link_b_address"])
                 speed = stream(ends["link_b_address"])
-    return Found(trips, speed, link)
+    return found_of(trips, speed, link.facts())
 
 
 def round_trips(address: str) -> list[int]:

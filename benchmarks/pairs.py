@@ -1,32 +1,43 @@
-"""Runs commands in alternating pairs and accounts for each by the kernel's figures (wait4 of the finished process)."""
+"""Runs commands in alternating pairs, accounts for each by the kernel's figures (wait4 of the finished process), and
+holds what was found against a target: one rule for every table of `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
+
+from scipy.stats import binomtest
 
 from powerband.trials.trial import pinned_to
 
 
 @dataclass(frozen=True)
 class Usage:
-    """One finished command: CPU of the process and its waited-for children, and its stdout."""
+    """One finished command: CPU of the process and its waited-for children (`user_s`: outside of the kernel), the
+    bytes of its largest resident set, and its stdout."""
 
     cpu_s: float
     wall_s: float
     stdout: str
+    user_s: float = 0.0
+    peak_bytes: int = 0
 
 
-def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float = 300) -> Usage:
-    """Runs `argv` on `cpus` to its end, of which its standard input stays open: an engine takes its end for that of its
-    controller. Raises RuntimeError where it fails, with the end of its stderr."""
+def run(
+    argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float = 300, ends: Collection[int] = (0,)
+) -> Usage:
+    """Runs `argv` on `cpus` to its end, until which its standard input stays open: an engine takes its end for that of
+    its controller. Raises RuntimeError where its status is none of `ends`, with the end of its stderr."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         start = time.monotonic()
         with pinned_to(tuple(cpus)):
@@ -44,9 +55,10 @@ def run(argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float =
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
-        if process.returncode != 0:
+        if process.returncode not in ends:
             raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {err.read()[-500:]}")
-        return Usage(usage.ru_utime + usage.ru_stime, time.monotonic() - start, out.read())
+        wall_s, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
+        return Usage(cpu_s, wall_s, out.read(), usage.ru_utime, usage.ru_maxrss * 1024)
 
 
 def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: ignore[name-defined]
@@ -58,44 +70,127 @@ def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: 
     raise TimeoutError(f"process {pid} did not end in time")
 
 
+MET, NOT_MET, UNDECIDED = "met", "NOT met", "undecided"
+CONFIDENCE = 0.95
+NEAR = 0.03
+"""Of too few repeats for an interval, how near to its target a median decides nothing, as a share of the median."""
+A = TypeVar("A")
+B = TypeVar("B")
+HEAD = "| what | measured | target | |\n|---|---|---|---|"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of `n` repeats, and the ends of what it may be: of its 95 % interval (`is_interval`), or, where there
+    are too few repeats for one, of all that was measured."""
+
+    middle: float
+    low: float
+    high: float
+    n: int
+    is_interval: bool
+
+    def verdict(self, *, at_most: float = math.inf, at_least: float = -math.inf) -> str:
+        """The rule of all tables: `met` where both ends are on the right side of the target, `NOT met` where both are
+        on the wrong one, `undecided` where it lies between them. Without an interval also undecided within `NEAR` of
+        the median: single runs of one machine differ by that much. An end that is the target itself meets it."""
+        if not self.is_interval:
+            near = NEAR * abs(self.middle)
+            if abs(at_most - self.middle) < near or abs(at_least - self.middle) < near:
+                return UNDECIDED
+        if self.low > at_most or self.high < at_least:
+            return NOT_MET
+        return MET if self.high <= at_most and self.low >= at_least else UNDECIDED
+
+    def text(self, form: str = ".3f") -> str:
+        """The median, and the ends where there was more than one repeat."""
+        if self.n == 1:
+            return format(self.middle, form)
+        return f"{self.middle:{form}} ({self.low:{form}} to {self.high:{form}})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The median with its distribution-free interval of at least 95 %: the k-th smallest and the k-th largest value,
+    k as large as the binomial distribution allows (Thompson 1936, "On confidence ranges for the median", Annals of
+    Mathematical Statistics 7(3); David & Nagaraja 2003, Order Statistics, section 7.1). Five values have none: their
+    least and greatest hold the median 93.75 % of the time. Repeats must be independent; what differs from one day to
+    the next is not in it. Raises ValueError where there is no value, or one is not a number."""
+    ordered = sorted(values)
+    if not ordered or any(math.isnan(value) for value in ordered):
+        raise ValueError(f"a median needs numbers, not {list(values)}")
+    rank = _rank(len(ordered))
+    low, high = ordered[max(rank, 1) - 1], ordered[-max(rank, 1)]
+    return Spread(statistics.median(ordered), low, high, len(ordered), is_interval=rank > 0)
+
+
+def share_of(count: int, n: int) -> Spread:
+    """How often something happened, with its exact 95 % interval (Clopper & Pearson 1934)."""
+    exact = binomtest(count, n).proportion_ci(CONFIDENCE, method="exact")
+    return Spread(count / n, float(exact.low), float(exact.high), n, is_interval=True)
+
+
+@cache
+def _rank(n: int) -> int:
+    """The largest k for which the k-th smallest and largest of n values hold the median with `CONFIDENCE`; 0: none."""
+    outside, rank = 0.0, 0
+    while rank < n // 2 and (outside := outside + 2 * math.comb(n, rank) / 2**n) <= 1 - CONFIDENCE:
+        rank += 1
+    return rank
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """Of several conditions of one promise: all must be met, and one that is not decides."""
+    found = set(verdicts)
+    return next((verdict for verdict in (NOT_MET, UNDECIDED) if verdict in found), MET)
+
+
+def figure(
+    name: str, values: Sequence[float], unit: str, form: str, *, at_most: float = math.inf, at_least: float = -math.inf
+) -> str:
+    """A line below `HEAD`: the median of repeats with its ends, the target where there is one, the verdict."""
+    found = spread(values)
+    promises = [("at most", at_most)] * (at_most < math.inf) + [("at least", at_least)] * (at_least > -math.inf)
+    target = ", ".join(f"{word} {value:,g} {unit}".strip() for word, value in promises)
+    verdict = found.verdict(at_most=at_most, at_least=at_least) if promises else ""
+    return f"| {name} | {found.text(form)} {unit}".rstrip() + f" | {target} | {verdict} |"
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Medians over pairs; `ratio` is the median of the ratios within a pair, with the range over pairs."""
+    """Medians over pairs, and the ratios within a pair."""
 
     ours: float
     theirs: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    pairs: int
+    ratio: Spread
 
 
 def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> Comparison:
+    """What two commands cost, in alternating pairs."""
+    found = in_pairs(ours, theirs, pairs)
+    a, b = zip(*found, strict=True)
+    return Comparison(statistics.median(a), statistics.median(b), spread([x / y for x, y in found]))
+
+
+def in_pairs(ours: Callable[[], A], theirs: Callable[[], B], pairs: int) -> list[tuple[A, B]]:
     """A B, B A, A B, ...: the order within a pair alternates, so that drift favours neither."""
-    a: list[float] = []
-    b: list[float] = []
+    found = []
     for number in range(pairs):
-        first, second = (ours, theirs) if number % 2 == 0 else (theirs, ours)
-        x, y = first(), second()
-        a.append(x if number % 2 == 0 else y)
-        b.append(y if number % 2 == 0 else x)
-    ratios = [x / y for x, y in zip(a, b, strict=True)]
-    return Comparison(
-        statistics.median(a), statistics.median(b), statistics.median(ratios), min(ratios), max(ratios), pairs
-    )
+        if number % 2 == 0:
+            a = ours()
+            b = theirs()
+        else:
+            b = theirs()
+            a = ours()
+        found.append((a, b))
+    return found
 
 
 def row(name: str, connections: int, result: Comparison, at_most: float) -> str:
-    """A line of the table of peers: medians, ratio with its range, target."""
+    """A line of the table of peers: medians, ratio with its ends, target."""
     return (
-        f"| {name} | {connections} | {result.ours:.2f} | {result.theirs:.2f} "
-        f"| {result.ratio:.3f} ({result.ratio_low:.3f}-{result.ratio_high:.3f}) "
-        f"| {at_most:.3f} | {met(result.ratio <= at_most)} |"
+        f"| {name} | {connections:,} | {result.ours:.2f} | {result.theirs:.2f} | {result.ratio.text()} "
+        f"| {at_most:.3f} | {result.ratio.verdict(at_most=at_most)} |"
     )
-
-
-def met(is_met: bool) -> str:
-    return "met" if is_met else "NOT met"
 
 
 def which(name: str, extra: Path) -> str | None:

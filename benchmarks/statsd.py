@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import re
 import socket
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.control_plane import TICK_S
 from benchmarks.generators import PEERS
-from benchmarks.pairs import which
+from benchmarks.pairs import spread, which
 from powerband.trials.trial import pinned_to
 
 SENDER_CPU, SINK_CPU = (0,), (1,)
@@ -45,33 +45,41 @@ class Taken:
 
 
 def updates_per_core(engine: str, pairs: int) -> Iterator[str]:
-    runs = min(pairs, 3)
-    yield "| sink | packets | sent/s | read/s | lost | updates/s | of a core | updates/s per core (range) | |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for what, packet, unix, promised in (
-        ("40 updates, 1,399 bytes, UDP", PLAIN, False, True),
-        ("40 updates with tags, 1,399 bytes, UDP", TAGGED, False, True),
-        ("40 updates, 1,399 bytes, Unix", PLAIN, True, True),
-        ("1 update, UDP", ALONE, False, False),
-    ):
-        yield _row("powerband", what, [_ours(engine, packet, unix=unix) for _ in range(runs)], promised)
-    yield from _peer(runs)
+    cases: list[tuple[str, str, Callable[[], Taken], bool]] = [
+        ("powerband", "40 updates, 1,399 bytes, UDP", partial(_ours, engine, PLAIN, unix=False), True),
+        ("powerband", "40 updates with tags, 1,399 bytes, UDP", partial(_ours, engine, TAGGED, unix=False), True),
+        ("powerband", "40 updates, 1,399 bytes, Unix", partial(_ours, engine, PLAIN, unix=True), True),
+        ("powerband", "1 update, UDP", partial(_ours, engine, ALONE, unix=False), False),
+    ]
+    node, program = which("node", PEERS / "bin"), PEERS / "statsd" / "node_modules" / "statsd" / "stats.js"
+    if node is None or not program.is_file():
+        yield "skipped: statsd is not installed: run `make bench-peers`"
+    else:
+        version = json.loads((program.parent / "package.json").read_text())["version"]
+        sink = f"statsd {version} (Node)"
+        cases.append((sink, "40 updates, 1,399 bytes, UDP", partial(_theirs, node, program), False))
+    taken = [[take() for _, _, take, _ in cases] for _ in range(pairs)]
+    yield "| sink | packets | sent/s | read/s | lost | updates/s | of a core | updates/s per core | at least | |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for (sink, what, _, promised), runs in zip(cases, zip(*taken, strict=True), strict=True):
+        yield _row(sink, what, runs, promised)
 
 
-def _row(sink: str, what: str, taken: list[Taken], promised: bool) -> str:
-    per_core = [one.updates / one.cpu_s for one in taken]
-    middle = sorted(taken, key=lambda one: one.updates / one.cpu_s)[len(taken) // 2]
-    typical = statistics.median(per_core)
-    lost = 1 - middle.read / middle.sent
-    if middle.dropped is not None and middle.read + middle.dropped != middle.sent:
-        raise RuntimeError(f"{what}: {middle.sent} sent, but {middle.read} read and {middle.dropped} dropped")
-    met = ("met" if typical >= TARGET_PER_S else "NOT met") if promised else ""
+def _row(sink: str, what: str, taken: Sequence[Taken], promised: bool) -> str:
+    """Medians of runs. Raises RuntimeError where a run's packets were not all accounted for."""
+    for one in taken:
+        if one.dropped is not None and one.read + one.dropped != one.sent:
+            raise RuntimeError(f"{what}: {one.sent} sent, but {one.read} read and {one.dropped} dropped")
     sent, read, updates, core = (
-        value / middle.wall_s for value in (middle.sent, middle.read, middle.updates, middle.cpu_s)
+        spread([count / one.wall_s for one, count in zip(taken, counts, strict=True)]).middle
+        for counts in zip(*((one.sent, one.read, one.updates, one.cpu_s) for one in taken), strict=True)
     )
+    lost = spread([100 * (1 - one.read / one.sent) for one in taken]).middle
+    per_core = spread([one.updates / one.cpu_s for one in taken])
+    target, verdict = (f"{TARGET_PER_S:,}", per_core.verdict(at_least=TARGET_PER_S)) if promised else ("", "")
     return (
-        f"| {sink} | {what} | {sent:,.0f} | {read:,.0f} | {100 * lost:.1f} % | {updates:,.0f} | {core:.2f} "
-        f"| {typical:,.0f} ({min(per_core):,.0f}-{max(per_core):,.0f}) | {met} |"
+        f"| {sink} | {what} | {sent:,.0f} | {read:,.0f} | {lost:.1f} % | {updates:,.0f} | {core:.2f} "
+        f"| {per_core.text(',.0f')} | {target} | {verdict} |"
     )
 
 
@@ -136,18 +144,8 @@ def _free_port(kind: int = socket.SOCK_DGRAM) -> int:
         return int(free.getsockname()[1])
 
 
-def _peer(runs: int) -> Iterator[str]:
-    """statsd itself, on Node, with nothing behind it but its console."""
-    node, program = which("node", PEERS / "bin"), PEERS / "statsd" / "node_modules" / "statsd" / "stats.js"
-    if node is None or not program.is_file():
-        yield "skipped: statsd is not installed: run `make bench-peers`"
-        return
-    version = json.loads((program.parent / "package.json").read_text())["version"]
-    what = "40 updates, 1,399 bytes, UDP"
-    yield _row(f"statsd {version} (Node)", what, [_theirs(node, program) for _ in range(runs)], promised=False)
-
-
 def _theirs(node: str, program: Path) -> Taken:
+    """statsd itself, on Node, with nothing behind it but its console."""
     with _statsd(node, program) as (process, port, output):
         before_s = _cpu_s(process.pid)
         sent, wall_s = _send(_connected(socket.AF_INET, ("127.0.0.1", port)), PLAIN)

@@ -1,9 +1,10 @@
 """What watching takes from a subject that never waits: messages a second of actors, with the probe on against off.
 
-One JVM runs all along, on all CPUs, and so does the probe of a trial; in every other window it is stopped (SIGSTOP),
-in pairs of windows whose order alternates. The counter is read at both ends of every window, so that reading it favours
-neither. A second counts for as much of the busy CPUs' time as the hypervisor left them: what that takes comes in bursts
-longer than a window, and windows are short for the same reason."""
+A JVM runs on all CPUs, and so does the probe of a trial; in every other window it is stopped (SIGSTOP), in pairs of
+windows whose order alternates. What counts is the median of the pairs of a JVM, one for each start: how its threads
+find each other differs from start to start. The counter is read at both ends of every window, so that reading it
+favours neither. A second counts for as much of the busy CPUs' time as the hypervisor left them: what that takes comes
+in bursts longer than a window, and windows are short for the same reason."""
 
 from __future__ import annotations
 
@@ -18,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-from benchmarks.pairs import met
-from powerband.analyze.stats.intervals import estimate
+from benchmarks.pairs import spread
 from powerband.base.errors import UserInterruptError
 from powerband.files.experiment_file import load_experiment
 from powerband.files.library import find_experiment
@@ -34,9 +34,9 @@ from powerband.trials.opening import build_subject
 from powerband.wire.specs import ProbeSpec, Watch
 
 WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.05, 1.0
-PAIRS = 400
+WINDOWS = 60
 COUNTER = "reflection_messages_total"
-TARGET = 0.01
+AT_LEAST = 0.99
 SETTINGS = (
     ("1 pair, 6 balls, fork-join of 8", 1, 6, 8),
     ("4 pairs, 100 balls, fork-join of 2", 4, 100, 2),
@@ -45,25 +45,24 @@ SETTINGS = (
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """`pairs` of the command line is for peers; so small a difference takes PAIRS."""
-    del pairs
-    yield "| actors | messages/s, probe off | probe on / off (95 % interval) | target | |"
-    yield "|---|---|---|---|---|"
+    """`pairs` JVMs of each setting, and `WINDOWS` pairs of windows of each."""
+    yield "| actors | JVMs | messages/s, probe off | probe on / off | at least | |"
+    yield "|---|---|---|---|---|---|"
     for name, actors, balls, threads in SETTINGS:
         levels = {"dispatcher": "[fork-join]", "throughput": "[100]", "pairs": f"[{actors}]", "balls": f"[{balls}]"}
         overrides = {f"factors.{factor}": level for factor, level in levels.items()}
         overrides["subject.set.parallelism"] = str(threads)
         experiment = load_experiment(find_experiment("infinite-reflection"), "smoke", overrides)
-        off, ratios = _ratios(engine, experiment)
-        found = estimate(ratios, 0.95, log=True)
-        target = 1 - TARGET
-        ratio = f"{found.value:.4f} ({found.low:.4f} to {found.high:.4f})"
-        told = "undecided" if found.low < target < found.high else met(found.low >= target)
-        yield f"| {name} | {off:,.0f} | {ratio} | {target:.2f} | {told} |"
+        rates, ratios = zip(*(_of_a_jvm(engine, experiment) for _ in range(pairs)), strict=True)
+        found = spread(ratios)
+        yield (
+            f"| {name} | {found.n} | {spread(rates).text(',.0f')} | {found.text('.4f')} | {AT_LEAST:.2f} "
+            f"| {found.verdict(at_least=AT_LEAST)} |"
+        )
 
 
-def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:
-    """The median rate with the probe off, and of each pair the ratio on / off."""
+def _of_a_jvm(engine: str, experiment: Experiment) -> tuple[float, float]:
+    """Medians over the pairs of windows of one start: the rate with the probe off, and the ratio on / off."""
     off, ratios = [], []
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals("") as stop:
         given = build_subject(experiment.subject, RunDir.create(Path(folder), "watching", "", {}), stop)
@@ -75,7 +74,7 @@ def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:
             page = str(rendered.metrics_url)
             time.sleep(WARMUP_S)
             with _probe(engine, spec, pid, errors) as probe:
-                for nth in range(PAIRS):
+                for nth in range(WINDOWS):
                     if stop.requested:
                         raise UserInterruptError("stopped")
                     rates = {}
@@ -85,7 +84,7 @@ def _ratios(engine: str, experiment: Experiment) -> tuple[float, list[float]]:
                         rates[is_on] = _rate_per_s(page)
                     off.append(rates[False])
                     ratios.append(rates[True] / rates[False])
-    return statistics.median(off), ratios
+    return statistics.median(off), statistics.median(ratios)
 
 
 @contextmanager
@@ -123,7 +122,7 @@ def _probe(engine: str, spec: ProbeSpec, pid: int, errors: Path) -> Iterator[sub
             process.wait(timeout=10)
         lines.seek(0)
         readings = lines.read().count(b'"type":"scrape"')
-        if readings < PAIRS:
+        if readings < WINDOWS:
             raise RuntimeError(f"the probe read the counter {readings} times only: it does not watch as in a trial")
 
 

@@ -30,7 +30,7 @@ def test_shares_have_exact_intervals_and_sweeps_without_a_trial_do_not_count() -
     assert (share["count"], share["share"]) == (3, 0.03)
     assert (share["low"], share["high"]) == pytest.approx((0.006230, 0.085176), abs=1e-5)  # Clopper-Pearson's tables
     text = table(summary)
-    assert "| a winner is named | 3 | 3.0% (0.6% to 8.5%) | 5% | met |" in text
+    assert "| a winner is named | 3 | 3.0% (0.6% to 8.5%) | 5% | undecided |" in text
     assert "9 more without a valid trial" in text
 
 

@@ -17,7 +17,7 @@ from powerband.model.results import HeapGrowth, Problem, TypeGrowth
 from powerband.readings.evidence import Evidence, Source
 
 LATE_SHARE = 0.2  # a link is noted as late above this share of its delay, or of 1 ms where the delay is shorter
-_SHORT_DELAY_NS = 1_000_000
+SHORT_DELAY_NS = 1_000_000
 TYPES_KEPT = 20  # what leaks is among the types that grew most
 # `   1:         58632        5230912  [B (java.base@17.0.15)`
 _ROW = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)
@@ -46,7 +46,7 @@ def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
     """Notes only: whatever used the link saw it as it was."""
     metrics = link_metrics(link)
     late_ns = metrics.get("link_late_ns_p99", 0.0)
-    if late_ns > LATE_SHARE * max(link.get("delay_ns", 0), _SHORT_DELAY_NS):
+    if late_ns > LATE_SHARE * max(link.get("delay_ns", 0), SHORT_DELAY_NS):
         yield Problem(
             "link_late",
             f"the link in user space let packets go {format_duration(late_ns)} late at p99, with a delay of "

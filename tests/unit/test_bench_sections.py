@@ -1,0 +1,201 @@
+"""The sections of `make bench`, with what they measure faked: each repeats it as often as `--pairs` says and tells the
+median, never the best; a footer says when, where and of which commit. Nothing is started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from benchmarks import __main__ as bench
+from benchmarks import analysis, control_plane, footer, link, live, probe, race, statsd, watching, websocket
+from benchmarks.pairs import MET, NOT_MET, UNDECIDED, Usage
+
+VERDICTS = {MET, NOT_MET, UNDECIDED}
+
+
+class Measured:
+    """Stands in for what a section measures: 1, 2, 3, ... of whatever `made` makes of it."""
+
+    def __init__(self, made: Callable[[float], object]) -> None:
+        self.made, self.calls = made, 0
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        self.calls += 1
+        return self.made(float(self.calls))
+
+
+def held(value: object) -> Callable[..., AbstractContextManager[object]]:
+    return lambda *_, **__: nullcontext(value)
+
+
+def used(cpu_s: float) -> Usage:
+    return Usage(cpu_s=cpu_s / 100, wall_s=10.0, stdout="", peak_bytes=int(cpu_s * 1e6))
+
+
+def waited(lost: float) -> dict[str, float]:
+    names = ("not joined", "dropped", "messages lost", "answered", "engine", "server", "kernel, both ends")
+    return dict.fromkeys(names, lost - 1)
+
+
+def crowd_of(joined: float) -> websocket.Crowd:
+    return websocket.Crowd(int(joined), Counter(timeout=1), 0.1, 40.0, 7_000.0, 1.0)
+
+
+def swept(seconds: float) -> SimpleNamespace:
+    answer = SimpleNamespace(setting="a", equivalent=("a",))
+    return SimpleNamespace(
+        seconds=seconds, invalid=0, answer="best: a", analysis=SimpleNamespace(trials=(), answer=answer)
+    )
+
+
+def taken(updates: float) -> statsd.Taken:
+    return statsd.Taken(sent=100, read=100, dropped=0, updates=int(updates * 1e6), cpu_s=1.0, wall_s=1.0)
+
+
+def linked(late_us: float) -> link.Found:
+    return link.Found((1.0, 2.0, 3.0), 90.0, (1.0, late_us), 5.0, 0)
+
+
+SECTIONS = {
+    "websocket-memory": (
+        websocket,
+        {
+            "reference": held((1, 2)),
+            "_paced": Measured(lambda mb: {"max_rss_bytes": mb, "websocket": {"joined": 10_000}}),
+        },
+        2,
+    ),
+    "websocket-waiting": (websocket, {"_waiting": Measured(waited)}, 1),
+    "websocket-crowd": (
+        websocket,
+        {"_published_crowds": lambda: [("workers=3", crowd_of(42_000))], "_reference_crowd": Measured(crowd_of)},
+        1,
+    ),
+    "watching": (watching, {"_of_a_jvm": Measured(lambda at: (1e6, 0.98 + at / 1000))}, len(watching.SETTINGS)),
+    "link": (link, {"measured": Measured(linked)}, 2 * len(link.LINKS)),
+    "control-plane": (control_plane, {"_of_a_run": Measured(lambda at: (at, at, at))}, 1),
+    "live": (
+        live,
+        {
+            "_run": held(Path("no run")),
+            "_server": held(("http://127.0.0.1:1/", 1)),
+            "_cpu_s": lambda pid: 1.0,
+            "_first_state": lambda address, pid: 1.0,
+            "_watched": Measured(lambda at: (at / 10, 1000.0)),
+            "large_run": lambda *_: SimpleNamespace(path=Path("no run")),
+            "openings_s": lambda address, openings: [(0.1 + at, 0.2 + at) for at in range(openings)],
+        },
+        len(live.CASES),
+    ),
+    "race": (race, {"sweep": Measured(swept)}, 2),
+    "statsd": (statsd, {"_ours": Measured(taken), "which": lambda *_: None}, 4),
+    "probe": (probe, {"reference": held((1, 2)), "run": Measured(used)}, 1),
+    "analysis": (
+        analysis,
+        {
+            "large_run": lambda *_: SimpleNamespace(path=Path("x"), trials=Path("x"), report=Path(__file__)),
+            "run": Measured(used),
+            "openings_s": lambda address, openings: [(1.0, 2.0)] * openings,
+        },
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("pairs", [1, 7])
+@pytest.mark.parametrize("name", SECTIONS)
+def test_each_section_repeats_as_often_as_it_is_told(name: str, pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, fakes, each = SECTIONS[name]
+    (measured,) = [fake for fake in fakes.values() if isinstance(fake, Measured)]
+    monkeypatch.setattr(measured, "calls", 0)
+    for attribute, fake in fakes.items():
+        monkeypatch.setattr(module, attribute, fake)
+    lines = list(bench.SECTIONS[name].measured("engine", pairs))
+    assert measured.calls == each * pairs + (name == "probe"), "the probe's server is loaded once before"
+    cells = {cell.strip() for line in lines for cell in line.split("|")}
+    assert cells & VERDICTS, lines
+    assert bool(re.search(r"\(\S+ to \S+\)", " ".join(lines))) == (pairs > 1), (
+        "ends are shown where there is more than one repeat"
+    )
+
+
+def test_a_section_tells_the_median_and_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_plane, "_of_a_run", Measured(lambda at: (at, at, at)))
+    text = "\n".join(control_plane.cost("engine", 9))
+    assert (
+        "| control plane while trials measure | 5.00 (2.00 to 8.00) % of one core | at most 2 % of one core |" in text
+    )
+    monkeypatch.setattr(analysis, "run", Measured(lambda at: Usage(at, at, "")))
+    monkeypatch.setattr(analysis, "openings_s", lambda *_: [])
+    monkeypatch.setattr(analysis, "large_run", SECTIONS["analysis"][1]["large_run"])
+    text = "\n".join(analysis.speed("engine", 3))
+    assert "| analysis | 2.00 (1.00 to 3.00) s | at most 5 s | met |" in text
+    assert "skipped: no Chromium" in text
+
+
+def test_a_start_of_a_crowd_that_lost_users_is_no_success() -> None:
+    assert websocket._crowd_row("x", "1/s", [crowd_of(42_000)]).endswith("| met |")
+    assert websocket._crowd_row("x", "1/s", [crowd_of(42_000), crowd_of(41_000)]).endswith("| undecided |")
+    assert "| 2 timeout |" in websocket._crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)])
+    assert websocket._crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)]).endswith("| NOT met |")
+
+
+def test_packets_that_nobody_accounts_for_are_an_error() -> None:
+    lost = statsd.Taken(sent=100, read=90, dropped=9, updates=1, cpu_s=1.0, wall_s=1.0)
+    with pytest.raises(RuntimeError, match="100 sent, but 90 read and 9 dropped"):
+        statsd._row("powerband", "UDP", [taken(1), lost], promised=True)
+
+
+def test_a_footer_says_when_where_how_and_of_what(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def measured(engine: str, pairs: int) -> Iterator[str]:
+        yield f"{engine} {pairs}"
+
+    monkeypatch.setitem(bench.SECTIONS, "probe", bench.Section(measured, "fresh probes"))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--engine", "e", "--only", "probe", "--pairs", "3"])
+    assert bench.main() == 0
+    said = capsys.readouterr().out
+    assert "## probe\n\ne 3\n" in said
+    assert re.search(
+        r"^\*\d{4}-\d\d-\d\d; .+, \d+ CPUs, Linux \S+; `python -m benchmarks --only probe --pairs 3`; "
+        r"commit (?:[0-9a-f]{7,}\+?|unknown); 3 fresh probes; steal \d+\.\d% of the CPUs' time\*$",
+        said,
+        re.M,
+    )
+
+
+@pytest.mark.parametrize("pairs", ["0", "-1"])
+def test_no_repeats_are_a_mistake(pairs: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--engine", "e", "--pairs", pairs])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "--pairs: at least 1" in capsys.readouterr().err
+
+
+def test_a_commit_is_marked_where_files_were_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    assert footer.commit(tmp_path / "none") == "unknown"
+    git("init")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "one")
+    (tmp_path / "new").write_text("not known to git")
+    assert re.fullmatch(r"[0-9a-f]{7,}", footer.commit(tmp_path))
+    (tmp_path / "file").write_text("2")
+    assert re.fullmatch(r"[0-9a-f]{7,}\+", footer.commit(tmp_path))
+
+
+def test_steal_is_the_share_of_all_time_in_between() -> None:
+    before = {"busy": 100.0, "idle": 50.0, "steal": 10.0}
+    assert footer.stolen(before, {"busy": 160.0, "idle": 80.0, "steal": 20.0}) == pytest.approx(0.1)
+    assert footer.stolen(before, before) == 0.0
