@@ -120,14 +120,16 @@ class Search:
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
     def window_ns(self, rate_per_s: float) -> int | None:
-        """How long a trial at this rate has to measure, if that is longer than `load.duration`: close below what the
-        server gives at most a queue takes long to fill, and close above it long to show in a time limit."""
-        if not self.most_per_s:
-            return None
-        needed_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
-        limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
-        if rate_per_s > self.most_per_s and limit_ns:
-            needed_s = min(needed_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
+        """How long a trial at this rate has to measure, if that is longer than `load.duration`: at a low rate until as
+        many requests are due as the percentiles need; close below what the server gives at most a queue takes long to
+        fill, and close above it long to show in a time limit."""
+        needed_s = _requests_needed(self.experiment) / rate_per_s
+        if self.most_per_s:
+            queue_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
+            limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
+            if rate_per_s > self.most_per_s and limit_ns:
+                queue_s = min(queue_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
+            needed_s = max(needed_s, queue_s)
         longest_ns = longest_window_ns(self.experiment)
         window_ns = math.ceil(min(needed_s * 1e9, longest_ns) / WINDOW_STEP_NS) * WINDOW_STEP_NS
         return None if window_ns <= self.experiment.load.duration_ns else min(window_ns, longest_ns)
@@ -226,10 +228,15 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
 
 
 def floor_per_s(experiment: Experiment) -> float:
-    """The lowest rate of which a trial says something: at it, so many requests are due as the conditions' percentiles
-    need, and a tenth more, for arrivals are random."""
+    """The lowest rate of which a trial says something: at it, in the longest window, so many requests are due as the
+    conditions' percentiles need."""
+    return _requests_needed(experiment) / (longest_window_ns(experiment) / 1e9)
+
+
+def _requests_needed(experiment: Experiment) -> float:
+    """In a window, and a tenth more, for arrivals are random."""
     needed = max((requests_for(constraint.metric) for constraint in experiment.objective.constraints), default=0)
-    return FLOOR_SLACK * max(needed, FEW_REQUESTS) / (experiment.load.duration_ns / 1e9)
+    return FLOOR_SLACK * max(needed, FEW_REQUESTS)
 
 
 def _ceiling(trials: Sequence[TrialResult]) -> float:
