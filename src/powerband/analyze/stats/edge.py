@@ -23,12 +23,11 @@ WIDTHS = np.geomspace(0.0015, 0.25, 8)
 """Scales of the logistic edge in log rate: starts that differ by 0.3 % to 45 % (standard deviation)."""
 WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
 """Wider ones than 12 % are mostly starts of two kinds, which have a shape of their own."""
-SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.30
-"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability."""
+SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.50
+"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability: less
+of it, and intervals missed the slow ones where they are a tenth of the starts."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
-MIDDLE_AT_MOST = 0.8
-"""A lower quantile left out more of the cliffs below which 30 % of the trials fall short (docs/methods/capacity.md)."""
 LUCK = 0.01
 """How often a trial far above the edge holds all the same."""
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
@@ -112,10 +111,10 @@ class Edge:
         return float(np.interp(p, self._passed, self.ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Credible interval, in log rate. It reaches up to where half of the quick starts hold, if its quantile lies
-        lower: whether starts missed by chance or since they were slow ones is not to be told from a few."""
+        """Credible interval, in log rate. It reaches up to where half of the quick starts may hold, for whether starts
+        missed by chance or since they were slow ones is not to be told from a few."""
         tail = (1 - confidence) / 2
-        return self.quantile(tail), max(self.quantile(1 - tail), self.middle.quantile(MIDDLE_AT_MOST))
+        return self.quantile(tail), max(self.quantile(1 - tail), self.middle.quantile(1 - tail))
 
     @cached_property
     def middle(self) -> Edge:
