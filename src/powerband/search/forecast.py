@@ -207,7 +207,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
     longest_ns = longest_window_ns(experiment)
     if experiment.objective.is_capacity and experiment.load.duration_ns < longest_ns:
         first.append(
-            f"A trial close to the most that the server gives measures for up to {time_text(longest_ns)}, since a queue "
+            f"A trial close to the most that the server gives measures for up to {time_text(longest_ns)}: a queue "
             "takes so long to show there; one at a low rate until enough requests are due for its percentiles."
         )
     return [*found, *first, *foreseen(experiment)]

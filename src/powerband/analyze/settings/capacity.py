@@ -223,7 +223,7 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
         answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
         first_look=looks[-1] if looks else None,
         floor_per_s=floor_per_s(experiment),
-        ceiling_per_s=_ceiling(mine),
+        ceiling_per_s=_ceiling(mine, len(experiment.load.scenario)),
     )
 
 
@@ -239,11 +239,18 @@ def _requests_needed(experiment: Experiment) -> float:
     return FLOOR_SLACK * max(needed, FEW_REQUESTS)
 
 
-def _ceiling(trials: Sequence[TrialResult]) -> float:
+def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:
     limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
-    # Where it offered more in a trial that counts, it was disturbed and not at its limit.
-    offered = max((trial.rate_per_s for trial in trials if trial.valid and trial.rate_per_s), default=0.0)
+    # Where it offered more in a trial that counts, or twice as much to the users of a first look, it was disturbed and
+    # not at its limit.
+    offered = max((_offered_per_s(trial, steps) for trial in trials if trial.valid), default=0.0)
     return min((rate for rate, n in limited.items() if n >= LIMITED_TRIALS and rate > offered), default=math.inf)
+
+
+def _offered_per_s(trial: TrialResult, steps: int) -> float:
+    """Scenarios per second, of so many requests each; of a first look half, for a rate costs the generator more than
+    users who wait do."""
+    return trial.metrics.get("goodput_per_s", 0.0) / steps / 2 if trial.rate_per_s is None else trial.rate_per_s
 
 
 def _by_generator(result: TrialResult) -> bool:

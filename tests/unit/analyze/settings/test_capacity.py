@@ -200,6 +200,13 @@ def test_windows_grow_close_to_the_most_that_is_served() -> None:
     assert search.window_ns(404.0) is None, "the overload shows in 10 s"
 
 
+def test_a_generator_that_was_late_below_what_it_gave_users_was_disturbed() -> None:
+    late = [trial(300.0, number, code="generator_lag") for number in range(2, 6)]
+    assert math.isinf(search_of(capacity_experiment(), setting(1), [trial(None, 1), *late]).ceiling_per_s)
+    beyond = [trial(1500.0, number, code="generator_lag") for number in range(2, 6)]
+    assert search_of(capacity_experiment(), setting(1), [trial(None, 1), *beyond]).ceiling_per_s == 1500.0
+
+
 def test_windows_grow_at_low_rates_until_a_p99_can_be_had() -> None:
     """A p99 needs 1,000 requests, and a tenth more are asked for: at 40/s that takes 27.5 s, and the longest of a
     window of 10 s is a minute, so that 18.4/s is the lowest rate."""
