@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races bench-peers bottlenecks statistics calibrate setup uv extras
+.PHONY: demo test test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races capacities bench-peers bottlenecks statistics calibrate setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -106,6 +106,11 @@ aa: setup
 cpu-races: setup
 	POWERBAND_ENGINE=$(ENGINE) $(RUN) python -m benchmarks.cpu_races
 
+# Capacities of real pools in Python, Go and Java against M/G/k and windows of a minute: 20 searches, 6 minutes each, on a
+# quiet machine; goes on where it was stopped.
+capacities: setup
+	POWERBAND_ENGINE=$(ENGINE) PYTHONPATH=tests:. $(RUN) python -m benchmarks.capacity_pools
+
 bench-peers: setup
 	benchmarks/install_peers.sh
 
@@ -116,9 +121,9 @@ bottlenecks: setup extras
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md docs/methods/bottlenecks-cases.md $(CASES)
 	PYTHONPATH=tests $(RUN) python -m fakes.followed docs/methods/bottlenecks.md
 
-# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 15 minutes.
+# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 40 minutes.
 statistics: setup
-	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md
+	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/capacity.md
 
 calibrate: setup
 	$(RUN) powerband calibrate

@@ -2,7 +2,7 @@
 
 `python -m fakes.starts PAGE...` (`make statistics`) writes the tables between their marks into the pages. Everything
 goes through the analysis that judges real runs: sweeps of equal settings through `compare_with_leader`, all at once,
-and races through planner and analysis.
+races and searches for a capacity through planner and analysis.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fakes.capacities import coverage_table
 from fakes.confusion import put
 from fakes.failing import failing_table
 from fakes.races import race_of, run_experiment, threads
@@ -217,6 +218,7 @@ def main() -> None:
         "false verdicts": lambda: verdict_table(2000),
         "failed starts": lambda: failing_table(30),
         "the headline's coverage": lambda: figure_table(100),
+        "capacity's coverage": lambda: coverage_table(100),
     }
     pages = list(map(Path, sys.argv[1:]))
     for title, made in tables.items():

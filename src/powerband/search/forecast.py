@@ -24,6 +24,9 @@ _END_NS = 500_000_000  # drain, stop, and writing the record
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
 _SLOTS_LOOK_NS = 1_000_000_000  # with one user, and with twice the users; no longer than the measured window
 _STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
+CAPACITY_WINDOWS = 2
+"""Trials of simulated searches for a capacity measured for 1 to 5 times `load.duration` on average (the table of
+docs/methods/capacity.md)."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,9 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
 def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     measure = experiment.measure
     warmup, window_ns = measure.warmup_ns, load.duration_ns
-    if longest and experiment.objective.is_capacity:
-        window_ns = longest_window_ns(experiment)
+    if experiment.objective.is_capacity:
+        longest_ns = longest_window_ns(experiment)
+        window_ns = longest_ns if longest else min(longest_ns, CAPACITY_WINDOWS * window_ns)
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         most_ns = measure.warmup_max_ns * (COMPILING_MORE if experiment.subject.is_jvm else 1)
@@ -204,7 +208,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
     if experiment.objective.is_capacity and experiment.load.duration_ns < longest_ns:
         first.append(
             f"A trial close to the most that the server gives measures for up to {time_text(longest_ns)}: a queue "
-            "takes so long to show there."
+            "takes so long to show there; one at a low rate until enough requests are due for its percentiles."
         )
     return [*found, *first, *foreseen(experiment)]
 

@@ -100,8 +100,8 @@ def test_an_slo_that_holds_at_no_rate_says_what_was_seen() -> None:
     analysis = analyse(made, results, planner.progress)
     assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE
     first, second = analysis.answer.sentences
-    assert first == "No setting meets p99 < 50ms and errors < 0.1% at 110/s or more."
-    assert "of rates below 110/s trials of this length say nothing" in second
+    assert first == "No setting meets p99 < 50ms and errors < 0.1% at 18.3/s or more."
+    assert "of rates below 18.3/s trials of this length say nothing" in second
     assert "p99 < 50ms: it was 82." in second and "the lowest rate tried" in second and "loosen" in second
     assert len(results) < 40
     assert all(row.capacity is not None and row.capacity.estimate is None for row in analysis.settings)

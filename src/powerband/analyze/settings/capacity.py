@@ -120,14 +120,16 @@ class Search:
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
     def window_ns(self, rate_per_s: float) -> int | None:
-        """How long a trial at this rate has to measure, if that is longer than `load.duration`: close below what the
-        server gives at most a queue takes long to fill, and close above it long to show in a time limit."""
-        if not self.most_per_s:
-            return None
-        needed_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
-        limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
-        if rate_per_s > self.most_per_s and limit_ns:
-            needed_s = min(needed_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
+        """How long a trial at this rate has to measure, if that is longer than `load.duration`: at a low rate until as
+        many requests are due as the percentiles need; close below what the server gives at most a queue takes long to
+        fill, and close above it long to show in a time limit."""
+        needed_s = _requests_needed(self.experiment) / rate_per_s
+        if self.most_per_s:
+            queue_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
+            limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
+            if rate_per_s > self.most_per_s and limit_ns:
+                queue_s = min(queue_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
+            needed_s = max(needed_s, queue_s)
         longest_ns = longest_window_ns(self.experiment)
         window_ns = math.ceil(min(needed_s * 1e9, longest_ns) / WINDOW_STEP_NS) * WINDOW_STEP_NS
         return None if window_ns <= self.experiment.load.duration_ns else min(window_ns, longest_ns)
@@ -221,22 +223,34 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
         answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
         first_look=looks[-1] if looks else None,
         floor_per_s=floor_per_s(experiment),
-        ceiling_per_s=_ceiling(mine),
+        ceiling_per_s=_ceiling(mine, len(experiment.load.scenario)),
     )
 
 
 def floor_per_s(experiment: Experiment) -> float:
-    """The lowest rate of which a trial says something: at it, so many requests are due as the conditions' percentiles
-    need, and a tenth more, for arrivals are random."""
+    """The lowest rate of which a trial says something: at it, in the longest window, so many requests are due as the
+    conditions' percentiles need."""
+    return _requests_needed(experiment) / (longest_window_ns(experiment) / 1e9)
+
+
+def _requests_needed(experiment: Experiment) -> float:
+    """In a window, and a tenth more, for arrivals are random."""
     needed = max((requests_for(constraint.metric) for constraint in experiment.objective.constraints), default=0)
-    return FLOOR_SLACK * max(needed, FEW_REQUESTS) / (experiment.load.duration_ns / 1e9)
+    return FLOOR_SLACK * max(needed, FEW_REQUESTS)
 
 
-def _ceiling(trials: Sequence[TrialResult]) -> float:
+def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:
     limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
-    # Where it offered more in a trial that counts, it was disturbed and not at its limit.
-    offered = max((trial.rate_per_s for trial in trials if trial.valid and trial.rate_per_s), default=0.0)
+    # Where it offered more in a trial that counts, or twice as much to the users of a first look, it was disturbed and
+    # not at its limit.
+    offered = max((_offered_per_s(trial, steps) for trial in trials if trial.valid), default=0.0)
     return min((rate for rate, n in limited.items() if n >= LIMITED_TRIALS and rate > offered), default=math.inf)
+
+
+def _offered_per_s(trial: TrialResult, steps: int) -> float:
+    """Scenarios per second, of so many requests each; of a first look half, for a rate costs the generator more than
+    users who wait do."""
+    return trial.metrics.get("goodput_per_s", 0.0) / steps / 2 if trial.rate_per_s is None else trial.rate_per_s
 
 
 def _by_generator(result: TrialResult) -> bool:

@@ -23,20 +23,23 @@ WIDTHS = np.geomspace(0.0015, 0.25, 8)
 """Scales of the logistic edge in log rate: starts that differ by 0.3 % to 45 % (standard deviation)."""
 WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
 """Wider ones than 12 % are mostly starts of two kinds, which have a shape of their own."""
-SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.30
-"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability."""
+SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.50
+"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability: less
+of it, and intervals missed the slow ones where they are a tenth of the starts."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
-MIDDLE_AT_MOST = 0.8
-"""A lower quantile left out more of the cliffs below which 30 % of the trials fall short (docs/methods/capacity.md)."""
 LUCK = 0.01
 """How often a trial far above the edge holds all the same."""
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
 """The prior is flat from half of the first look's rate to a little above it, with tails as a Cauchy's beyond: a few
 trials overrule it, and the search then goes on in growing steps."""
 REACH_ABOVE = 8.0  # e^8: 3,000 times the first look
-GRID, COARSE_STEP, FINE_STEP = 96, 0.05, 3e-4  # in log rate: 5 % at first, a fifth of the narrowest edge in the end
-NEGLIGIBLE = 1e-7  # of the largest mass: cells below it are left out of the finer grid
+COARSE_STEP = 0.06  # in log rate: cells of the first grid, to as far beyond what was tried as `COARSE_BEYOND`
+COARSE_BEYOND = 1.0
+CELLS, NARROWEST = 110, 5e-4
+"""Cells of the finer grids, none narrower than a third of the narrowest edge."""
+EVEN_SHARE = 0.3
+"""Cells of a finer grid hold equal masses, by the coarser one, but for so many, which are spread over its cells."""
 CANDIDATES = 25  # rates weighed for the next trial
 
 
@@ -80,49 +83,49 @@ class Answered:
 
 @dataclass(frozen=True)
 class Edge:
-    """Posterior masses on an even grid of log rates, ascending; `joint` also by shape and lapse of the edge."""
+    """Posterior masses in cells of log rate, which `ends` (ascending, one more than there are cells) divide; `joint`
+    also by shape and lapse of the edge. Cells are narrow where the posterior is."""
 
-    log_rates: Array
+    ends: Array
     joint: Array
+
+    @property
+    def log_rates(self) -> Array:
+        """The middles of the cells."""
+        return (self.ends[1:] + self.ends[:-1]) / 2
 
     @cached_property
     def mass(self) -> Array:
         return np.asarray(self.joint.sum((1, 2)))
 
     @cached_property
-    def _ends(self) -> Array:
-        """The ends of the grid's cells: one more than there are cells."""
-        step = self.log_rates[1] - self.log_rates[0]
-        return np.concatenate([self.log_rates - step / 2, [self.log_rates[-1] + step / 2]])
-
-    @cached_property
     def _passed(self) -> Array:
-        """The mass below each of these ends."""
+        """The mass below each of the ends."""
         return np.concatenate([[0.0], self.mass.cumsum()])
 
     def below(self, log_rate: Array | float) -> Array:
-        """Probability that the edge lies below; each grid point's mass is spread evenly over its cell."""
-        return np.asarray(np.interp(log_rate, self._ends, self._passed))
+        """Probability that the edge lies below; each cell's mass is spread evenly over it."""
+        return np.asarray(np.interp(log_rate, self.ends, self._passed))
 
     def quantile(self, p: float) -> float:
-        return float(np.interp(p, self._passed, self._ends))
+        return float(np.interp(p, self._passed, self.ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Credible interval, in log rate. It reaches up to where half of the quick starts hold, if its quantile lies
-        lower: whether starts missed by chance or since they were slow ones is not to be told from a few."""
+        """Credible interval, in log rate. It reaches up to where half of the quick starts may hold, for whether starts
+        missed by chance or since they were slow ones is not to be told from a few."""
         tail = (1 - confidence) / 2
-        return self.quantile(tail), max(self.quantile(1 - tail), self.middle.quantile(MIDDLE_AT_MOST))
+        return self.quantile(tail), max(self.quantile(1 - tail), self.middle.quantile(1 - tail))
 
     @cached_property
     def middle(self) -> Edge:
         """The posterior of the log rate that half of the quick starts hold, whatever the shape."""
-        middles = self.log_rates[:, None] + BELOW_MIDDLE
-        masses = self.joint.sum(2)
-        told = masses > NEGLIGIBLE * masses.max()
-        low, high = float(middles[told].min()), float(middles[told].max())
-        ends = np.linspace(low - 1e-6, high + 1e-6, 4 * GRID + 1)
-        found = np.histogram(middles[told], ends, weights=masses[told])[0]
-        return Edge((ends[1:] + ends[:-1]) / 2, (found / found.sum())[:, None, None])
+        places = (self.log_rates[:, None] + BELOW_MIDDLE).ravel()
+        order = np.argsort(places)
+        masses = self.joint.sum(2).ravel()[order]
+        levels = np.linspace(0, 1, 2 * CELLS + 1)
+        ends = np.interp(levels, masses.cumsum() - masses / 2, places[order])
+        ends += 1e-9 * np.arange(len(ends))  # no cell is empty
+        return Edge(ends, np.full((2 * CELLS, 1, 1), 1 / (2 * CELLS)))
 
     def half_width(self, confidence: float) -> float:
         low, high = self.interval(confidence)
@@ -157,30 +160,44 @@ def _bears(log_rate: Array | float, edges: Array) -> Array:
 
 def locate(trials: Sequence[Answered], first_look: float, floor: float) -> Edge:
     """The posterior after these trials. `first_look`: log of a rate that the server was seen to give, about which
-    the prior lies; `floor`: log of the lowest rate that can be tried. O(trials) evaluations of 4,000 cells."""
-    low = min(floor, first_look - 1.0) - 1.0
-    edge = _on_grid(np.arange(low, first_look + REACH_ABOVE, COARSE_STEP), trials, first_look)
-    for _ in range(4):
-        step = edge.log_rates[1] - edge.log_rates[0]
-        kept = edge.log_rates[edge.mass > NEGLIGIBLE * edge.mass.max()]
-        low, high = kept[0] - 2 * step, kept[-1] + 2 * step
-        finer = (high - low) / GRID
-        if finer > 0.8 * step or step < FINE_STEP:
-            break
-        edge = _on_grid(np.linspace(low, high, GRID), trials, first_look)
+    the prior lies; `floor`: log of the lowest rate that can be tried. O(trials) evaluations of 3 x 9,000 cells."""
+    tried = [first_look, *(trial.log_rate for trial in trials)]
+    edge = _on_cells(_coarse_ends(tried, floor, first_look), trials, first_look)
+    for _ in range(2):
+        edge = _on_cells(_finer_ends(edge), trials, first_look)
     return edge
 
 
-def _on_grid(grid: Array, trials: Sequence[Answered], first_look: float) -> Edge:
-    beyond = np.maximum(first_look - PLAUSIBLE_BELOW - grid, grid - first_look - PLAUSIBLE_ABOVE)
-    prior = -np.log1p((np.maximum(beyond, 0.0) / TAIL) ** 2)
+def _coarse_ends(tried: Sequence[float], floor: float, first_look: float) -> Array:
+    """Even cells about what was tried, growing ones beyond."""
+    lowest, highest = min(floor, first_look - 1.0) - 1.0, max(first_look, *tried) + REACH_ABOVE
+    low, high = max(lowest, min(tried) - COARSE_BEYOND), max(tried) + COARSE_BEYOND
+    even = np.linspace(low, high, math.ceil((high - low) / COARSE_STEP) + 1)
+    steps = COARSE_STEP * 1.3 ** np.arange(1, 40)
+    below, above = low - steps.cumsum()[::-1], high + steps.cumsum()
+    return np.concatenate([below[below > lowest - COARSE_STEP], even, above[above < highest + 1.0]])
+
+
+def _finer_ends(edge: Edge) -> Array:
+    """Cells of which most hold equal masses, none narrower than `NARROWEST`."""
+    cells = len(edge.mass)
+    spread = (1 - EVEN_SHARE) * edge.mass + EVEN_SHARE / cells
+    ends = np.interp(np.linspace(0, 1, CELLS + 1), np.concatenate([[0.0], spread.cumsum()]), edge.ends)
+    kept = np.round((ends - ends[0]) / NARROWEST)
+    return np.asarray(ends[0] + NARROWEST * np.unique(kept))
+
+
+def _on_cells(ends: Array, trials: Sequence[Answered], first_look: float) -> Edge:
+    edges, wide = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
+    beyond = np.maximum(first_look - PLAUSIBLE_BELOW - edges, edges - first_look - PLAUSIBLE_ABOVE)
+    prior = np.log(wide) - np.log1p((np.maximum(beyond, 0.0) / TAIL) ** 2)
     log = prior[:, None, None] + np.log(SHAPE_PRIOR)[None, :, None] + np.log(LAPSE_PRIOR)[None, None, :]
     outcomes = Counter((trial.log_rate, trial.held) for trial in trials)
     for rate in sorted({rate for rate, _ in outcomes}):
-        holds = holding(rate, grid)
+        holds = holding(rate, edges)
         log += outcomes[rate, True] * np.log(holds) + outcomes[rate, False] * np.log1p(-holds)
     joint = np.exp(log - log.max())
-    return Edge(grid, joint / joint.sum())
+    return Edge(ends, joint / joint.sum())
 
 
 def difference_quantiles(a: Edge, b: Edge, tails: Sequence[float]) -> list[float]:
