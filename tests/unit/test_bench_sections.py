@@ -165,7 +165,7 @@ def test_a_footer_says_when_where_how_and_of_what(monkeypatch: pytest.MonkeyPatc
     assert "## probe\n\ne 3\n" in said
     assert re.search(
         r"^\*\d{4}-\d\d-\d\d; .+, \d+ CPUs, Linux \S+; `python -m benchmarks --only probe --pairs 3`; "
-        r"commit (?:[0-9a-f]{7,}\+?|unknown); 3 fresh probes; steal \d+\.\d% of the CPUs' time\*$",
+        r"commit (?:[0-9a-f]{7,}\+?|unknown); repeats: 3, fresh probes; steal \d+\.\d% of the CPUs' time\*$",
         said,
         re.M,
     )
