@@ -95,8 +95,9 @@ bundle:
 dashboards: setup
 	$(RUN) python -m scripts.grafana
 
+# Hours with all sections; BENCH="--only http --pairs 9" for some.
 bench: setup
-	$(RUN) python -m benchmarks --engine $(ENGINE)
+	$(RUN) python -m benchmarks --engine $(ENGINE) $(BENCH)
 
 # A hundred real sweeps of equal settings, 20 minutes on a quiet machine; goes on where it was stopped.
 aa: setup

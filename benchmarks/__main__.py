@@ -49,10 +49,10 @@ class Section:
 SECTIONS = {
     "http": Section(http.cpu_per_request, "alternating pairs of runs"),
     "own-code": Section(own_code.shares, "runs"),
-    "memory": Section(http.memory_per_connection, "fresh engines for each of two numbers of connections"),
+    "memory": Section(http.memory_per_connection, "fresh engines with many connections and with one"),
     "open-loop": Section(http.open_loop, "rounds of all precisions"),
     "websocket": Section(websocket.cpu_per_message, "alternating pairs of runs"),
-    "websocket-memory": Section(websocket.memory_per_user, "fresh engines for each of two numbers of users"),
+    "websocket-memory": Section(websocket.memory_per_user, "fresh engines with many users and with one"),
     "websocket-crowd": Section(websocket.crowd, "fresh starts of each server and its fleet"),
     "websocket-waiting": Section(websocket.waiting_users, "fresh starts of servers and fleet"),
     "engines": Section(engines.against_other, "alternating pairs of runs"),
@@ -94,7 +94,7 @@ def main() -> int:
         for line in section.measured(options.engine, options.pairs):
             print(line, flush=True)
         command = f"python -m benchmarks --only {name} --pairs {options.pairs}"
-        print(f"\n{footer(command, f'{options.pairs} {section.repeats}', before)}", flush=True)
+        print(f"\n{footer(command, f'repeats: {options.pairs}, {section.repeats}', before)}", flush=True)
     return 0
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pairs import Usage, run, which
 from powerband.base.errors import PowerbandError
@@ -47,9 +48,10 @@ def ours(engine: str, seconds: int = 4, extra: tuple[str, ...] = ()) -> Generato
     )  # fmt: skip
 
 
-def summary(usage: Usage) -> dict:  # type: ignore[type-arg]
+def summary(usage: Usage) -> dict[str, Any]:
     """The last JSON line of the engine's output."""
-    return json.loads(usage.stdout.strip().splitlines()[-1])
+    told: dict[str, Any] = json.loads(usage.stdout.strip().splitlines()[-1])
+    return told
 
 
 def peers() -> tuple[list[Generator], list[str]]:

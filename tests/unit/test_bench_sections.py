@@ -15,8 +15,24 @@ from typing import Any
 
 import pytest
 from benchmarks import __main__ as bench
-from benchmarks import analysis, control_plane, footer, link, live, probe, race, statsd, watching, websocket
+from benchmarks import (
+    analysis,
+    bench_share,
+    control_plane,
+    footer,
+    http,
+    link,
+    live,
+    probe,
+    race,
+    statsd,
+    switches,
+    watching,
+    websocket,
+)
 from benchmarks.pairs import MET, NOT_MET, UNDECIDED, Usage
+
+from powerband.files.experiment_file import parse_experiment
 
 VERDICTS = {MET, NOT_MET, UNDECIDED}
 
@@ -64,7 +80,16 @@ def linked(late_us: float) -> link.Found:
     return link.Found((1.0, 2.0, 3.0), 90.0, (1.0, late_us), 5.0, 0)
 
 
+def shared(pairs: int) -> SimpleNamespace:
+    """What a run of so many starts of the section `bench-share` measured."""
+    names = ("threads_started_per_s", "threads_max", "bench_cpu_cores")
+    trials = [SimpleNamespace(metrics=dict.fromkeys(names, 0.01 * at)) for at in range(1, pairs + 1)]
+    return SimpleNamespace(analysis=SimpleNamespace(trials=trials))
+
+
 SECTIONS = {
+    "memory": (http, {"reference": held((1, 2)), "_peak_bytes": Measured(lambda at: int(at * 2**20))}, 2),
+    "switches": (switches, {"switch_us": Measured(lambda us: us)}, 2),
     "websocket-memory": (
         websocket,
         {
@@ -121,9 +146,20 @@ def test_each_section_repeats_as_often_as_it_is_told(name: str, pairs: int, monk
     lines = list(bench.SECTIONS[name].measured("engine", pairs))
     assert measured.calls == each * pairs + (name == "probe"), "the probe's server is loaded once before"
     cells = {cell.strip() for line in lines for cell in line.split("|")}
-    assert cells & VERDICTS, lines
+    assert cells & VERDICTS or name == "switches", lines
     assert bool(re.search(r"\(\S+ to \S+\)", " ".join(lines))) == (pairs > 1), (
         "ends are shown where there is more than one repeat"
+    )
+
+
+def test_the_share_of_the_bench_is_of_as_many_starts_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(bench_share, "sweep", lambda text, *_, **__: asked.append(text) or shared(2))
+    lines = list(bench_share.cost("engine", 3))
+    assert parse_experiment(asked[0], "bench-share").measure.repeats == 3
+    assert lines[0] == "1 of 3 starts told of nothing"
+    assert (
+        lines[-1] == "| control plane and probes | 1.50 (1.00 to 2.00) % of one core | at most 3 % of one core | met |"
     )
 
 
@@ -165,7 +201,7 @@ def test_a_footer_says_when_where_how_and_of_what(monkeypatch: pytest.MonkeyPatc
     assert "## probe\n\ne 3\n" in said
     assert re.search(
         r"^\*\d{4}-\d\d-\d\d; .+, \d+ CPUs, Linux \S+; `python -m benchmarks --only probe --pairs 3`; "
-        r"commit (?:[0-9a-f]{7,}\+?|unknown); 3 fresh probes; steal \d+\.\d% of the CPUs' time\*$",
+        r"commit (?:[0-9a-f]{7,}\+?|unknown); repeats: 3, fresh probes; steal \d+\.\d% of the CPUs' time\*$",
         said,
         re.M,
     )
