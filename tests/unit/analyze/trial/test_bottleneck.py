@@ -209,7 +209,26 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.HIDDEN_LIMIT,
     ),
     (
-        "the same, and a database that serves one at a time",
+        "4 threads of Tomcat sleep beside its poller of the same name",
+        scene(
+            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
+            pool("http-nio", 0.05, 0.05, lock=3.9),
+            loaded_ns=300 * MS,
+            tried=tried(3.98),
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same, where nobody tried",
+        scene(
+            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
+            pool("http-nio", 0.05, 0.05, lock=3.9),
+            loaded_ns=300 * MS,
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "idle threads of Go, and a database that serves one at a time",
         scene(
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),

@@ -237,7 +237,7 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
-        if _of_a_loops_runtime(pool, scene):
+        if _idles_beside_a_loop(pool, scene):
             continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
@@ -328,13 +328,14 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     )
 
 
-def _of_a_loops_runtime(pool: WatchedPool, scene: Scene) -> bool:
-    """Threads of the same name as an event loop, told apart from it by what they do: of a runtime such as Go's."""
-    return any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
-
-
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
-    return _of_a_loops_runtime(pool, scene) and pool.blocked_on("lock") >= PARKED * pool.use.threads
+    """Parked threads that share an event loop's name, told apart from it by what they do, as in Go: idle, unless as many
+    requests are served at once as there are of them (Tomcat's), and over no connection of the server's own."""
+    if scene.tried is None or all(loop.name != f"{pool.name} ({LOOP})" for loop in scene.loops):
+        return False
+    threads, tried = pool.use.threads, scene.tried
+    have_requests = abs(tried.slots.value - threads) <= ABOUT * threads and not _all_connections_are_used(tried)
+    return pool.blocked_on("lock") >= PARKED * threads and not have_requests
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
