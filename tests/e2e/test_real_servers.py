@@ -12,7 +12,18 @@ import pytest
 from fakes.confusion import Tried
 from fakes.needs import need_javac, need_jdk, need_node, need_postgresql, without
 from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
-from fakes.planted_real import REAL_CASES, REAL_HEALTHY, THREADS, RealCase, allowed, gunicorn, jdk, slow_disk, uvicorn
+from fakes.planted_real import (
+    REAL_CASES,
+    REAL_HEALTHY,
+    THREADS,
+    RealCase,
+    allowed,
+    gunicorn,
+    jdk,
+    little_memory,
+    slow_disk,
+    uvicorn,
+)
 from fakes.undisturbed import undisturbed
 from powerband.model.bottlenecks import BottleneckName as B
 
@@ -123,13 +134,14 @@ def test_without_nagles_algorithm_more_is_served(tmp_path: Path) -> None:
     [
         allowed(0.5, gunicorn("2 processes compute", B.CPU_QUOTA, "cpu", 1, "-w", "2")),
         slow_disk(gunicorn("16 threads sync a journal", B.DISK, "fsync", 16, *THREADS, "16")),
+        little_memory(gunicorn("16 threads read a file", B.MEMORY, "pages", 20, *THREADS, "16")),
     ],
-    ids=["CPU quota", "disk"],
+    ids=["CPU quota", "disk", "memory"],
 )
 def test_without_the_limit_of_its_cgroup_more_is_served(tmp_path: Path, limited: RealCase) -> None:
     if not limited.installed:
         without("no cgroup can be made here: run this as root")
-    (before,), after = undisturbed((limited,), 1), replace(limited, quota=0, writes_per_s=0).run(tmp_path)
+    (before,), after = undisturbed((limited,), 1), replace(limited, quota=0, writes_per_s=0, memory_mib=0).run(tmp_path)
     assert before.right, str(before)
     assert after.metrics["goodput_per_s"] > 1.5 * before.result.metrics["goodput_per_s"]
 

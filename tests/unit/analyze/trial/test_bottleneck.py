@@ -117,6 +117,20 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     (
+        "all of 4 connections in use, more threads than requests, and one thread that opens connections",
+        scene(
+            pool("http-nio", 0.14, 0.32, lock=75.2, socket=6.3, poll=1.2),
+            pool("helper", 0.01, 0.01, lock=0.98),
+            tried=tried(4.1, outgoing=4),
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "one thread that is woken for each request, of which four are served at once",
+        scene(pool("http-nio", 0.2, 0.1, lock=63.7), pool("helper", 0.01, 0.01, lock=0.98), tried=tried(4)),
+        B.HIDDEN_LIMIT,
+    ),
+    (
         "a full database, and one thread that opens connections",
         scene(
             pool("http-nio", 0.13, 0.6, lock=51.7, socket=30.0),
@@ -146,7 +160,26 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.HIDDEN_LIMIT,
     ),
     (
-        "the same, and a database that serves one at a time",
+        "4 threads of Tomcat sleep beside its poller of the same name",
+        scene(
+            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
+            pool("http-nio", 0.05, 0.05, lock=3.9),
+            loaded_ns=300 * MS,
+            tried=tried(3.98),
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same, where nobody tried",
+        scene(
+            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
+            pool("http-nio", 0.05, 0.05, lock=3.9),
+            loaded_ns=300 * MS,
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "idle threads of Go, and a database that serves one at a time",
         scene(
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),

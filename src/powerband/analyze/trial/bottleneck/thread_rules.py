@@ -49,6 +49,7 @@ CALLS = 0.9  # connections of its own for each thread that waits on a socket
 # The same of threads, each of which has a connection to itself while it waits: all are in use.
 ALL_CONNECTIONS_USED = 1.25
 AT_THE_OTHER_END = 2.0  # threads that wait there, for each request that is served at once: the others queue there
+OUTSIDE_A_POOL = 2.0  # requests served at once, for each thread of a pool that all pass: else they do not pass it
 PARKED = 0.9  # of the threads of a runtime beside its loop, wait on conditions: they are idle
 ABOUT = 0.15  # of a number of threads: it is about that
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
@@ -248,7 +249,7 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         parked = pool.blocked_on("lock")
-        if _of_a_loops_runtime(pool, scene):
+        if _idles_beside_a_loop(pool, scene) or _serves_more_than(OUTSIDE_A_POOL * threads, scene):
             continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
@@ -346,13 +347,14 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     )
 
 
-def _of_a_loops_runtime(pool: WatchedPool, scene: Scene) -> bool:
-    """Threads of the same name as an event loop, told apart from it by what they do: of a runtime such as Go's."""
-    return any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
-
-
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
-    return _of_a_loops_runtime(pool, scene) and pool.blocked_on("lock") >= PARKED * pool.use.threads
+    """Parked threads that share an event loop's name, told apart from it by what they do, as in Go: idle, unless as
+    many requests are served at once as there are of them (Tomcat's), over no connection of the server's own."""
+    if scene.tried is None or all(loop.name != f"{pool.name} ({LOOP})" for loop in scene.loops):
+        return False
+    threads, tried = pool.use.threads, scene.tried
+    have_requests = abs(tried.slots.value - threads) <= ABOUT * threads and not _all_connections_are_used(tried)
+    return pool.blocked_on("lock") >= PARKED * threads and not have_requests
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
@@ -435,9 +437,12 @@ def _locked(pool: WatchedPool, scene: Scene) -> float:
 
 def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
     """Threads that wait for something else than a lock, by what it is: who is past a lock, or with a downstream, is
-    there for one reason. Idle threads of connections wait on their sockets."""
+    there for one reason. Idle threads of connections wait on their sockets; where users never pause there are none, and
+    those of a pool wait on conditions."""
     found = {kind: pool.blocked_on(kind) for kind in OUTSIDE}
-    return {**found, "socket": max(0.0, found["socket"] - _idle(pool, scene))}
+    idle = _idle(pool, scene)
+    on_conditions = scene.tried is not None and pool.blocked_on("lock") >= idle
+    return found if on_conditions else {**found, "socket": max(0.0, found["socket"] - idle)}
 
 
 def _queued(pool: WatchedPool, scene: Scene) -> float:
